@@ -27,7 +27,7 @@ from pear_lab.benchmarks.files_benchmark.write_models import generate, write_mat
 from pear_lab.benchmarks.hard_models import hard_instances
 from pear_lab.judge import answer_accuracy
 from pear_lab.judge.answer_accuracy import Accuracy, SolverAnswer, compare_accuracies, measure_accuracy, rate_accuracy
-from pear_lab.judge.judged_program import JudgedProgram, from_limits
+from pear_lab.judge.judged_program import JudgedProgram
 from pear_lab.judge.proofs import Proof, prove_indefinite, prove_sparse_infeasible, prove_sparse_unbounded
 
 HEAD = """NAME TEST
@@ -356,7 +356,7 @@ def small(**change: object) -> JudgedProgram:
         "ub": np.array([3.0, np.inf]),
         "integer": np.zeros(2, dtype=bool),
     }
-    return from_limits(**(fields | change))
+    return JudgedProgram.from_limits(**(fields | change))
 
 
 def test_residuals_of_points_that_are_known() -> None:

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from scipy import sparse
 
 from pear.problem import Problem
-from pear_lab.judge.judged_program import Array, from_limits
+from pear_lab.judge.judged_program import Array, JudgedProgram
 
 _CURVED = 40
 """Variables that curvature is put on, at most."""
@@ -70,7 +70,7 @@ def as_dense_problem(instance: HardModel) -> tuple[Problem, Array]:
     n = len(instance.q)
     bounds, whole = (instance.l[-n:], instance.u[-n:]), np.zeros(n, bool)
     rows = sparse.csr_array(instance.A)[:-n]
-    p = from_limits(instance.P, instance.q, rows, instance.l[:-n], instance.u[:-n], *bounds, whole)
+    p = JudgedProgram.from_limits(instance.P, instance.q, rows, instance.l[:-n], instance.u[:-n], *bounds, whole)
     Q, A, G = (M.toarray() if M.nnz else None for M in (p.H, p.A, p.G))
     b, h = None if A is None else p.b, None if G is None else p.h
     return Problem(Q=Q, A=A, b=b, G=G, h=h, lb=p.lb, ub=p.ub, n=n), p.c

@@ -1,6 +1,8 @@
-"""The judge of answers for all benchmarks and stress tests. It shares nothing with the library's own verification.
+"""The judge of answers for all benchmarks and stress tests. It shares no code with the library's own verification.
 
-``judged_program`` holds one program as plain arrays. ``kkt_residuals`` measures the optimality conditions of a point.
-``tangent_space`` computes the gradient of the regret there. ``certificates`` proves that a program has no solution.
-``judge_answer`` combines them to a verdict. ``reference_solution`` solves a program with another package's solver.
+``judged_program`` holds a program as plain arrays, and ``program_units`` gives it units of its own. ``point_residuals``
+measures the optimality conditions at a point, and ``exact_tangent`` computes the gradient of the regret there.
+``proofs`` proves that a program has no solution. ``judge_answer`` combines them to a verdict on one answer, and
+``judge_integer_answer`` does so for integer programs. ``answer_accuracy`` rates answers on the scale of solver
+tolerances. ``reference_solution`` and ``linear_programs`` solve programs with packages other than PEAR.
 """

@@ -1,7 +1,7 @@
 """The accuracy of a solver's answer on the scale of solver tolerances, and a verdict on it.
 
-``kkt_residuals`` measures a point in the program's own units, to rounding. Solvers aim at an accuracy relative to 1 or
-to the size of the numbers, whichever is larger. This module measures answers on that scale, at any size.
+Solvers aim at an accuracy relative to 1 or to the size of the numbers, whichever is larger. This module measures
+answers to programs of any size on that scale. ``point_residuals`` has a stricter scale, the program's own units.
 """
 
 from __future__ import annotations
@@ -15,13 +15,14 @@ import numpy as np
 from pear_lab.judge.judged_program import Array, JudgedProgram, largest_row_entries
 
 RIGHT = 1e-6
-"""Largest residual and gap of an answer that is right, relative to the larger of 1 and what they are made of."""
+"""The largest relative residual and gap of an answer that is right."""
 WRONG = 1e-4
-"""A point that is called solved and whose residual or gap is larger is wrong; in between it is inaccurate."""
-_NOISE = 1e-9  # multipliers below this share of the largest term of the gradient count as residual, not in the gap
+"""The largest relative residual and gap of an answer that is inaccurate. With a larger one, the answer is wrong."""
+_NOISE = 1e-9  # multipliers below this share of the gradient's largest term count as residuals and not in the gap
 
 VERDICTS = ("right", "unproven", "inaccurate", "wrong", "refused", "out of time", "crashed")
-"""Unproven: nothing here confirms it. Inaccurate: not solved, or not well enough. The others say what they are."""
+"""The verdicts on an answer. An unproven answer is neither confirmed nor refuted. An inaccurate one gives up, or is off
+by more than ``RIGHT`` and at most ``WRONG``."""
 
 
 @dataclass(frozen=True)
@@ -29,12 +30,12 @@ class SolverAnswer:
     """The answer of a solver to a program.
 
     Attributes:
-        status: "solved", "infeasible", "unbounded", "refused", "time limit", "crashed", or in the solver's words.
-        x: (n,) the point, if there is one.
-        equality: (p,) multipliers of A, or None. The gradient is Hx + c + Aᵀ equality + Gᵀ inequality.
-        inequality: (m,) multipliers of G, or None.
-        seconds: seconds of the solve.
-        note: reason why the program is not solved.
+        status: "solved", "infeasible", "unbounded", "refused", "time limit", "crashed", or the solver's words.
+        x: (n,) the point, or None.
+        equality: (p,) the multipliers of A, or None. The gradient is Hx + c + Aᵀ equality + Gᵀ inequality.
+        inequality: (m,) the multipliers of G, or None.
+        seconds: the seconds of the solve.
+        note: the reason why the program is not solved.
     """
 
     status: str
@@ -47,13 +48,14 @@ class SolverAnswer:
 
 @dataclass(frozen=True)
 class Accuracy:
-    """How far an answer is from solving a program; NaN where there is nothing to measure.
+    """The errors of an answer to a program; NaN for an error that cannot be measured.
 
     Attributes:
-        primal: largest violation of a limit, a bound or integrality, relative to the larger of 1 and the limit.
-        dual: largest part of the gradient that no bound may carry, relative to the larger of 1 and its terms.
-        gap: between primal and dual objective, or to the best known objective, relative to the larger of 1 and these.
-        objective: what is minimised, at the point.
+        primal: the largest violation of a limit, a bound or integrality, relative to the limit or to 1.
+        dual: the largest part of the gradient that no multiplier of a bound may balance, relative to its terms or to 1.
+        gap: the difference between primal and dual objective, or to the best known objective, relative to the
+            objectives or to 1.
+        objective: the minimised objective at the point.
     """
 
     primal: float = math.nan
@@ -63,27 +65,28 @@ class Accuracy:
 
     @property
     def worst(self) -> float:
-        """The largest known residual; infinite if the point holds NaN."""
+        """The largest of the known errors; infinite if none is known."""
         known = [value for value in (self.primal, self.dual, self.gap) if not math.isnan(value)]
         return max(known, default=math.inf)
 
 
 def measure_accuracy(p: JudgedProgram, answer: SolverAnswer) -> Accuracy:
-    """Measure the accuracy of an answer with the arrays of the program alone."""
+    """Measure the accuracy of one answer from the arrays of the program."""
     x, parts = answer.x, (answer.equality, answer.inequality)
     if x is None or not np.isfinite(x).all():
         return Accuracy()
-    found = Accuracy(_violation(p, x), objective=float(0.5 * x @ (p.H @ x) + p.c @ x))
+    found = Accuracy(_measure_answer_violation(p, x), objective=float(0.5 * x @ (p.H @ x) + p.c @ x))
     equality, inequality = parts
     if equality is None or inequality is None or p.integer.any():
         return found
     if not np.isfinite(np.concatenate([equality, inequality])).all():
         return found
-    dual, gap = _optimality(p, x, equality, inequality)
+    dual, gap = _measure_answer_optimality(p, x, equality, inequality)
     return replace(found, dual=dual, gap=gap)
 
 
-def _violation(p: JudgedProgram, x: Array) -> float:
+def _measure_answer_violation(p: JudgedProgram, x: Array) -> float:
+    """Return the largest relative violation of a limit, a bound or integrality at x (n,)."""
     whole = np.abs(x - np.round(x))[p.integer]
     missed = (np.abs(p.A @ x - p.b), p.G @ x - p.h, p.lb - x, x - p.ub, whole)
     limits = (p.b, p.h, p.lb, p.ub, np.zeros_like(whole))
@@ -91,8 +94,11 @@ def _violation(p: JudgedProgram, x: Array) -> float:
     return float(np.nan_to_num(np.concatenate(relative), nan=0.0).max(initial=0.0))  # NaN: of an absent limit
 
 
-def _optimality(p: JudgedProgram, x: Array, equality: Array, inequality: Array) -> tuple[float, float]:
-    """Dual residual and gap. The multipliers of the bounds are what is left of the gradient."""
+def _measure_answer_optimality(p: JudgedProgram, x: Array, equality: Array, inequality: Array) -> tuple[float, float]:
+    """Return the dual residual and the gap of a point (n,) and its multipliers (p,) and (m,).
+
+    The multipliers of the bounds balance the rest of the gradient.
+    """
     curved, carried = p.H @ x, p.A.T @ equality + p.G.T @ inequality
     gradient = curved + p.c + carried
     scale = max(1.0, *(float(np.abs(v).max(initial=0.0)) for v in (curved, p.c, carried)))
@@ -115,7 +121,7 @@ def _optimality(p: JudgedProgram, x: Array, equality: Array, inequality: Array) 
 def compare_accuracies(p: JudgedProgram, answers: Sequence[SolverAnswer]) -> list[Accuracy]:
     """Measure the accuracy of several answers to one program.
 
-    Without multipliers, the gap is the difference to the best objective of the other answers, if there is one.
+    The gap of an answer without multipliers is its difference to the best objective of the other good answers.
     """
     found = [measure_accuracy(p, answer) for answer in answers]
     good = [
@@ -134,10 +140,10 @@ def rate_accuracy(answer: SolverAnswer, accuracy: Accuracy, proven: bool | None,
     """Rate an answer as one of ``VERDICTS``.
 
     Args:
-        answer: the answer of the solver.
+        answer: the answer.
         accuracy: the measured accuracy of the answer.
-        proven: for "infeasible" and "unbounded": confirmed, refuted, or None where neither is certain.
-        convex: whether residuals prove that a point is the best there is.
+        proven: whether the status "infeasible" or "unbounded" is proven (True) or refuted (False); None if neither.
+        convex: whether the program is convex, so that residuals of zero prove a point optimal.
     """
     if answer.status in ("refused", "crashed"):
         return answer.status

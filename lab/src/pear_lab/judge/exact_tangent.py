@@ -1,4 +1,4 @@
-"""The exact gradient of regret, from the null space of the active constraints in extended precision."""
+"""``ExactTangent``: the exact gradient of the regret, from the null space of active constraints."""
 
 from __future__ import annotations
 
@@ -17,39 +17,40 @@ from pear_lab.judge.extended_precision import (
     wide,
 )
 from pear_lab.judge.judged_program import Array, JudgedProgram, Mask
-from pear_lab.judge.point_residuals import PointResiduals, ProgramUnits
+from pear_lab.judge.point_residuals import PointResiduals
+from pear_lab.judge.program_units import ProgramUnits
 
 CLEAR = 1e-6
-"""Relative slack or multiplier that an inequality must have to be surely loose or surely held."""
+"""The least relative slack of a clearly loose inequality, and the least relative multiplier of a clearly held one."""
 TIGHT = 1e-10
-"""Relative slack up to which an inequality is tight."""
+"""The largest relative slack of a tight inequality."""
 RANK = (1e-15, 1e-10)
-"""A pivot between these, relative to the largest, is neither zero nor clear of it. The library states a rank by
-singular values at 1e-11, which may be several times smaller than the pivots of the same rows."""
+"""The range of relative pivots that leave the rank unclear. The library computes ranks from singular values at 1e-11,
+which may be several times smaller than the pivots of the same rows."""
 CONDITION = 1e10
-"""Largest condition number of the curvature on the tangent space at which a gradient is compared."""
+"""The largest condition number of the curvature on the tangent space at which gradients are compared."""
 WRONG = 1e-6
-"""Relative error of a wrong gradient; ten times what rounding of the data may do where that is more."""
+"""The least relative error of a wrong gradient. Rounding errors of the data may raise it."""
 
 _ROUNDING = 10 * 2.2e-16
 
 
 @dataclass(frozen=True)
 class ExactTangent:
-    """The tangent space of the constraints that hold a decision.
+    """The tangent space of the constraints that hold a decision, with m rows in G and n variables.
 
     Attributes:
         s: the program.
-        units: units of the program.
-        tight: (m + 2n,) mask of tight inequalities: rows, lower bounds, upper bounds.
+        units: the units of the program.
+        tight: (m + 2n,) mask of the tight inequalities: rows, lower bounds, upper bounds.
         held: (m + 2n,) mask of the tight inequalities that hold the decision.
-        Z: (n, t) basis, in the program's own units.
-        L: (t, t) Cholesky factor of the curvature on it.
-        rounding: relative error that rounding of the data may cause in the decision and the gradient.
-        rows: equalities and held rows.
-        scale: units of these rows.
-        factored: factorisation of the scaled rows on the variables that no bound holds; None without rows.
-        rank: rank of the factored rows.
+        Z: (n, t) an orthonormal basis of the tangent space, in the program's own units.
+        L: (t, t) the Cholesky factor of the curvature on the tangent space.
+        rounding: the relative error that rounding of the data may cause in the decision and the gradient.
+        rows: (r, n) the equalities and the rows of G that hold the decision.
+        scale: (r,) the units of these rows.
+        factored: the factorisation of the scaled rows on the variables that no bound holds; None without rows.
+        rank: the rank of the factored rows.
     """
 
     s: JudgedProgram
@@ -71,20 +72,20 @@ class ExactTangent:
 
     @property
     def fixed(self) -> Mask:
-        """(n,) variables that a bound holds."""
+        """(n,) mask of the variables that a bound holds."""
         m, n = len(self.s.h), self.s.n
         return np.asarray(self.held[m : m + n] | self.held[m + n :])
 
     def project(self, e: Wide) -> Wide:
-        """Z (ZᵀHZ)⁻¹ Zᵀ e for e (n,)."""
+        """Compute Z (ZᵀHZ)⁻¹ Zᵀ e for e (n,): the gradient of the regret for the prediction error e."""
         reduced = solve_extended_cholesky(self.L, self.Z.T @ (self.units.column * e))
         return self.units.column * (self.Z @ reduced)
 
     def error(self, g: Array, e: Array) -> float:
-        """The relative error of a gradient g (n,) for the prediction error e (n,).
+        """Compute the relative error of a gradient g (n,) for the prediction error e (n,).
 
-        It is relative to the size of the exact gradient in the program's own units, and at least to a millionth of the
-        size of e before it is projected.
+        The error is relative to the exact gradient in the program's own units, or to a millionth of the prediction
+        error in these units if that is larger.
         """
         exact, d = self.project(wide(e)), self.units.column
         largest = (np.abs(np.diagonal(self.s.H)) * d * d).max()
@@ -94,14 +95,14 @@ class ExactTangent:
         return float(off / size) if size > 0 else float(off > 0)
 
     def longest_step(self, x: Any, y: tuple[Any, Any], direction: Array) -> float:
-        """How far the cost may move along ±direction before a constraint becomes tight or loose.
+        """Compute how far the cost may move along ±direction before a constraint becomes tight or loose.
 
-        Up to there the decision x − tPd is affine in the step t, and so are multipliers that prove it optimal.
+        Within this distance, the decision and its multipliers are linear functions of the step.
 
         Args:
             x: (n,) the solution.
-            y: (m,) and (n,) multipliers of rows and bounds.
-            direction: (n,).
+            y: the multipliers of the rows of G (m,) and of the bounds (n,).
+            direction: (n,) the direction of the cost.
         """
         s, z, m = self.s, wide(x), len(self.s.h)
         dx = -self.project(wide(direction))
@@ -115,7 +116,7 @@ class ExactTangent:
         return float(np.min(held / np.maximum(change, TINY), initial=inside))
 
     def multipliers(self, gradient: Wide) -> tuple[Wide, Wide]:
-        """Compute the multipliers of ``rows``, and (n,) of the bounds, for which a gradient (n,) is stationary."""
+        """Compute the multipliers of ``rows`` (r,) and of the bounds (n,) that balance a gradient (n,)."""
         v = np.zeros(len(self.rows), np.longdouble)
         if self.factored is not None:
             v = self.factored.least_squares(-(gradient * self.units.column)[~self.fixed], self.rank) * self.scale
@@ -123,12 +124,16 @@ class ExactTangent:
 
 
 def exact_tangent(s: JudgedProgram, units: ProgramUnits, tight: Mask, held: Mask) -> ExactTangent | None:
-    """The tangent space of the constraints ``held`` (m + 2n,); None where it is not clear, or H is not curved on it.
+    """Compute the tangent space of given constraints.
 
     Args:
-        s: the program.
-        units: units of the program.
-        tight, held: masks as in ``ExactTangent``.
+        s: a dense program.
+        units: the units of the program.
+        tight, held: (m + 2n,) masks as in ``ExactTangent``.
+
+    Returns:
+        The tangent space, or None if the rank of the constraints is not clear, or if the curvature on the tangent space
+        is not clearly positive.
     """
     n, m = s.n, len(s.h)
     fixed = held[m : m + n] | held[m + n :]
@@ -148,7 +153,7 @@ def exact_tangent(s: JudgedProgram, units: ProgramUnits, tight: Mask, held: Mask
         Z[~fixed] = factored.null(rank)
         if rank:
             rounding = _ROUNDING / float(share[rank - 1])
-    curved = _reduced_cholesky(s, units, Z)
+    curved = _factor_tangent_curvature(s, units, Z)
     if curved is None:
         return None
     L, condition = curved
@@ -157,10 +162,18 @@ def exact_tangent(s: JudgedProgram, units: ProgramUnits, tight: Mask, held: Mask
 
 
 def exact_tangent_at(s: JudgedProgram, found: PointResiduals, units: ProgramUnits) -> ExactTangent | None:
-    """The tangent space at a solution, or None where margins are not clear and the derivative may not exist.
+    """Compute the tangent space at a solution.
 
-    A tight constraint without a multiplier does no harm where it is a combination of those that have one: then there
-    are multipliers that are positive on all of them.
+    A tight constraint without a multiplier does no harm if it is a combination of constraints that have one: then other
+    multipliers are positive on all of them.
+
+    Args:
+        s: a dense program.
+        found: the residuals of the solution.
+        units: the units of the program.
+
+    Returns:
+        The tangent space, or None if the derivative may not exist because some margins are not clear.
     """
     n, m = s.n, len(s.h)
     pinned = np.concatenate([np.zeros(m, bool), np.tile(s.lb == s.ub, 2)])
@@ -177,8 +190,12 @@ def exact_tangent_at(s: JudgedProgram, found: PointResiduals, units: ProgramUnit
     return space
 
 
-def _reduced_cholesky(s: JudgedProgram, units: ProgramUnits, Z: Wide) -> tuple[Wide, float] | None:
-    """Cholesky factor of the curvature on the tangent space and its condition; None where it is not positive."""
+def _factor_tangent_curvature(s: JudgedProgram, units: ProgramUnits, Z: Wide) -> tuple[Wide, float] | None:
+    """Factor the curvature on the tangent space with basis Z (n, t).
+
+    Returns:
+        The Cholesky factor (t, t) and the condition number, or None if the curvature is not clearly positive.
+    """
     if not Z.shape[1]:
         return np.zeros((0, 0), np.longdouble), 1.0
     H = units.column[:, None] * wide(s.H) * units.column

@@ -1,7 +1,7 @@
 """Linear algebra in extended precision (numpy's longdouble) for small matrices, written without LAPACK.
 
-On x86-64 a longdouble has 64 bits of mantissa and an exponent of 15 bits: three more digits than float64, and no
-overflow where a bound of 1e150 is squared.
+On x86-64 a longdouble has a mantissa of 64 bits and an exponent of 15 bits. It has three more decimal digits than
+float64, and the square of 1e200 does not overflow.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 Wide = NDArray[np.longdouble]
 
 EPSILON = float(np.finfo(np.longdouble).eps)
-TINY = np.longdouble("1e-2000")  # keeps a division from overflowing
+TINY = np.longdouble("1e-2000")  # a divisor in place of zero
 
 
 def wide(value: Any) -> Wide:
@@ -28,10 +28,10 @@ class ExtendedFactor:
     """The factorisation M P = Q R of a matrix M (n, k), by Householder reflections with column pivoting.
 
     Attributes:
-        Q: (n, n) orthogonal.
-        R: (n, k) upper triangular, columns in the order of ``order``.
-        order: (k,) columns of M, in the order they were taken.
-        pivots: (min(n, k),) absolute values of the diagonal of R, falling.
+        Q: (n, n) an orthogonal matrix.
+        R: (n, k) an upper triangular matrix.
+        order: (k,) the columns of M in the order of the columns of R.
+        pivots: (min(n, k),) the absolute values of the diagonal of R, in descending order.
     """
 
     Q: Wide
@@ -40,7 +40,7 @@ class ExtendedFactor:
     pivots: Wide
 
     def rank(self, tolerance: float) -> int:
-        """Number of pivots above ``tolerance`` times the largest."""
+        """Return the number of pivots above ``tolerance`` times the largest one."""
         if not len(self.pivots) or self.pivots[0] == 0:
             return 0
         return int((self.pivots > tolerance * self.pivots[0]).sum())
@@ -50,20 +50,20 @@ class ExtendedFactor:
         return self.Q[:, rank:]
 
     def least_squares(self, rhs: Wide, rank: int) -> Wide:
-        """Return v (k,) with ``M v`` nearest to rhs (n,). Its entries are zero for columns beyond the rank."""
+        """Solve ``M v ≈ rhs`` (n,) by least squares for v (k,), whose entries are zero for columns beyond the rank."""
         v = np.zeros(self.R.shape[1], np.longdouble)
         v[self.order[:rank]] = solve_extended_upper(self.R[:rank, :rank], (self.Q.T @ rhs)[:rank])
         return v
 
     def smallest_norm(self, rhs: Wide, rank: int) -> Wide:
-        """Return x (n,) in the span of M's columns with ``Mᵀx = rhs`` (k,) on the first ``rank`` pivot columns."""
+        """Solve ``Mᵀx = rhs`` (k,) on the first ``rank`` columns in ``order`` for the x (n,) of the smallest norm."""
         w = np.zeros(self.Q.shape[0], np.longdouble)
         w[:rank] = solve_extended_lower(self.R[:rank, :rank].T, rhs[self.order[:rank]])
         return self.Q @ w
 
 
 def factor_extended(matrix: Any) -> ExtendedFactor:
-    """Factor a matrix (n, k)."""
+    """Factor a matrix (n, k) in extended precision."""
     R = wide(matrix).copy()
     n, k = R.shape
     Q, order = np.eye(n, dtype=np.longdouble), np.arange(k)
@@ -106,7 +106,7 @@ def solve_extended_cholesky(L: Wide, rhs: Wide) -> Wide:
 
 
 def extended_cholesky(M: Wide) -> Wide | None:
-    """Return the lower triangular L with ``L Lᵀ = M``, or None if a pivot is not positive."""
+    """Return the lower triangular L with ``L Lᵀ = M``, or None if M is not positive definite."""
     L = M.copy()
     for k in range(len(M)):
         if not L[k, k] > 0:

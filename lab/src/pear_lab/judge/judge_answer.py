@@ -1,7 +1,8 @@
 """Judge one answer of the library, with plain arrays and without the library's own code.
 
-The verdicts are: "right" (solved, and the optimality conditions hold), "refused" (the status names a failure that is
-proven independently), "inaccurate" (the library gives up although the answer is clear) and "wrong" (all other cases).
+A verdict is "right" if the answer is solved and the optimality conditions hold, "refused" if the status names a failure
+that is proven independently, "inaccurate" if the library gives up although the program has a clear answer, and "wrong"
+in all other cases.
 """
 
 from __future__ import annotations
@@ -14,29 +15,30 @@ from pear_lab.judge.exact_tangent import ExactTangent, exact_tangent_at
 from pear_lab.judge.extended_precision import Wide, factor_extended, wide
 from pear_lab.judge.judge_integer_answer import judge_integer_answer
 from pear_lab.judge.judged_program import Array, JudgedProgram
+from pear_lab.judge.linear_programs import best_linear_program_point
 from pear_lab.judge.point_residuals import (
     TOLERANCE,
     Multipliers,
     PointResiduals,
-    ProgramUnits,
     measure_point,
     point_objective,
 )
-from pear_lab.judge.proofs import Proof, best_linear_point, prove_feasible, prove_indefinite, prove_unbounded
+from pear_lab.judge.program_units import ProgramUnits
+from pear_lab.judge.proofs import Proof, prove_feasible, prove_indefinite, prove_unbounded
 
 VALUE = 1e-9
-"""Largest error of a reported objective, relative to its terms."""
+"""The largest error of a reported objective, relative to its terms."""
 SAME = 1e-7
-"""Largest difference between a sample in a batch and alone, relative to the decision's natural size."""
+"""The largest difference between the decisions of a sample in a batch and alone, relative to their size."""
 SLOPE = 1e-4
-"""Largest error of a gradient against central differences of the loss, relative to the steepest slope."""
+"""The largest error of a gradient against central differences of the loss, relative to the steepest slope."""
 
 REFERENCE = 1e-6
-"""Largest difference from the objective that another solver finds, relative to its terms."""
+"""The largest difference from the objective that another solver finds, relative to its terms."""
 SINGULAR = (1e-18, 1e-15)
-"""Equalities with a pivot between these are independent in extended precision and dependent in float64."""
+"""The range of relative pivots of equalities that are independent in extended precision but not in float64."""
 ROUNDING = 1e-10
-"""What rounding may change in a regret, relative to the terms of the objectives it is the difference of."""
+"""The largest rounding error of a regret, relative to the terms of the two objectives that it compares."""
 
 
 @dataclass(frozen=True)
@@ -44,12 +46,12 @@ class Answer:
     """The library's answer for one sample.
 
     Attributes:
-        status: name of the status.
-        x: (n,) the decision; NaN if there is none.
-        value: the minimised objective.
-        equality: (p,) multipliers of A; None for integer programs.
-        inequality: (m,) multipliers of G; None for integer programs.
-        bound: (n,) multipliers of the bounds; None for integer programs.
+        status: the name of the ``pear.Status``.
+        x: (n,) the decision; NaN without one.
+        value: the reported objective of the minimised program.
+        equality: (p,) the multipliers of A; None for integer programs.
+        inequality: (m,) the multipliers of G; None for integer programs.
+        bound: (n,) the multipliers of the bounds; None for integer programs.
     """
 
     status: str
@@ -66,10 +68,10 @@ class Verdict:
 
     Attributes:
         kind: "right", "refused", "inaccurate" or "wrong".
-        reason: reason of a wrong or inaccurate verdict.
-        edge: True if a margin proves that either answer would have been right.
-        residuals: residuals of a solved continuous program.
-        units: units of the residuals.
+        reason: the reason of a wrong or inaccurate verdict.
+        edge: whether the data in float64 does not settle the status, so that another status would be right as well.
+        residuals: the residuals of a solved continuous program.
+        units: the units of that program.
     """
 
     kind: str
@@ -79,12 +81,12 @@ class Verdict:
     units: ProgramUnits | None = None
 
     def blamed(self, reason: str) -> Verdict:
-        """Return the verdict "wrong" for a reason found later. An empty reason returns this verdict."""
+        """Return the verdict "wrong" if there is a reason and no earlier one; else return this verdict."""
         return replace(self, kind="wrong", reason=reason) if reason and self.kind != "wrong" else self
 
 
 def judge_answer(s: JudgedProgram, a: Answer) -> Verdict:
-    """Judge one answer."""
+    """Judge the answer of the library to one program."""
     if not s.is_finite():
         if a.status == "NOT_FINITE":
             return Verdict("refused")
@@ -93,19 +95,23 @@ def judge_answer(s: JudgedProgram, a: Answer) -> Verdict:
         kind, edge, reason = judge_integer_answer(s, a.status, a.x)
         return Verdict(kind, reason, edge)
     if a.status == "SOLVED":
-        return _judge_solved(s, a)
-    checks = {"INFEASIBLE": _judge_infeasible, "UNBOUNDED": _judge_unbounded, "NOT_CONVEX": _judge_not_convex}
+        return _judge_solved_answer(s, a)
+    checks = {
+        "INFEASIBLE": _judge_infeasible_answer,
+        "UNBOUNDED": _judge_unbounded_answer,
+        "NOT_CONVEX": _judge_nonconvex_answer,
+    }
     if a.status in checks:
         return checks[a.status](s)
     if a.status == "NOT_FINITE":
         return Verdict("wrong", "NOT_FINITE, but the data is finite")
-    if prove_feasible(s) is Proof.EDGE or _beyond_float64(s):
-        return Verdict("refused", edge=True)  # nobody could know
+    if prove_feasible(s) is Proof.EDGE or _is_singular_in_float64(s):
+        return Verdict("refused", edge=True)  # float64 does not settle it
     return Verdict("inaccurate", a.status)
 
 
-def _judge_solved(s: JudgedProgram, a: Answer) -> Verdict:
-    """Judge an answer that claims to be solved: by its residuals in extended precision, then by its value."""
+def _judge_solved_answer(s: JudgedProgram, a: Answer) -> Verdict:
+    """Judge an answer that claims to be solved by its residuals in extended precision and by its objective."""
     if a.equality is None or a.inequality is None or a.bound is None:
         return Verdict("wrong", "SOLVED without multipliers")
     parts = (a.x, a.equality, a.inequality, a.bound)
@@ -123,8 +129,8 @@ def _judge_solved(s: JudgedProgram, a: Answer) -> Verdict:
     return Verdict("right", residuals=found, units=units)
 
 
-def _beyond_float64(s: JudgedProgram) -> bool:
-    """Whether the equalities are singular in float64 but not in extended precision."""
+def _is_singular_in_float64(s: JudgedProgram) -> bool:
+    """Return whether the equalities are dependent in float64 but not in extended precision."""
     if not len(s.b):
         return False
     units = ProgramUnits.of(s)
@@ -132,7 +138,8 @@ def _beyond_float64(s: JudgedProgram) -> bool:
     return bool(SINGULAR[0] * pivots[0] < pivots[-1] < SINGULAR[1] * pivots[0])
 
 
-def _judge_infeasible(s: JudgedProgram) -> Verdict:
+def _judge_infeasible_answer(s: JudgedProgram) -> Verdict:
+    """Judge the claim that a program is infeasible."""
     feasible = prove_feasible(s)
     if feasible is Proof.NO:
         return Verdict("refused")
@@ -141,14 +148,16 @@ def _judge_infeasible(s: JudgedProgram) -> Verdict:
     return Verdict("wrong", f"INFEASIBLE, but feasible: {feasible.value}")
 
 
-def _judge_unbounded(s: JudgedProgram) -> Verdict:
+def _judge_unbounded_answer(s: JudgedProgram) -> Verdict:
+    """Judge the claim that a program is unbounded."""
     feasible, falls = prove_feasible(s), prove_unbounded(s)
     if feasible is Proof.NO or falls in (Proof.NO, Proof.UNKNOWN):
         return Verdict("wrong", f"UNBOUNDED, but falls: {falls.value}, feasible: {feasible.value}")
     return Verdict("refused", edge=Proof.EDGE in (feasible, falls))
 
 
-def _judge_not_convex(s: JudgedProgram) -> Verdict:
+def _judge_nonconvex_answer(s: JudgedProgram) -> Verdict:
+    """Judge the claim that the curvature of a program is indefinite."""
     indefinite = prove_indefinite(s.H)
     if indefinite is Proof.NO:
         return Verdict("wrong", "NOT_CONVEX, but no eigenvalue is negative")
@@ -156,24 +165,28 @@ def _judge_not_convex(s: JudgedProgram) -> Verdict:
 
 
 def judge_objective(s: JudgedProgram, a: Answer) -> str:
-    """Say how the objective of a solved linear program differs from HiGHS's. Empty if it does not."""
+    """Say how the objective of a solved linear program differs from the one that HiGHS finds.
+
+    The text is empty if it does not differ, if HiGHS finds no solution, or if the program is not a linear one.
+    """
     if s.H.any() or s.integer.any():
         return ""
-    other = best_linear_point(s)
+    other = best_linear_program_point(s)
     if other is None:
         return ""
     (value, terms), (best, others) = point_objective(s, a.x), point_objective(s, other.astype(float))
-    # by weak duality no violation is worth more than the multipliers say
-    bought = violation_cost(s, other, a) + violation_cost(s, wide(a.x), a)
+    # by weak duality, a violation improves the objective at most by its product with the multipliers
+    bought = violation_price(s, other, a) + violation_price(s, wide(a.x), a)
     if abs(value - best) <= REFERENCE * max(terms, others) + bought:
         return ""
     return f"the objective is {value!r}, and by another solver {best!r}"
 
 
-def violation_cost(s: JudgedProgram, x: Wide, a: Answer) -> float:
-    """The cost of violations at x (n,), and of rounding its rows to float64, priced by the multipliers of an answer.
+def violation_price(s: JudgedProgram, x: Wide, a: Answer) -> float:
+    """Bound how much violations of the constraints at x (n,) may improve the objective.
 
-    Where rows are parallel to 1e-10, multipliers are so large that the last digit of x is worth more than rounding.
+    The multipliers of an answer are the prices of violations. Rounding of x to float64 counts as a violation too: if
+    rows are nearly parallel, multipliers are so large that the last digit of x matters.
     """
     assert a.equality is not None
     assert a.inequality is not None
@@ -191,50 +204,63 @@ def violation_cost(s: JudgedProgram, x: Wide, a: Answer) -> float:
 
 
 def tangent_at_answer(s: JudgedProgram, verdict: Verdict) -> ExactTangent | None:
-    """The tangent space at a right answer, where margins say that the decision has a derivative there."""
+    """Compute the tangent space at an answer; None unless the answer is right and its decision has a derivative."""
     if verdict.kind != "right" or verdict.residuals is None or verdict.units is None:
         return None
     return exact_tangent_at(s, verdict.residuals, verdict.units)
 
 
 def judge_gradient(space: ExactTangent, g: Array, e: Array) -> str:
-    """Say why a gradient g (n,) for the prediction error e (n,) is wrong. The text is empty if it is right."""
+    """Say why a gradient of the regret is wrong. The text is empty if it is right.
+
+    Args:
+        space: the tangent space at the decision.
+        g: (n,) the gradient.
+        e: (n,) the prediction error, predicted minus true costs.
+    """
     if not np.isfinite(g).all():
         return "the gradient is not finite"
     error = space.error(g, e)
     return f"the gradient is off by {error:.1e} (allowed {space.tolerance:.1e})" if error > space.tolerance else ""
 
 
-def regret_rounding(s: JudgedProgram, x: Array, best: Answer, rounding: float) -> float:
-    """Bound the rounding error of the regret of a decision x against the best decision.
+def judged_regret_rounding(s: JudgedProgram, x: Array, best: Answer, rounding: float) -> float:
+    """Bound the rounding error of the regret of a decision.
 
     Args:
-        s: the true program.
+        s: the program with the true costs.
         x: (n,) the decision.
-        best: the best answer under the true program.
-        rounding: relative error that the decisions may have.
+        best: the answer to that program.
+        rounding: the relative error that the decisions may have.
     """
     terms = point_objective(s, x)[1] + point_objective(s, best.x)[1]
-    bought = violation_cost(s, wide(x), best) + violation_cost(s, wide(best.x), best)
+    bought = violation_price(s, wide(x), best) + violation_price(s, wide(best.x), best)
     return max(ROUNDING, rounding) * terms + bought + 1e-300
 
 
 def judge_regret(s: JudgedProgram, x: Array, best: Answer, value: float, rounding: float = 0.0) -> str:
-    """Say why ``value`` is not the regret of x (n,). The text is empty if it is.
+    """Say why a reported regret is wrong. The text is empty if it is right.
 
     Args:
-        s, x, best, rounding: as for ``regret_rounding``.
+        s, x, best, rounding: as for ``judged_regret_rounding``.
         value: the regret that the loss reports.
     """
     exact = point_objective(s, x)[0] - point_objective(s, best.x)[0]
-    room = regret_rounding(s, x, best, rounding)
+    room = judged_regret_rounding(s, x, best, rounding)
     if abs(value - exact) <= 1e-6 * abs(exact) + room:
         return ""
     return f"the loss is {value!r}, and the regret {exact!r}"
 
 
 def judge_batch_answer(s: JudgedProgram, batch: Answer, alone: Answer, verdict: Verdict) -> str:
-    """Say how the answer for a sample in a batch differs from its answer alone. The text is empty if it does not."""
+    """Say how the answer to a sample in a batch differs from its answer alone. The text is empty if it does not.
+
+    Args:
+        s: the program of the sample.
+        batch: the answer in the batch.
+        alone: the answer to the sample alone.
+        verdict: the verdict on the answer in the batch.
+    """
     if batch.status != alone.status:
         return f"{batch.status} in the batch, {alone.status} alone"
     if batch.status != "SOLVED" or np.array_equal(batch.x, alone.x):
@@ -246,7 +272,7 @@ def judge_batch_answer(s: JudgedProgram, batch: Answer, alone: Answer, verdict: 
         return f"objective {here!r} in the batch, {there!r} alone"
     space = tangent_at_answer(s, verdict)
     if space is None or verdict.residuals is None:
-        return ""  # perhaps not unique, and as good
+        return ""  # the decision may not be unique
     off = float((np.abs(wide(batch.x) - wide(alone.x)) / verdict.residuals.size).max())
     room = max(SAME, space.tolerance)
     return f"x differs by {off:.1e} between the batch and alone" if off > room else ""

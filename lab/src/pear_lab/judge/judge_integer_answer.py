@@ -1,8 +1,8 @@
-"""Judge answers to integer programs, by enumeration if there are few choices, otherwise by HiGHS.
+"""Judge answers to integer programs, by enumeration if the integers have few values, otherwise by HiGHS.
 
-Feasibility of the returned point is always checked in extended precision: integers are integers, and a row is violated
-by at most 1e-8 of its own terms. The terms of a continuous variable have a least size, even where all such variables
-are zero; integers have no rounding error and need none.
+The feasibility of an answer is always checked in extended precision: integers are integers, and a row is violated by
+at most 1e-8 of its terms. The terms of a continuous variable have a least size, because a zero may be a rounding
+error. Integers have no rounding error, and their terms have no least size.
 """
 
 from __future__ import annotations
@@ -15,24 +15,25 @@ from scipy.optimize import Bounds, LinearConstraint, milp
 
 from pear_lab.judge.extended_precision import wide
 from pear_lab.judge.judged_program import Array, JudgedProgram
+from pear_lab.judge.linear_programs import solve_linear_program
 from pear_lab.judge.point_residuals import LEAST, SHARE, TOLERANCE
-from pear_lab.judge.proofs import MET, Proof, prove_feasible, prove_unbounded, solve_linear_program
+from pear_lab.judge.proofs import MET, Proof, prove_feasible, prove_unbounded
 
 FEW = 4096
-"""Pure integer programs with at most this many choices are enumerated."""
+"""The most integer points of a pure integer program that are enumerated."""
 FEW_PROGRAMS = 40
-"""If HiGHS finds no feasible point and there are at most this many choices, a linear program is solved for each."""
+"""The most integer points of a mixed-integer program for each of which a linear program is solved, if HiGHS fails."""
 
 
 @dataclass(frozen=True)
 class BestIntegerPoint:
-    """What is known about the best point of an integer program.
+    """The best known point of an integer program.
 
     Attributes:
         feasible: whether any point is feasible.
-        value: objective of the best point found; infinite if none was found.
-        x: the best point found, or None.
-        proven: whether the point is proven to be the best.
+        value: the objective of the point; infinite without a point.
+        x: (n,) the point, or None.
+        proven: whether no point is better.
     """
 
     feasible: Proof
@@ -42,7 +43,7 @@ class BestIntegerPoint:
 
 
 def integer_violations(s: JudgedProgram, points: Array) -> Array:
-    """(K,) largest relative violation of any constraint at each of the points (K, n), integrality included."""
+    """Compute the largest relative violation (K,) of any constraint at points (K, n), integrality included."""
     X = wide(points)
     limits = np.abs(np.concatenate([s.b, s.h, s.lb, s.ub]))
     least = LEAST * limits[(limits > 0) & np.isfinite(limits)].min(initial=np.inf)
@@ -63,7 +64,16 @@ def integer_violations(s: JudgedProgram, points: Array) -> Array:
 
 
 def judge_integer_answer(s: JudgedProgram, status: str, x: Array) -> tuple[str, bool, str]:
-    """The verdict on one answer: "right", "refused", "inaccurate" or "wrong", whether it is an edge, and why."""
+    """Judge the answer of the library to one integer program.
+
+    Args:
+        s: the program.
+        status: the name of the ``pear.Status``.
+        x: (n,) the decision.
+
+    Returns:
+        The kind, the edge and the reason of a ``Verdict``.
+    """
     if status == "SOLVED":
         return _judge_integer_point(s, x)
     best = find_best_integer_point(s)
@@ -84,7 +94,7 @@ def judge_integer_answer(s: JudgedProgram, status: str, x: Array) -> tuple[str, 
 
 
 def _judge_integer_point(s: JudgedProgram, x: Array) -> tuple[str, bool, str]:
-    """Judge an integer point by its constraints and by the best point known: verdict, whether on the edge, reason."""
+    """Judge an answer that claims to be solved by its constraints and by the best known point."""
     if not np.isfinite(x).all():
         return "wrong", False, "SOLVED, but x is not finite"
     off = float(integer_violations(s, x[None])[0])
@@ -99,7 +109,7 @@ def _judge_integer_point(s: JudgedProgram, x: Array) -> tuple[str, bool, str]:
 
 
 def find_best_integer_point(s: JudgedProgram) -> BestIntegerPoint:
-    """The best point, found by enumeration where there are few choices, and by HiGHS otherwise."""
+    """Find the best point: by enumeration if the integers have few values, otherwise by HiGHS."""
     low, high = np.ceil(s.lb[s.integer] - 1e-9), np.floor(s.ub[s.integer] + 1e-9)
     ranges = high - low + 1
     if (ranges < 1).any():
@@ -116,7 +126,7 @@ def find_best_integer_point(s: JudgedProgram) -> BestIntegerPoint:
 
 
 def _enumerate_integer_points(s: JudgedProgram, points: Array) -> BestIntegerPoint:
-    """Return the best of all integer points (k, n)."""
+    """Return the best of all integer points (K, n)."""
     off = integer_violations(s, points)
     surely, perhaps = off <= MET, off <= TOLERANCE
     if not surely.any():
@@ -127,7 +137,12 @@ def _enumerate_integer_points(s: JudgedProgram, points: Array) -> BestIntegerPoi
 
 
 def _solve_each_integer_choice(s: JudgedProgram, choices: Array) -> BestIntegerPoint:
-    """The best point, from one linear program in the continuous variables for every choice of the integers."""
+    """Find the best point by solving a linear program in the continuous variables for each choice of the integers.
+
+    Args:
+        s: the program.
+        choices: (K, k) all values of the k integers.
+    """
     rest, present = ~s.integer, np.isfinite(s.h)
     best, answer = BestIntegerPoint(Proof.NO, np.inf, None, True), Proof.NO
     for choice in choices:
@@ -148,7 +163,10 @@ def _solve_each_integer_choice(s: JudgedProgram, choices: Array) -> BestIntegerP
 
 
 def _solve_integers_by_highs(s: JudgedProgram) -> BestIntegerPoint:
-    """The best point by HiGHS, with rows scaled to size 1. Its point is checked; infeasibility needs a certificate."""
+    """Find the best point by HiGHS, with the largest entry of each row scaled to 1.
+
+    The point is checked. If HiGHS calls the program infeasible, it is believed.
+    """
     keep = np.isfinite(s.h)
     rows = np.vstack([s.A, s.G[keep]])
     size = np.abs(rows).max(1, initial=0.0)

@@ -1,4 +1,4 @@
-"""One quadratic program as plain arrays: the only form in which the judge sees a problem."""
+"""``JudgedProgram``: a quadratic program as plain arrays, the only form in which the judge sees a problem."""
 
 from __future__ import annotations
 
@@ -14,24 +14,24 @@ Array = NDArray[np.float64]
 Mask = NDArray[np.bool_]
 
 NO_BOUND = 1e20
-"""A bound of this size or more means that there is none."""
+"""The size from which on a bound counts as absent."""
 
 DIMENSIONS = {"Q": 2, "A": 2, "b": 1, "G": 2, "h": 1, "lb": 1, "ub": 1}
-"""Number of dimensions of each field where all samples share it; one more where each sample has its own."""
+"""The number of dimensions of each field that all samples share. A field with a row for each sample has one more."""
 
 
 @dataclass(frozen=True)
 class JudgedProgram:
-    """One ``min ½ zᵀHz + cᵀz`` subject to ``Az = b, Gz ≤ h, lb ≤ z ≤ ub``; absent limits are infinite.
+    """The program ``min ½ zᵀHz + cᵀz`` subject to ``Az = b, Gz ≤ h, lb ≤ z ≤ ub``. Absent limits are infinite.
+
+    The matrices are dense, except those of models from files, which are sparse.
 
     Attributes:
-        H, c: (n, n) and (n,).
-        A, b: (p, n) and (p,).
-        G, h: (m, n) and (m,).
-        lb, ub: (n,).
-        integer: (n,) variables that must be integers.
-
-    The matrices are dense; only those of models from files are sparse.
+        H, c: the curvature (n, n) and the costs (n,).
+        A, b: the equalities, (p, n) and (p,).
+        G, h: the inequalities, (m, n) and (m,).
+        lb, ub: (n,) the bounds.
+        integer: (n,) mask of the variables that must be integers.
     """
 
     H: Any
@@ -46,34 +46,45 @@ class JudgedProgram:
 
     @property
     def n(self) -> int:
-        """Number of variables."""
+        """The number of variables."""
         return len(self.c)
 
     @property
     def is_sparse(self) -> bool:
-        """True where the matrices are in SciPy's sparse form."""
+        """Whether the matrices are sparse ones of SciPy."""
         return bool(sp.issparse(self.H))
 
+    @classmethod
+    def from_limits(
+        cls,
+        P: Any,
+        q: Array,
+        A: Any,
+        l: Array,  # noqa: E741
+        u: Array,
+        lb: Array,
+        ub: Array,
+        integer: Mask,
+    ) -> JudgedProgram:
+        """Make the program ``min ½ xᵀPx + qᵀx`` subject to ``l ≤ Ax ≤ u, lb ≤ x ≤ ub`` with sparse P and A.
+
+        A row with two limits becomes two rows of G. First come all upper limits, then all lower ones, in the order of
+        the importers.
+        """
+        equal = l == u
+        above, below = ~equal & (u < np.inf), ~equal & (l > -np.inf)
+        rows = sp.csr_array(A)
+        G, h = sp.vstack([rows[above], -rows[below]], format="csr"), np.concatenate([u[above], -l[below]])
+        return cls(P, q, rows[equal], l[equal], G, h, lb, ub, integer)
+
     def is_finite(self) -> bool:
-        """Whether no entry is NaN, and infinity only says that a constraint is absent."""
+        """Return whether no entry is NaN, and only limits are infinite."""
         whole = all(bool(np.isfinite(v).all()) for v in (self.H, self.c, self.A, self.b, self.G))
         return whole and not any(bool(np.isnan(v).any()) for v in (self.h, self.lb, self.ub))
 
 
-def from_limits(P: Any, q: Array, A: Any, l: Array, u: Array, lb: Array, ub: Array, integer: Mask) -> JudgedProgram:  # noqa: E741
-    """The program ``min ½ xᵀPx + qᵀx`` subject to ``l ≤ Ax ≤ u, lb ≤ x ≤ ub`` with sparse P and A.
-
-    A row with two limits becomes two: first all upper limits, then all lower ones, as the importers order them.
-    """
-    equal = l == u
-    above, below = ~equal & (u < np.inf), ~equal & (l > -np.inf)
-    rows = sp.csr_array(A)
-    G, h = sp.vstack([rows[above], -rows[below]], format="csr"), np.concatenate([u[above], -l[below]])
-    return JudgedProgram(P, q, rows[equal], l[equal], G, h, lb, ub, integer)
-
-
 def largest_row_entries(rows: Any) -> Array:
-    """(k,) largest magnitude in each of the rows (k, n), dense or sparse."""
+    """Return the largest magnitude (k,) in each of the rows (k, n), dense or sparse."""
     if not rows.shape[0]:
         return np.zeros(0)
     largest = abs(rows).max(axis=1)
@@ -83,14 +94,15 @@ def largest_row_entries(rows: Any) -> Array:
 def judged_programs(
     fields: Mapping[str, Any], cost: Array, smoothing: float = 0.0, sense: str = "min", integer: Mask | None = None
 ) -> list[JudgedProgram]:
-    """The samples of a batch as they are minimised.
+    """Make a program for each sample of a batch. A program is always minimised.
 
     Args:
-        fields: arrays by the names that ``pear.Problem`` has for them, shared or per sample; absent ones are left out.
-        cost: (B, n).
+        fields: the fields of the problem by the names of the arguments of ``pear.Problem``, shared or with a row for
+            each sample. Absent fields are left out.
+        cost: (B, n) costs.
         smoothing: λ, which is added to the diagonal of the curvature.
         sense: "min" or "max".
-        integer: (n,) variables that must be integers; None for none.
+        integer: (n,) mask of the variables that must be integers; None for none.
     """
     n, sign = cost.shape[1], 1.0 if sense == "min" else -1.0
 
@@ -119,9 +131,13 @@ def judged_programs(
 
 
 def judged_fields(problem: Any, **overrides: Any) -> dict[str, Array]:
-    """The fields of a ``pear.Problem`` as dense arrays; ``overrides`` replace them, None keeps what the problem has.
+    """Return the fields of a ``pear.Problem`` as dense arrays, as the user passed them.
 
-    They are what the user passed, not the form that the solvers see, so that the judge tests that form too.
+    The judge does not see the form that solvers get, and so tests this form too.
+
+    Args:
+        problem: the problem.
+        overrides: fields that replace those of the problem; None keeps a field.
     """
     fields = {name: getattr(problem, name) for name in DIMENSIONS}
     if problem.is_sparse:

@@ -1,17 +1,17 @@
-"""The optimality conditions in extended precision, each relative to the terms it is made of.
+"""The residuals of the optimality conditions at a point, in extended precision and relative to their terms.
 
-A program is first given units of its own: powers of two for variables and rows, such that the largest entry of every
-row and column is near 1. In these units nothing depends on whether a variable counts grams or tonnes. Then
+Let X be the largest entry of the decision in the units of ``ProgramUnits``, and C the largest entry of the gradient of
+the objective. Then
 
-- a row's violation is relative to ``|b| + Σⱼ |aⱼ| (|xⱼ| + SHARE · X)``, X the largest decision in those units;
-- a component of the gradient is relative to ``|cⱼ| + Σₖ |Hⱼₖ| (|xₖ| + SHARE · X) + Σᵢ |aᵢⱼ| min(|yᵢ|, C)``, where C is
-  the size of the objective's gradient: huge multipliers that cancel each other excuse nothing;
-- a multiplier is relative to the same sizes, at the variable where it matters most;
-- for every inequality either the slack or the multiplier is zero: the smaller of the two counts, not their product.
+- the violation of a row is relative to ``|b| + Σⱼ |aⱼ| (|xⱼ| + SHARE · X)``;
+- the residual of a gradient's component is relative to ``|cⱼ| + Σₖ |Hⱼₖ| (|xₖ| + SHARE · X) + Σᵢ |aᵢⱼ| min(|yᵢ|, C)``.
+  The minimum keeps huge multipliers that cancel each other from hiding a residual;
+- a multiplier is relative to the size of the gradient's component that it changes most;
+- the complementarity of an inequality is the smaller of its relative slack and its relative multiplier.
 
-Multipliers are a proof, and a proof in float64 may be coarser than the point: where the returned ones fall short, they
-are corrected in extended precision before the point is judged. The returned ones must still hold relative to all their
-terms, however large.
+Multipliers in float64 may be less accurate than the point that they prove optimal. If the residuals with the given
+multipliers are too large, the multipliers are corrected in extended precision, provided that they are right relative to
+all their terms, however large.
 """
 
 from __future__ import annotations
@@ -22,22 +22,23 @@ import numpy as np
 
 from pear_lab.judge.extended_precision import EPSILON, Wide, factor_extended, wide
 from pear_lab.judge.judged_program import Array, JudgedProgram
+from pear_lab.judge.program_units import ProgramUnits
 
 TOLERANCE = 1e-8
-"""Largest relative residual of a point that is right."""
+"""The largest relative residual of a point that is right."""
 SHARE = 1e-2
-"""Share of the largest entry, in a program's own units, below which no entry's size falls."""
+"""The least size of a decision's entry, relative to the largest entry in the program's own units."""
 ROUNDING = 1e-4
-"""Share of the objective's gradient below which no multiplier's size falls, before SHARE is taken of it."""
+"""The least size of a multiplier, relative to the objective's gradient and to ``SHARE``."""
 UNSEEN = 1e-6
-"""Share of a component of the gradient that extended precision may not see, where multipliers of 1e12 cancel."""
+"""The largest rounding error of a gradient's component that is forgiven, relative to the size of the component."""
 LEAST = 1e-4
-"""Share of the smallest number of the data below which no decision matters: for decisions that are zero."""
+"""The least size of a decision, relative to the smallest limit of the program. It matters for decisions of zero."""
 
 
 @dataclass(frozen=True)
 class Multipliers:
-    """Multipliers of the minimised program, ``Hz + c + Aᵀ equality + Gᵀ inequality + bound = 0``.
+    """Multipliers of a program that is minimised: ``Hz + c + Aᵀ equality + Gᵀ inequality + bound = 0`` at a solution z.
 
     Attributes:
         equality: (p,) multipliers of A.
@@ -51,51 +52,18 @@ class Multipliers:
 
 
 @dataclass(frozen=True)
-class ProgramUnits:
-    """Powers of two that a program is measured in.
-
-    Attributes:
-        column: (n,) unit of each variable.
-        row: (p + m,) factor of each row of A and G.
-    """
-
-    column: Wide
-    row: Wide
-
-    @classmethod
-    def of(cls, s: JudgedProgram) -> ProgramUnits:
-        """Compute the units that equilibrate A and G. Variables that no row contains get theirs from the curvature."""
-        M = np.abs(np.vstack([s.A, s.G]))
-        column: Array = np.ones(s.n)
-        row: Array = np.ones(len(M))
-        curved = np.sqrt(np.abs(np.diagonal(s.H)))
-        for _ in range(3 if len(M) else 0):
-            row = _reciprocal((M * column).max(1, initial=0.0))
-            column = _reciprocal((M * row[:, None]).max(0, initial=0.0))
-            row = _reciprocal((M * column).max(1, initial=0.0))
-        inside = M.any(0) if len(M) else np.zeros(s.n, bool)
-        typical = np.median((curved * column)[inside & (curved > 0)]) if (inside & (curved > 0)).any() else 1.0
-        column = np.where(~inside & (curved > 0), typical / _positive(curved), column)
-        return cls(wide(2.0 ** np.round(np.log2(column))), wide(2.0 ** np.round(np.log2(row))))
-
-    @classmethod
-    def ones(cls, s: JudgedProgram) -> ProgramUnits:
-        """Units of 1: the program as it is given."""
-        return cls(np.ones(s.n, np.longdouble), np.ones(len(s.b) + len(s.h), np.longdouble))
-
-
-@dataclass(frozen=True)
 class PointResiduals:
-    """How far a point is from optimal; all are relative.
+    """The relative residuals of the optimality conditions at a point.
 
     Attributes:
-        primal: largest violation of a row or bound.
-        stationarity: largest residual of the gradient.
-        sign: largest multiplier of the wrong sign.
-        complementarity: largest of min(slack, multiplier) over the inequalities.
-        slack, multiplier: (m + 2n,) of rows, lower and upper bounds; infinite and zero where absent.
-        size: (n,) natural sizes of the decision's entries.
-        gradient_size: (n,) natural sizes of the gradient's entries.
+        primal: the largest violation of a row or bound.
+        stationarity: the largest residual of the gradient.
+        sign: the largest multiplier of the wrong sign.
+        complementarity: the largest of min(slack, multiplier) over the inequalities.
+        slack: (m + 2n,) relative slacks of rows, lower bounds and upper bounds; infinite for an absent limit.
+        multiplier: (m + 2n,) relative multipliers of the same limits; zero for an absent limit.
+        size: (n,) the sizes of the decision's entries, by which violations are divided.
+        gradient_size: (n,) the sizes of the gradient's components, by which their residuals are divided.
     """
 
     primal: float
@@ -121,7 +89,14 @@ class PointResiduals:
 
 
 def measure_point(s: JudgedProgram, x: Array, y: Multipliers, units: ProgramUnits | None = None) -> PointResiduals:
-    """Measure the residuals of x with the given multipliers, or with corrected ones if the given ones fall short."""
+    """Measure the residuals of a point, with the given multipliers or with corrected ones.
+
+    Args:
+        s: a dense program.
+        x: (n,) the point.
+        y: its multipliers.
+        units: the units of the program; computed if omitted.
+    """
     units = ProgramUnits.of(s) if units is None else units
     found = point_residuals(s, wide(x), y, units)
     if found.worst <= TOLERANCE or point_residuals(s, wide(x), y, units, capped=False).worst > TOLERANCE:
@@ -133,15 +108,20 @@ def measure_point(s: JudgedProgram, x: Array, y: Multipliers, units: ProgramUnit
 def point_residuals(
     s: JudgedProgram, x: Wide, y: Multipliers, units: ProgramUnits, capped: bool = True
 ) -> PointResiduals:
-    """The residuals of x (n,) and its multipliers.
+    """Compute the residuals of a point with the given multipliers.
 
-    With ``capped``, a term of the gradient counts at most as much as the objective's gradient, so that huge multipliers
-    do not make residuals look small. Without it, every term counts in full.
+    Args:
+        s: a dense program.
+        x: (n,) the point.
+        y: its multipliers.
+        units: the units of the program.
+        capped: whether a multiplier counts at most as much as the objective's gradient in the size of a component. If
+            not, every multiplier counts in full.
     """
     A, G, H = wide(s.A), wide(s.G), wide(s.H)
     X = point_size(s, x, units)
     size = np.abs(x) + SHARE * units.column * X
-    gradient_size = _gradient_size(s, size, np.concatenate([y.equality, y.inequality]), units, capped)
+    gradient_size = _point_gradient_size(s, size, np.concatenate([y.equality, y.inequality]), units, capped)
     slack, equality = point_slacks(s, x, size)
     own = np.concatenate([-np.minimum(y.bound, 0), np.maximum(y.bound, 0)]) / np.tile(gradient_size, 2)
     scaled = np.where(np.abs(G) > 0, np.abs(G) / gradient_size, 0)
@@ -153,10 +133,10 @@ def point_residuals(
     pinned = np.concatenate([np.zeros(len(s.h), bool), np.tile(s.lb == s.ub, 2)])
     both = np.where(pinned, 0, np.minimum(np.maximum(slack, 0), np.maximum(multiplier, 0)))
     return PointResiduals(
-        primal=_largest_or_inf(np.concatenate([np.abs(equality), -slack])),
-        stationarity=_largest_or_inf(np.maximum(np.abs(gradient) - unseen, 0) / gradient_size),
-        sign=_largest_or_inf(-multiplier),
-        complementarity=_largest_or_inf(both),
+        primal=_largest_point_residual(np.concatenate([np.abs(equality), -slack])),
+        stationarity=_largest_point_residual(np.maximum(np.abs(gradient) - unseen, 0) / gradient_size),
+        sign=_largest_point_residual(-multiplier),
+        complementarity=_largest_point_residual(both),
         slack=slack,
         multiplier=multiplier,
         size=size,
@@ -165,16 +145,25 @@ def point_residuals(
 
 
 def point_slacks(s: JudgedProgram, x: Wide, size: Wide) -> tuple[Wide, Wide]:
-    """Relative slacks (m + 2n,) of rows, lower and upper bounds, and relative residuals (p,) of the equalities."""
+    """Compute the relative slacks of all inequalities, and the relative residuals of the equalities.
+
+    Args:
+        s: a dense program.
+        x: (n,) a point.
+        size: (n,) the sizes of its entries.
+
+    Returns:
+        Slacks (m + 2n,) of rows, lower bounds and upper bounds, and residuals (p,).
+    """
     A, b, G, h, lb, ub = (wide(v) for v in (s.A, s.b, s.G, s.h, s.lb, s.ub))
-    rows = (h - G @ x) / _positive(np.abs(G) @ size + _finite_magnitudes(h))
-    lower = (x - lb) / (size + _finite_magnitudes(lb))
-    upper = (ub - x) / (size + _finite_magnitudes(ub))
-    return np.concatenate([rows, lower, upper]), (A @ x - b) / _positive(np.abs(A) @ size + np.abs(b))
+    rows = (h - G @ x) / _nonzero_terms(np.abs(G) @ size + _magnitudes_of_finite(h))
+    lower = (x - lb) / (size + _magnitudes_of_finite(lb))
+    upper = (ub - x) / (size + _magnitudes_of_finite(ub))
+    return np.concatenate([rows, lower, upper]), (A @ x - b) / _nonzero_terms(np.abs(A) @ size + np.abs(b))
 
 
 def point_size(s: JudgedProgram, x: Wide, units: ProgramUnits) -> Wide:
-    """The largest entry of x in the program's own units, with a floor where all are zero."""
+    """Return the largest entry of x (n,) in the given units. A floor keeps it above zero."""
     rhs = np.concatenate([s.b, s.h])
     limits = [np.abs(wide(rhs)) * units.row, np.abs(wide(s.lb)) / units.column, np.abs(wide(s.ub)) / units.column]
     curvature = (units.column**2 * np.abs(np.diagonal(s.H))).max()
@@ -187,7 +176,7 @@ def point_size(s: JudgedProgram, x: Wide, units: ProgramUnits) -> Wide:
 
 
 def correct_point_multipliers(s: JudgedProgram, x: Wide, y: Multipliers, units: ProgramUnits) -> Multipliers:
-    """The multipliers on the same constraints that balance the gradient best, in extended precision."""
+    """Compute, in extended precision, the multipliers of the same constraints that balance the gradient best."""
     free, held = y.bound == 0, y.inequality != 0
     rows = np.vstack([wide(s.A), wide(s.G)[held]])
     scale = np.concatenate([units.row[: len(s.b)], units.row[len(s.b) :][held]])
@@ -207,7 +196,7 @@ def correct_point_multipliers(s: JudgedProgram, x: Wide, y: Multipliers, units: 
 
 
 def point_objective(s: JudgedProgram, x: Array) -> tuple[float, float]:
-    """½ xᵀHx + cᵀx in extended precision, and the size of its terms."""
+    """Compute ½ xᵀHx + cᵀx in extended precision, and the sum of the magnitudes of its terms."""
     z = wide(x)
     curved, linear = z * (wide(s.H) @ z) / 2, wide(s.c) * z
     units = ProgramUnits.of(s)
@@ -216,31 +205,35 @@ def point_objective(s: JudgedProgram, x: Array) -> tuple[float, float]:
     return float((curved + linear).sum()), float(terms)
 
 
-def _gradient_size(s: JudgedProgram, size: Wide, y: Wide, units: ProgramUnits, capped: bool) -> Wide:
-    """(n,) size of the terms of the gradient; multipliers count up to the size of the objective's gradient."""
+def _point_gradient_size(s: JudgedProgram, size: Wide, y: Wide, units: ProgramUnits, capped: bool) -> Wide:
+    """Compute the sizes (n,) of the gradient's components.
+
+    Args:
+        s: a dense program.
+        size: (n,) the sizes of the decision's entries.
+        y: (p + m,) the multipliers of A and G.
+        units: the units of the program.
+        capped: as for ``point_residuals``.
+    """
     own = np.abs(wide(s.c)) + np.abs(wide(s.H)) @ size
     largest = (own * units.column).max()
     counted = np.minimum(np.abs(y), units.row * largest) if capped else np.abs(y)
-    # where every gradient is zero, multipliers are rounding of the terms that cancelled
+    # if the gradient of the objective is zero, multipliers are rounding errors of terms that cancelled
     floor = SHARE * units.row * np.maximum((counted / units.row).max(initial=0), ROUNDING * largest)
     terms = own + np.abs(np.vstack([wide(s.A), wide(s.G)])).T @ (counted + floor)
-    return np.where(terms > 0, terms, _positive(SHARE * ROUNDING * largest) / units.column)
+    return np.where(terms > 0, terms, _nonzero_terms(SHARE * ROUNDING * largest) / units.column)
 
 
-def _positive(values: Wide) -> Wide:
-    """The values, and 1 where they are zero, so that they can be divided by."""
+def _nonzero_terms(values: Wide) -> Wide:
+    """Return the values, with 1 in place of zeros, so that they can be divided by."""
     return np.where(values > 0, values, 1)
 
 
-def _reciprocal(values: Array) -> Array:
-    """1 / values, and 1 where they are zero."""
-    return np.asarray(1.0 / np.where(values > 0, values, 1.0), dtype=np.float64)
-
-
-def _finite_magnitudes(values: Wide) -> Wide:
+def _magnitudes_of_finite(values: Wide) -> Wide:
+    """Return |values|, and 0 for a value that is not finite."""
     return np.where(np.isfinite(values), np.abs(values), 0)
 
 
-def _largest_or_inf(values: Wide) -> float:
-    """The largest, at least 0; infinite where one is NaN."""
+def _largest_point_residual(values: Wide) -> float:
+    """Return the largest value, at least 0; infinite if a value is NaN."""
     return float("inf") if np.isnan(values).any() else float(np.max(values, initial=0.0))

@@ -1,9 +1,10 @@
-"""Is a program infeasible, unbounded or indefinite? Linear programs of HiGHS propose, extended precision proves.
+"""Proofs that a program is feasible, infeasible, unbounded or indefinite, or none of these.
 
-HiGHS works in the program's own units (``kkt.Units``) and with tolerances of 1e-10; what it returns is only a
-proposal. A point proves that a program is feasible, a Farkas certificate that it is not, a direction that it is
-unbounded, each checked in extended precision. What is neither proven nor refuted is an edge only where its margin is
-below EDGE.
+HiGHS proposes points, multipliers and directions, in the program's own units and with tolerances of 1e-10. Extended
+precision checks them. A point proves that a dense program is feasible, Farkas multipliers prove that it is infeasible,
+and a direction of descent proves that it is unbounded. A claim is on the edge if the data in float64 cannot settle it.
+
+Programs from files are sparse and too large for extended precision. Their certificates are checked in float64.
 """
 
 from __future__ import annotations
@@ -14,41 +15,33 @@ from typing import Any
 
 import numpy as np
 import scipy.sparse as sp
-from scipy.optimize import linprog
 from scipy.sparse.linalg import splu
 
 from pear_lab.judge.extended_precision import Wide, factor_extended, wide
 from pear_lab.judge.judged_program import Array, JudgedProgram, largest_row_entries
-from pear_lab.judge.point_residuals import (
-    LEAST,
-    SHARE,
-    TOLERANCE,
-    Multipliers,
-    ProgramUnits,
-    measure_point,
-    point_size,
-    point_slacks,
-)
+from pear_lab.judge.linear_programs import median_magnitude, solve_linear_program
+from pear_lab.judge.point_residuals import LEAST, SHARE, point_size, point_slacks
+from pear_lab.judge.program_units import ProgramUnits, rescale_program
 
 EDGE = 1e-9
-"""Relative margin below which float64 data does not settle a status: either answer is right."""
+"""The relative margin below which data in float64 does not settle a claim, so that either answer is right."""
 MET = 1e-13
-"""Relative violation up to which a point satisfies the constraints."""
+"""The largest relative violation of constraints that a point satisfies."""
 FLAT = 1e-13
-"""Relative curvature along a direction up to which there is none."""
+"""The largest relative curvature or margin that counts as zero."""
 FALLS = 1e-7
-"""Relative fall of the objective along a direction that is no rounding."""
-REFERENCE = 1e-13
-"""Largest violation of a point whose objective another one must reach."""
+"""The smallest relative decrease of the objective along a direction that cannot be rounding."""
+PROOF = 1e-8
+"""The smallest margin of a certificate of a sparse program, relative to the limits or costs of the program."""
 
-_INSIDE = 1e-3  # how far inside the inequalities a feasible point should be
+_INSIDE = 1e-3  # the preferred slack of inequalities at a feasible point
 _RANK = 1e-14
-_DENSE = 1500  # variables up to which eigenvalues are computed
-_OPTIONS = {"primal_feasibility_tolerance": 1e-10, "dual_feasibility_tolerance": 1e-10}
+_DENSE = 1500  # the most variables of a curvature whose eigenvalues are computed
+_ERROR = 1e-3  # the largest residual of a sparse certificate, relative to its margin
 
 
 class Proof(Enum):
-    """The outcome of an attempt to prove a claim."""
+    """The outcome of an attempt to prove a claim. On the edge, the data does not settle the claim."""
 
     YES = "yes"
     NO = "no"
@@ -56,33 +49,8 @@ class Proof(Enum):
     UNKNOWN = "unknown"
 
 
-def rescale_program(s: JudgedProgram) -> JudgedProgram:
-    """Return the program in float64 with rows, variables and objective in its own units, which are powers of two."""
-    units = ProgramUnits.of(s)
-    d, r, p = units.column.astype(float), units.row.astype(float), len(s.b)
-    c, H = d * s.c, d[:, None] * s.H * d
-    unit = 2.0 ** np.round(np.log2(max(np.abs(c).max(initial=0.0), np.abs(H).max(initial=0.0)) or 1.0))
-    rows = {"A": r[:p, None] * s.A * d, "b": r[:p] * s.b, "G": r[p:, None] * s.G * d, "h": r[p:] * s.h}
-    return replace(s, H=H / unit, c=c / unit, **rows, lb=s.lb / d, ub=s.ub / d)
-
-
-def solve_linear_program(
-    c: Array, lb: Array, ub: Array, G: Any = None, h: Any = None, A: Any = None, b: Any = None, **options: float
-) -> Any:
-    """Solve ``min cᵀz`` subject to ``Gz ≤ h, Az = b, lb ≤ z ≤ ub`` by HiGHS in SciPy, at its tightest tolerances.
-
-    Args:
-        c, lb, ub: (n,).
-        G, h, A, b: rows; None or without a row where there are none.
-        options: more of HiGHS's options.
-    """
-    rows = {"A_ub": G, "b_ub": h} if G is not None and G.shape[0] else {}
-    rows |= {"A_eq": A, "b_eq": b} if A is not None and A.shape[0] else {}
-    return linprog(c, **rows, bounds=np.column_stack([lb, ub]), options={**_OPTIONS, **options})
-
-
 def prove_feasible(s: JudgedProgram) -> Proof:
-    """Whether any point satisfies the constraints."""
+    """Prove whether any point satisfies the constraints of a dense program."""
     if bool((s.lb > s.ub).any()):
         worst = ((s.lb - s.ub) / (np.abs(s.lb) + np.abs(s.ub)))[s.lb > s.ub].max()
         return Proof.EDGE if worst < FLAT else Proof.NO
@@ -90,118 +58,144 @@ def prove_feasible(s: JudgedProgram) -> Proof:
         return Proof.NO
     scaled = rescale_program(s)
     keep = np.isfinite(scaled.h)
-    G, h = scaled.G[keep], scaled.h[keep]
-    empty = ~np.vstack([scaled.A, G]).any(1)
-    missed = np.concatenate([np.abs(scaled.b), -h])[empty]
-    if (missed > 0).any():
+    empty = ~np.vstack([scaled.A, scaled.G[keep]]).any(1)
+    if (np.concatenate([np.abs(scaled.b), -scaled.h[keep]])[empty] > 0).any():
         return Proof.NO
-    size = _median_size(np.concatenate([scaled.b, h, scaled.lb, scaled.ub]))
-    found = _least_violation_point(scaled, G, h, size)
-    if found is None:
-        return Proof.UNKNOWN
-    x, y = found
-    violated = min(_violation(scaled, _move_onto_rows(scaled, x, met)) for met in (0.0, EDGE))
-    margin = _farkas_margin(scaled, G, h, wide(y), np.abs(wide(x)).max())
-    if margin <= FLAT and violated > MET:
-        y = _magnified_multipliers(scaled, keep, x, size)
-        margin = _farkas_margin(scaled, G, h, wide(y), np.abs(wide(x)).max())
-    if margin <= FLAT and violated <= MET:
-        return Proof.YES
-    if margin >= EDGE and violated > MET:
-        return Proof.NO
-    # it is proven that there is no point, and yet one satisfies every row to rounding, or the margin is that small
-    return Proof.EDGE if margin > FLAT else Proof.UNKNOWN
+    return _FeasibilityProof(replace(scaled, G=scaled.G[keep], h=scaled.h[keep])).outcome()
 
 
-def _median_size(values: Array) -> float:
-    found = np.abs(values[np.isfinite(values)])
-    found = found[found > 0]
-    return float(np.median(found)) if len(found) else 1.0
+class _FeasibilityProof:
+    """The proof whether a program has a feasible point, for bounds that do not contradict each other.
 
-
-def _least_violation_point(s: JudgedProgram, G: Array, h: Array, size: float) -> tuple[Array, Array] | None:
-    """The point with the least violation of any row, and its multipliers; bounds hold.
-
-    Among points without violation it prefers one that is a little inside every inequality.
+    Args:
+        s: a dense program in its own units; all limits of G are finite.
     """
-    n, p, m = s.n, len(s.b), len(h)
-    rows = np.vstack([s.A, -s.A, G])
-    inside = np.concatenate([np.zeros(2 * p), np.ones(m)])
-    solved = solve_linear_program(
-        np.concatenate([np.zeros(n), [1.0, -_INSIDE]]),
-        np.concatenate([s.lb / size, [0.0, 0.0]]),
-        np.concatenate([s.ub / size, [np.inf, _INSIDE]]),
-        G=np.column_stack([rows, -np.ones(len(rows)), inside]),
-        h=np.concatenate([s.b, -s.b, h]) / size,
-    )
-    if solved.x is None:
-        return None
-    y = -np.asarray(solved.ineqlin.marginals) if len(rows) else np.zeros(0)
-    return size * solved.x[:n], np.concatenate([y[:p] - y[p : 2 * p], y[2 * p : 2 * p + m]])
 
+    def __init__(self, s: JudgedProgram) -> None:
+        self.s = s
+        self.size = median_magnitude(np.concatenate([s.b, s.h, s.lb, s.ub]))
 
-def _magnified_multipliers(s: JudgedProgram, keep: Any, x: Array, size: float) -> Array:
-    """Return multipliers of the least violation around x, measured in units of 1e-7.
+    def outcome(self) -> Proof:
+        """Return the outcome: a point proves that the program is feasible, multipliers that it is not."""
+        found = self._least_violation(self.s, self.size)
+        if found is None:
+            return Proof.UNKNOWN
+        x, y = found
+        violated = min(self._violation(self._move_onto_rows(x, met)) for met in (0.0, EDGE))
+        margin = self._farkas_margin(wide(y), np.abs(wide(x)).max())
+        if margin <= FLAT and violated > MET:
+            margin = self._farkas_margin(wide(self._magnified_multipliers(x)), np.abs(wide(x)).max())
+        if margin <= FLAT and violated <= MET:
+            return Proof.YES
+        if margin >= EDGE and violated > MET:
+            return Proof.NO
+        # multipliers prove infeasibility, but a point satisfies all rows to rounding, or the margin is small
+        return Proof.EDGE if margin > FLAT else Proof.UNKNOWN
 
-    Without these units HiGHS would ignore a violation of 1e-11.
-    """
-    z, unit = np.clip(wide(x), wide(s.lb), wide(s.ub)), 1e-7 * size
-    near = {"b": wide(s.b) - wide(s.A) @ z, "h": wide(s.h) - wide(s.G) @ z, "lb": wide(s.lb) - z, "ub": wide(s.ub) - z}
-    moved = replace(s, **{name: value.astype(float) for name, value in near.items()})
-    found = _least_violation_point(moved, moved.G[keep], moved.h[keep], unit)
-    return np.zeros(len(s.b) + int(keep.sum())) if found is None else found[1]
+    def _least_violation(self, s: JudgedProgram, size: float) -> tuple[Array, Array] | None:
+        """Find the point within the bounds with the least violation of any row.
 
+        Among points without violation, one slightly inside every inequality is preferred.
 
-def _move_onto_rows(s: JudgedProgram, x: Array, met: float) -> Wide:
-    """The point moved onto the equalities and the rows that it misses or meets up to ``met``, within its bounds."""
-    z = np.clip(wide(x), wide(s.lb), wide(s.ub))
-    for _ in range(4):
-        size = np.abs(z) + SHARE * np.abs(z).max()
-        terms = np.abs(wide(s.G)) @ size + np.abs(np.where(np.isfinite(s.h), s.h, 0))
-        close = (wide(s.h) - wide(s.G) @ z) / np.where(terms > 0, terms, 1) < met
-        rows = np.vstack([wide(s.A), wide(s.G)[close]])
-        rhs = np.concatenate([wide(s.b), wide(s.h)[close]])
-        free = (z > s.lb) & (z < s.ub)
-        if not len(rows) or not free.any():
-            return z
-        factored = factor_extended(rows[:, free].T)
-        z[free] += factored.smallest_norm(rhs - rows @ z, factored.rank(_RANK))
-        z = np.clip(z, wide(s.lb), wide(s.ub))
-    return z
+        Args:
+            s: the program, which may differ from that of this proof in its limits.
+            size: the unit in which HiGHS measures decisions.
 
+        Returns:
+            The point (n,) and its multipliers (p + m,), or None if HiGHS finds none.
+        """
+        n, p, m = s.n, len(s.b), len(s.h)
+        rows = np.vstack([s.A, -s.A, s.G])
+        inside = np.concatenate([np.zeros(2 * p), np.ones(m)])
+        solved = solve_linear_program(
+            np.concatenate([np.zeros(n), [1.0, -_INSIDE]]),
+            np.concatenate([s.lb / size, [0.0, 0.0]]),
+            np.concatenate([s.ub / size, [np.inf, _INSIDE]]),
+            G=np.column_stack([rows, -np.ones(len(rows)), inside]),
+            h=np.concatenate([s.b, -s.b, s.h]) / size,
+        )
+        if solved.x is None:
+            return None
+        y = -np.asarray(solved.ineqlin.marginals) if len(rows) else np.zeros(0)
+        return size * solved.x[:n], np.concatenate([y[:p] - y[p : 2 * p], y[2 * p : 2 * p + m]])
 
-def _violation(s: JudgedProgram, x: Wide) -> float:
-    """The largest relative violation of any constraint at x."""
-    size = np.abs(x) + SHARE * point_size(s, x, ProgramUnits.ones(s))
-    slack, equality = point_slacks(s, x, size)
-    return float(max(np.max(np.abs(equality), initial=0.0), np.max(-slack, initial=0.0)))
+    def _magnified_multipliers(self, x: Array) -> Array:
+        """Return multipliers (p + m,) of the least violation near x, measured in units of 1e-7.
 
+        HiGHS would ignore a violation of 1e-11 without these units.
+        """
+        s, z = self.s, np.clip(wide(x), wide(self.s.lb), wide(self.s.ub))
+        near = {
+            "b": wide(s.b) - wide(s.A) @ z,
+            "h": wide(s.h) - wide(s.G) @ z,
+            "lb": wide(s.lb) - z,
+            "ub": wide(s.ub) - z,
+        }
+        moved = replace(s, **{name: value.astype(float) for name, value in near.items()})
+        found = self._least_violation(moved, 1e-7 * self.size)
+        return np.zeros(len(s.b) + len(s.h)) if found is None else found[1]
 
-def _farkas_margin(s: JudgedProgram, G: Array, h: Array, y: Wide, reach: Any) -> float:
-    """Return the margin by which multipliers y (p + m,) prove infeasibility; at most 0 if they do not.
+    def _move_onto_rows(self, x: Array, met: float) -> Wide:
+        """Move a point onto the equalities and onto the rows that it violates or meets, within its bounds.
 
-    Every point satisfies ``yᵀ[A; G] z ≤ yᵀ[b; h]`` (y ≥ 0 on G). Where the smallest value of the left side within the
-    bounds is larger, there is none. A variable without the bound that would be needed may reach 1e8 times the size of
-    the data.
-    """
-    p = len(s.b)
-    y = np.concatenate([y[:p], np.maximum(y[p:], 0)])
-    if not y.any():
-        return 0.0
-    rows, rhs = np.vstack([wide(s.A), wide(G)]), np.concatenate([wide(s.b), wide(h)])
-    v = rows.T @ y
-    data = np.concatenate([rhs, wide(s.lb), wide(s.ub)])
-    data = np.abs(data[np.isfinite(data)])
-    far = 1e8 * np.maximum(data.max(initial=0), np.maximum(reach, 1e-30))
-    lb = np.where(np.isfinite(s.lb), wide(s.lb), -far)
-    ub = np.where(np.isfinite(s.ub), wide(s.ub), far)
-    smallest = np.where(v > 0, v * lb, v * ub)
-    terms = np.abs(smallest).sum() + np.abs(y * rhs).sum()
-    return float((smallest.sum() - y @ rhs) / terms) if terms > 0 else 0.0
+        Args:
+            x: (n,) the point.
+            met: the relative slack below which the point meets a row.
+        """
+        s = self.s
+        z = np.clip(wide(x), wide(s.lb), wide(s.ub))
+        for _ in range(4):
+            size = np.abs(z) + SHARE * np.abs(z).max()
+            terms = np.abs(wide(s.G)) @ size + np.abs(s.h)
+            close = (wide(s.h) - wide(s.G) @ z) / np.where(terms > 0, terms, 1) < met
+            rows = np.vstack([wide(s.A), wide(s.G)[close]])
+            rhs = np.concatenate([wide(s.b), wide(s.h)[close]])
+            free = (z > s.lb) & (z < s.ub)
+            if not len(rows) or not free.any():
+                return z
+            factored = factor_extended(rows[:, free].T)
+            z[free] += factored.smallest_norm(rhs - rows @ z, factored.rank(_RANK))
+            z = np.clip(z, wide(s.lb), wide(s.ub))
+        return z
+
+    def _violation(self, x: Wide) -> float:
+        """Return the largest relative violation of any constraint at x (n,)."""
+        size = np.abs(x) + SHARE * point_size(self.s, x, ProgramUnits.ones(self.s))
+        slack, equality = point_slacks(self.s, x, size)
+        return float(max(np.max(np.abs(equality), initial=0.0), np.max(-slack, initial=0.0)))
+
+    def _farkas_margin(self, y: Wide, reach: Any) -> float:
+        """Return the margin by which multipliers prove infeasibility; at most 0 if they do not.
+
+        A feasible z satisfies ``yᵀ[A; G] z ≤ yᵀ[b; h]`` if y ≥ 0 on G. If the smallest value of the left side within
+        the bounds is larger than the right side, no point is feasible. A variable without the bound that matters is
+        assumed to stay within 1e8 times the size of the data.
+
+        Args:
+            y: (p + m,) multipliers.
+            reach: the largest entry of a point that HiGHS proposed.
+        """
+        s, p = self.s, len(self.s.b)
+        y = np.concatenate([y[:p], np.maximum(y[p:], 0)])
+        if not y.any():
+            return 0.0
+        rows, rhs = np.vstack([wide(s.A), wide(s.G)]), np.concatenate([wide(s.b), wide(s.h)])
+        v = rows.T @ y
+        data = np.concatenate([rhs, wide(s.lb), wide(s.ub)])
+        data = np.abs(data[np.isfinite(data)])
+        far = 1e8 * np.maximum(data.max(initial=0), np.maximum(reach, 1e-30))
+        lb = np.where(np.isfinite(s.lb), wide(s.lb), -far)
+        ub = np.where(np.isfinite(s.ub), wide(s.ub), far)
+        smallest = np.where(v > 0, v * lb, v * ub)
+        terms = np.abs(smallest).sum() + np.abs(y * rhs).sum()
+        return float((smallest.sum() - y @ rhs) / terms) if terms > 0 else 0.0
 
 
 def prove_unbounded(s: JudgedProgram) -> Proof:
-    """Whether the objective falls without end along some direction; the program must be feasible for that to matter."""
+    """Prove whether the objective of a dense program decreases without end along a direction.
+
+    The program is unbounded only if it is feasible as well, which this function does not check.
+    """
     scaled = rescale_program(s)
     G = scaled.G[np.isfinite(scaled.h)]
     unit = np.abs(scaled.c).max()
@@ -220,7 +214,15 @@ def prove_unbounded(s: JudgedProgram) -> Proof:
 
 
 def _prove_descent(d: Wide, c: Array, G: Array, level: Array, box: tuple[Array, Array]) -> Proof:
-    """Whether a direction is a descent direction after its projection onto the rows that must stay constant."""
+    """Prove whether a direction decreases the objective without end.
+
+    Args:
+        d: (n,) the direction, which is first projected onto the rows that must stay constant.
+        c: (n,) costs, the largest of which is 1.
+        G: (m, n) rows that must not increase.
+        level: (k, n) rows that must stay constant: equalities and the curvature.
+        box: (n,) each, bounds of the entries of a direction that respects the bounds of the program.
+    """
     lower, upper = box
     d = np.clip(d, lower, upper)
     d[np.abs(d) < EDGE] = 0
@@ -244,37 +246,12 @@ def _prove_descent(d: Wide, c: Array, G: Array, level: Array, box: tuple[Array, 
     return Proof.YES if slope < -FALLS * float(terms) else Proof.EDGE
 
 
-def best_linear_point(s: JudgedProgram) -> Wide | None:
-    """The solution (n,) of a linear program by HiGHS, which solves it in the program's own units.
-
-    None where it finds none, or where its own point does not satisfy the optimality conditions in extended precision:
-    its tolerances are absolute, and bounds of 1e15 leave them without a meaning. Where rows nearly depend on each
-    other, a violation of 1e-9 buys a better objective: such a point proves nothing either.
-    """
-    scaled = rescale_program(s)
-    keep = np.isfinite(scaled.h)
-    size = _median_size(np.concatenate([scaled.b, scaled.h, scaled.lb, scaled.ub]))
-    limits = (scaled.G[keep], scaled.h[keep] / size, scaled.A, scaled.b / size)
-    solved = solve_linear_program(scaled.c, scaled.lb / size, scaled.ub / size, *limits)
-    if solved.status != 0:
-        return None
-    rows = np.zeros(len(keep))
-    rows[keep] = -solved.ineqlin.marginals if keep.any() else 0.0
-    equality = -solved.eqlin.marginals if len(scaled.b) else np.zeros(0)
-    bound = -(solved.lower.marginals + solved.upper.marginals)
-    x = size * solved.x
-    found = measure_point(scaled, x, Multipliers(wide(equality), wide(rows), wide(bound)))
-    if found.worst > TOLERANCE or found.primal > REFERENCE:
-        return None
-    return np.asarray(wide(x) * ProgramUnits.of(s).column)
-
-
 def prove_indefinite(H: Any) -> Proof:
-    """Whether the curvature (n, n), dense or sparse, has an eigenvalue below zero."""
+    """Prove whether a curvature (n, n), dense or sparse, has a negative eigenvalue."""
     if sp.issparse(H) and not H.nnz:
         return Proof.NO
     if H.shape[0] > _DENSE:
-        return Proof.NO if _has_positive_pivots(H) else Proof.YES
+        return Proof.NO if _prove_semidefinite_by_pivots(H) else Proof.YES
     M = H.toarray() if sp.issparse(H) else H
     eigenvalues = np.linalg.eigvalsh(M)
     least, largest, flat = eigenvalues[0], np.abs(eigenvalues).max() or 1.0, np.diagonal(M) == 0
@@ -283,8 +260,11 @@ def prove_indefinite(H: Any) -> Proof:
     return Proof.EDGE if least < -FLAT * largest else Proof.NO
 
 
-def _has_positive_pivots(H: Any) -> bool:
-    """Whether H (n, n), shifted by rounding, has positive pivots only: then no eigenvalue is clearly negative."""
+def _prove_semidefinite_by_pivots(H: Any) -> bool:
+    """Return whether H (n, n), with a small number added to its diagonal, has positive pivots only.
+
+    Then no eigenvalue of H is clearly negative.
+    """
     shifted = sp.csc_matrix(H + EDGE * float(abs(H).max()) * sp.eye_array(H.shape[0]))
     try:
         pivots = splu(shifted, "MMD_AT_PLUS_A", diag_pivot_thresh=0.0, options={"SymmetricMode": True}).U.diagonal()
@@ -293,18 +273,16 @@ def _has_positive_pivots(H: Any) -> bool:
     return bool((pivots > 0).all())
 
 
-PROOF = 1e-8
-"""How negative a certificate of a sparse program must be, relative to the limits and costs it is made of."""
-_ERROR = 1e-3  # share of it that the certificate's own residual may reach
-
-
 def prove_sparse_infeasible(p: JudgedProgram, time_limit: float) -> bool:
-    """Whether multipliers prove that no point satisfies a sparse program: w ≥ 0 with Cᵀw = 0 and dᵀw < 0.
+    """Return whether multipliers prove that no point satisfies the constraints of a sparse program.
 
-    Cz ≤ d are all limits and bounds as unit rows. Factorisations in extended precision are not for large programs: the
-    multipliers that a linear program finds are checked with the arrays in float64.
+    Let Cz ≤ d be all limits and bounds. Multipliers w ≥ 0 with Cᵀw = 0 and dᵀw < 0 are a proof.
+
+    Args:
+        p: the program.
+        time_limit: seconds for the linear program that finds the multipliers.
     """
-    C, d = _unit_rows(p)
+    C, d = _all_limits_as_rows(p)
     if not len(d):
         return False
     scale, ends = float(np.abs(d).max()) or 1.0, (np.zeros(len(d)), np.ones(len(d)))
@@ -317,8 +295,16 @@ def prove_sparse_infeasible(p: JudgedProgram, time_limit: float) -> bool:
 
 
 def prove_sparse_unbounded(p: JudgedProgram, time_limit: float) -> bool:
-    """Whether a ray r with Hr = 0, Cr ≤ 0 and cᵀr < 0 starts at a feasible point of a sparse program."""
-    C, d = _unit_rows(p)
+    """Return whether a ray proves that a sparse program is unbounded.
+
+    Let Cz ≤ d be all limits and bounds. A direction r with Hr = 0, Cr ≤ 0 and cᵀr < 0, and a feasible point, are a
+    proof.
+
+    Args:
+        p: the program.
+        time_limit: seconds for each of two linear programs, which find the direction and the point.
+    """
+    C, d = _all_limits_as_rows(p)
     scale, ones = float(np.abs(p.c).max()) or 1.0, np.ones(p.n)
     curved = sp.csr_array(p.H)[np.diff(sp.csr_array(p.H).indptr) > 0]
     level = (curved, np.zeros(curved.shape[0]))
@@ -333,8 +319,8 @@ def prove_sparse_unbounded(p: JudgedProgram, time_limit: float) -> bool:
     return bool(point.status == 0)
 
 
-def _unit_rows(p: JudgedProgram) -> tuple[sp.csr_array, Array]:
-    """Cz ≤ d: every limit and bound of a sparse program, each row divided by its largest entry."""
+def _all_limits_as_rows(p: JudgedProgram) -> tuple[sp.csr_array, Array]:
+    """Write all limits and bounds of a sparse program as Cz ≤ d. Each row is divided by its largest entry."""
     one, upper, lower = sp.csr_array(sp.eye_array(p.n)), np.isfinite(p.ub), np.isfinite(p.lb)
     C = sp.csr_array(sp.vstack([p.A, -p.A, p.G, one[upper], -one[lower]]))
     norm = largest_row_entries(C)

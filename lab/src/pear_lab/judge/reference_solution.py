@@ -1,7 +1,7 @@
 """Reference solutions: a solver of another package proposes a point, and extended precision takes the last step.
 
-The step is exact on the constraints that the proposed point holds tight. The optimality conditions of the result are
-checked before it is believed. Nothing here is shared with the code that is measured.
+The last step solves the program exactly on the constraints that are tight at the proposed point. The result is used
+only if it satisfies the optimality conditions. No code is shared with the solvers that are measured.
 """
 
 from __future__ import annotations
@@ -17,10 +17,11 @@ from pear.errors import MissingExtraError, PearError
 from pear_lab.judge.exact_tangent import ExactTangent, exact_tangent, exact_tangent_at
 from pear_lab.judge.extended_precision import Wide, wide
 from pear_lab.judge.judged_program import Array, JudgedProgram
-from pear_lab.judge.point_residuals import Multipliers, PointResiduals, ProgramUnits, point_residuals
+from pear_lab.judge.point_residuals import Multipliers, PointResiduals, point_residuals
+from pear_lab.judge.program_units import ProgramUnits
 
 BELIEVED = 1e-11
-"""Relative residual up to which a reference is taken for the solution."""
+"""The largest relative residual of a point that serves as a reference."""
 
 TOLERANCES: dict[str, tuple[str, ...]] = {
     "piqp": ("eps_abs", "eps_rel", "eps_duality_gap_abs", "eps_duality_gap_rel"),
@@ -29,7 +30,7 @@ TOLERANCES: dict[str, tuple[str, ...]] = {
     "proxqp": ("eps_abs", "eps_rel"),
     "osqp": ("eps_abs", "eps_rel"),
 }
-"""Names of the accuracy settings of each solver of the qpsolvers package; other solvers keep their defaults."""
+"""For some solvers of the qpsolvers package the names of their accuracy settings. Others keep their defaults."""
 
 _OPTIONS: dict[str, dict[str, Any]] = {
     "piqp": dict.fromkeys(TOLERANCES["piqp"], 1e-12),
@@ -45,9 +46,9 @@ class ReferenceSolution:
     Attributes:
         program: the solved program.
         x: (n,) the decision.
-        multipliers: multipliers that prove x optimal.
-        residual: its largest optimality residual.
-        space: the tangent space there; None where the decision has no derivative, or is too close to such a point.
+        multipliers: the multipliers that prove x optimal.
+        residual: the largest relative residual of the optimality conditions.
+        space: the tangent space at x; None if the decision has no derivative there, or is too close to such a point.
     """
 
     program: JudgedProgram
@@ -58,17 +59,20 @@ class ReferenceSolution:
 
     @property
     def on_edge(self) -> bool:
-        """Whether the decision has no derivative here, or is too close to a point where it has none."""
+        """Whether the decision has no derivative, or is too close to a point without one."""
         return self.space is None
 
     def project(self, e: Array) -> Array:
-        """(n,) the gradient of the regret for the prediction error e (n,); NaN on an edge."""
+        """Compute the gradient (n,) of the regret for the prediction error e (n,); NaN on an edge."""
         if self.space is None:
             return np.full(self.program.n, np.nan)
         return self.space.project(wide(e)).astype(np.float64)
 
     def longest_step(self, direction: Array) -> float:
-        """How far the cost may move along ±direction (n,) before a constraint becomes tight or loose; 0 on an edge."""
+        """Compute how far the cost may move along ±direction (n,) before a constraint becomes tight or loose.
+
+        The distance is 0 on an edge.
+        """
         if self.space is None:
             return 0.0
         return self.space.longest_step(self.x, (self.multipliers.inequality, self.multipliers.bound), direction)
@@ -78,7 +82,8 @@ def solve_reference(program: JudgedProgram, tested: str) -> ReferenceSolution:
     """Solve a program by a solver other than ``tested``, and verify the solution.
 
     Raises:
-        PearError: no reference solver reached an optimality residual of 1e-11, so that nothing can be compared.
+        PearError: no reference solver reached a residual of 1e-11.
+        MissingExtraError: no reference solver is installed.
     """
     tried = {}
     for solver in reference_solvers(tested):
@@ -90,7 +95,11 @@ def solve_reference(program: JudgedProgram, tested: str) -> ReferenceSolution:
 
 
 def reference_solvers(tested: str) -> list[str]:
-    """Those solvers of the qpsolvers package that serve as references for ``tested``, best first."""
+    """List the solvers of the qpsolvers package that serve as references for ``tested``, best first.
+
+    Raises:
+        MissingExtraError: none is installed.
+    """
     try:
         from qpsolvers import available_solvers
     except ImportError:
@@ -105,21 +114,21 @@ def reference_solvers(tested: str) -> list[str]:
 
 
 def attempt_reference(program: JudgedProgram, solver: str) -> ReferenceSolution | None:
-    """Solve with one solver, take the exact step, and measure the result; None where the solver finds no point."""
-    solved = _solve_by_qpsolvers(program, solver)
+    """Solve a program with one solver, take the exact step, and measure the result; None without a point."""
+    solved = _solve_reference_by_qpsolvers(program, solver)
     if solved is None:
         return None
     units = ProgramUnits.of(program)
-    x, multipliers, found = _exact_step(program, units, *solved)
+    x, multipliers, found = _take_exact_reference_step(program, units, *solved)
     return ReferenceSolution(program, x, multipliers, found.worst, exact_tangent_at(program, found, units))
 
 
 def make_qpsolvers_problem(p: JudgedProgram, solver: str) -> Any:
-    """The program as the qpsolvers package takes it, with matrices of the kind that the solver reads.
+    """Make the problem of the qpsolvers package, with dense or sparse matrices as the solver needs them.
 
     Args:
-        p: dense or sparse; every row of G has a finite limit.
-        solver: its name there.
+        p: a dense or sparse program in which every row of G has a finite limit.
+        solver: the name of the solver in that package.
     """
     import qpsolvers
 
@@ -134,8 +143,12 @@ def make_qpsolvers_problem(p: JudgedProgram, solver: str) -> Any:
     return qpsolvers.Problem(matrix(p.H), p.c, **limits)
 
 
-def _solve_by_qpsolvers(p: JudgedProgram, solver: str) -> tuple[Array, Multipliers] | None:
-    """The point and the multipliers by a solver of the qpsolvers package, which gets rows and costs of size 1."""
+def _solve_reference_by_qpsolvers(p: JudgedProgram, solver: str) -> tuple[Array, Multipliers] | None:
+    """Solve a program by the qpsolvers package, with rows and costs scaled to size 1.
+
+    Returns:
+        The point (n,) and its multipliers, or None if the solver finds none.
+    """
     import qpsolvers
 
     present, scale = np.isfinite(p.h), np.abs(p.c).max() or 1.0
@@ -143,7 +156,7 @@ def _solve_by_qpsolvers(p: JudgedProgram, solver: str) -> tuple[Array, Multiplie
     rows = {"A": p.A / norm_A[:, None], "b": p.b / norm_A}
     rows |= {"G": (p.G / norm_G[:, None])[present], "h": (p.h / norm_G)[present]}
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore", UserWarning)  # what falls short of 1e-12 is measured, whatever it says
+        warnings.simplefilter("ignore", UserWarning)  # the accuracy is measured afterwards
         try:
             problem = make_qpsolvers_problem(replace(p, H=p.H / scale, c=p.c / scale, **rows), solver)
             solution = qpsolvers.solve_problem(problem, solver, **_OPTIONS[solver])
@@ -164,10 +177,14 @@ def _solve_by_qpsolvers(p: JudgedProgram, solver: str) -> tuple[Array, Multiplie
     return solution.x, y
 
 
-def _exact_step(
+def _take_exact_reference_step(
     p: JudgedProgram, units: ProgramUnits, x: Array, y: Multipliers
 ) -> tuple[Wide, Multipliers, PointResiduals]:
-    """The exact solution on the constraints that look active, its multipliers, and its residuals."""
+    """Solve a program exactly on the constraints that are active at a proposed point.
+
+    Returns:
+        The solution (n,), its multipliers, and its residuals.
+    """
     z, found = wide(x), point_residuals(p, wide(x), y, units)
     active = found.slack <= np.maximum(found.multiplier, 1e-9)
     space = exact_tangent(p, units, active, active)

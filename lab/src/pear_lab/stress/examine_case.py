@@ -167,7 +167,7 @@ class CaseExamination:
             if again:
                 return f"PEARLoss: {again}"
             found = judging.judge_regret(true, batch[i].x, ideal[i], value[i], space.rounding)
-            room = judging.regret_rounding(true, batch[i].x, ideal[i], space.rounding)
+            room = judging.judged_regret_rounding(true, batch[i].x, ideal[i], space.rounding)
             return found or _wrong_case_slope(slope[i], differences, i, room)
 
         blame_each(wrong_derivatives)

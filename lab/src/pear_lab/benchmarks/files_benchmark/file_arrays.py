@@ -14,7 +14,7 @@ from pear.errors import DataError
 from pear.problem.importers.mps import read_mps_file
 from pear.problem.importers.osqp_mat import load_osqp_arrays
 from pear.problem.importers.packed_files import packed_file_suffix, unpacked_file
-from pear_lab.judge.judged_program import Array, JudgedProgram, from_limits
+from pear_lab.judge.judged_program import Array, JudgedProgram
 
 _NONE = 1e20  # limits of this size are none
 
@@ -73,7 +73,7 @@ def _from_highs(model: Any) -> ModelFile:
     sides = (lp.row_lower_, lp.row_upper_, lp.col_lower_, lp.col_upper_)
     low, high, lb, ub = (np.asarray(side, dtype=float) for side in sides)
     cost = sign * np.asarray(lp.col_cost_, dtype=float)
-    program = from_limits(half, cost, sp.csr_array(A), low, high, lb, ub, np.array(kinds) == 1)
+    program = JudgedProgram.from_limits(half, cost, sp.csr_array(A), low, high, lb, ub, np.array(kinds) == 1)
     return ModelFile(program, m, int(half.nnz + A.nnz), sign, float(lp.offset_))
 
 
@@ -92,7 +92,7 @@ def _from_mat(path: Path) -> ModelFile:
     lb, ub, kept = split_bounds(A, l, u)
     integer = np.asarray(found.get("integer", np.zeros(len(q)))).reshape(-1) != 0
     offset = float(np.asarray(found.get("r", 0.0)).reshape(-1)[0])
-    program = from_limits(P, q, A[kept], l[kept], u[kept], lb, ub, integer)
+    program = JudgedProgram.from_limits(P, q, A[kept], l[kept], u[kept], lb, ub, integer)
     return ModelFile(program, len(kept), int(P.nnz + A[kept].nnz), 1.0, offset)
 
 

@@ -35,7 +35,7 @@ from pear.solvers.backend_registry import get_backend
 from pear_lab.benchmarks.files_benchmark.file_arrays import read_model_file
 from pear_lab.judge.answer_accuracy import SolverAnswer
 from pear_lab.judge.judged_program import JudgedProgram
-from pear_lab.judge.proofs import solve_linear_program
+from pear_lab.judge.linear_programs import solve_linear_program
 from pear_lab.judge.reference_solution import TOLERANCES, make_qpsolvers_problem
 
 OURS = "pear"
