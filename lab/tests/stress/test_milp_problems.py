@@ -18,7 +18,7 @@ from pear.errors import ProblemError
 
 pytest.importorskip("highspy")
 
-from pear_lab.judge.judge_integer_answer import integer_violations
+from pear_lab.judge.integer_judge import IntegerJudge
 from pear_lab.stress import examine_milp, milp_references
 from pear_lab.stress.milp_families import MILP_FAMILIES, MilpFamilyCase, draw_milp_family
 
@@ -98,8 +98,8 @@ def test_a_planted_answer_is_caught(status: str, x: list[float], wrong: str, mon
 def test_rounding_of_zeros_is_no_violation() -> None:
     """All continuous variables are zero but for −1.4e-115; a violation that is not rounding is seen all the same."""
     program = knapsack().minimised()
-    assert float(integer_violations(program, np.array([[1.0, 0.0, -1.4e-115]]))[0]) < 1e-100
-    assert float(integer_violations(program, np.array([[1.0, 0.0, -1e-10]]))[0]) > 1e-6
+    assert float(IntegerJudge(program).violations(np.array([[1.0, 0.0, -1.4e-115]]))[0]) < 1e-100
+    assert float(IntegerJudge(program).violations(np.array([[1.0, 0.0, -1e-10]]))[0]) > 1e-6
 
 
 def test_what_both_solve_must_not_be_refused(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -21,14 +21,16 @@ from pear_lab.judge.extended_precision import extended_cholesky, factor_extended
 from pear_lab.judge.judge_answer import (
     Answer,
     Verdict,
-    judge_batch_answer,
-    judge_gradient,
-    judge_regret,
-    tangent_at_answer,
+    answer_tangent,
+    judge_answer_gradient,
+    judge_answer_in_batch,
+    judge_answer_regret,
 )
 from pear_lab.judge.judged_program import JudgedProgram
-from pear_lab.judge.point_residuals import Multipliers, ProgramUnits, measure_point, point_residuals
-from pear_lab.judge.proofs import Proof, best_linear_point, prove_feasible, prove_unbounded
+from pear_lab.judge.linear_programs import best_linear_program_point
+from pear_lab.judge.point_residuals import PointMultipliers, measure_point_residuals, point_residuals
+from pear_lab.judge.program_units import ProgramUnits
+from pear_lab.judge.proofs import Proof, prove_feasible, prove_unbounded
 from pear_lab.stress import counterexamples, examine_case, fuzz
 from pear_lab.stress.case_families import FAMILIES, build_family_case
 from pear_lab.stress.fuzz import FuzzResult, FuzzTally
@@ -89,10 +91,10 @@ def test_huge_multipliers_that_cancel_are_corrected_and_not_excused() -> None:
     s = square(A=A, b=A @ [1.0, 0.5], c=np.array([-3.1, -1.7]), ub=np.full(2, INF))
     x, lost = np.array([1.0, 0.5]), 2.0**-24
     exact = np.linalg.solve(A.T, [2.1, 1.2])
-    y = Multipliers(wide(exact + lost * np.array([1.0, -0.5])), wide([0.0]), wide([0.0, 0.0]))
+    y = PointMultipliers(wide(exact + lost * np.array([1.0, -0.5])), wide([0.0]), wide([0.0, 0.0]))
     assert point_residuals(s, wide(x), y, ProgramUnits.of(s)).worst > 1e-8
-    assert measure_point(s, x, y).worst < 1e-10
-    assert measure_point(s, x, replace(y, equality=wide(exact + 30.0))).worst > 1.0
+    assert measure_point_residuals(s, x, y).worst < 1e-10
+    assert measure_point_residuals(s, x, replace(y, equality=wide(exact + 30.0))).worst > 1.0
 
 
 @pytest.mark.parametrize(
@@ -149,11 +151,11 @@ def gradient_exam() -> tuple[JudgedProgram, Verdict, np.ndarray, np.ndarray]:
 
 def test_a_wrong_gradient_is_caught() -> None:
     s, verdict, g, e = gradient_exam()
-    space = tangent_at_answer(s, verdict)
+    space = answer_tangent(s, verdict)
     assert space is not None
-    assert judge_gradient(space, g, e) == ""
+    assert judge_answer_gradient(space, g, e) == ""
     for wrong in (g + 1e-6 * np.array([0.0, 1.0]), g + 1e-6 * np.array([1.0, 0.0]), -g, e, g * np.nan):
-        assert judge_gradient(space, wrong, e) != ""
+        assert judge_answer_gradient(space, wrong, e) != ""
     # up to there z₂ = 0.5 moves freely, and the multiplier 2 of z₁ stays positive
     assert space.longest_step(np.array([1.0, 0.5]), (np.zeros(1), np.array([2.0, 0.0])), np.array([4.0, 0.0])) == 0.5
 
@@ -164,17 +166,17 @@ def test_no_gradient_is_asked_for_on_an_edge() -> None:
     weak = answer(equality=np.zeros(0), bound=np.zeros(2), value=-0.625)
     verdict = judge.judge_answer(s, weak)
     assert verdict.kind == "right"
-    assert tangent_at_answer(s, verdict) is None
+    assert answer_tangent(s, verdict) is None
 
 
 def test_a_wrong_loss_and_a_neighbour_are_caught() -> None:
     s, x, best = square(), np.array([0.5, 1.0]), np.array([1.0, 0.5])
-    assert judge_regret(s, x, answer(x=best), 1.0) == ""
-    assert judge_regret(s, x, answer(x=best), 1.0 + 1e-5) != ""
+    assert judge_answer_regret(s, x, answer(x=best), 1.0) == ""
+    assert judge_answer_regret(s, x, answer(x=best), 1.0 + 1e-5) != ""
     verdict = judge.judge_answer(s, answer())
-    assert judge_batch_answer(s, answer(), answer(), verdict) == ""
-    assert judge_batch_answer(s, answer(), answer(status="INACCURATE"), verdict) != ""
-    assert judge_batch_answer(s, answer(), answer(x=np.array([1.0 - 1e-6, 0.5 + 1e-6])), verdict) != ""
+    assert judge_answer_in_batch(s, answer(), answer(), verdict) == ""
+    assert judge_answer_in_batch(s, answer(), answer(status="INACCURATE"), verdict) != ""
+    assert judge_answer_in_batch(s, answer(), answer(x=np.array([1.0 - 1e-6, 0.5 + 1e-6])), verdict) != ""
 
 
 @pytest.mark.parametrize(("bound", "known"), [(1e3, True), (1e15, False)])
@@ -183,11 +185,11 @@ def test_another_solver_is_trusted_where_its_point_is_right(bound: float, known:
     one: dict[str, Any] = {"H": np.zeros((1, 1)), "c": np.ones(1), "G": np.array([[-1.0]]), "h": np.array([-0.5])}
     one |= {"lb": np.array([-bound]), "ub": np.array([bound]), "A": np.zeros((0, 1)), "b": np.zeros(0)}
     s = square(**one, integer=np.zeros(1, bool))
-    found = best_linear_point(s)
+    found = best_linear_program_point(s)
     assert found is not None and found == 0.5 if known else found is None
     right, off = (answer(x=np.array([x])) for x in (0.5, 0.6))
-    assert judge.judge_objective(s, right) == ""
-    assert (judge.judge_objective(s, off) != "") == known
+    assert judge.judge_answer_objective(s, right) == ""
+    assert (judge.judge_answer_objective(s, off) != "") == known
 
 
 @pytest.mark.parametrize(

@@ -27,7 +27,7 @@ from pear_lab.benchmarks.exactness_families import EXACTNESS_FAMILIES, Exactness
 from pear_lab.benchmarks.text_table import TextTable
 from pear_lab.judge.extended_precision import wide
 from pear_lab.judge.judged_program import Array, judged_fields, judged_programs
-from pear_lab.judge.point_residuals import Multipliers, measure_point
+from pear_lab.judge.point_residuals import PointMultipliers, measure_point_residuals
 from pear_lab.judge.reference_solution import ReferenceSolution, reference_solvers, solve_reference
 
 GOALS = {"kkt_residual": 1e-9, "reference_error": 1e-8, "fd_error": 1e-5}
@@ -204,7 +204,7 @@ def _residuals(exam: _ExactnessExam, solution: Solution) -> Array:
     assert solution.duals is not None
     parts = (solution.x, solution.duals.equality, solution.duals.inequality, solution.duals.bound)
     points = zip(exam.programs, *(part.numpy() for part in parts), strict=True)
-    return np.array([measure_point(p, x, Multipliers(*map(wide, y))).worst for p, x, *y in points])
+    return np.array([measure_point_residuals(p, x, PointMultipliers(*map(wide, y))).worst for p, x, *y in points])
 
 
 def _central_differences(exam: _ExactnessExam, steps: Array, solver: str) -> Array:

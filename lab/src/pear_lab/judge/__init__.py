@@ -3,6 +3,6 @@
 ``judged_program`` holds a program as plain arrays, and ``program_units`` gives it units of its own. ``point_residuals``
 measures the optimality conditions at a point, and ``exact_tangent`` computes the gradient of the regret there.
 ``proofs`` proves that a program has no solution. ``judge_answer`` combines them to a verdict on one answer, and
-``judge_integer_answer`` does so for integer programs. ``answer_accuracy`` rates answers on the scale of solver
+``integer_judge`` does so for integer programs. ``answer_accuracy`` rates answers on the scale of solver
 tolerances. ``reference_solution`` and ``linear_programs`` solve programs with packages other than PEAR.
 """

@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from pear_lab.judge.judged_program import Array, JudgedProgram, largest_row_entries
+from pear_lab.judge.judged_program import Array, JudgedProgram, judged_row_magnitudes
 
 RIGHT = 1e-6
 """The largest relative residual and gap of an answer that is right."""
@@ -104,8 +104,8 @@ def _measure_answer_optimality(p: JudgedProgram, x: Array, equality: Array, ineq
     scale = max(1.0, *(float(np.abs(v).max(initial=0.0)) for v in (curved, p.c, carried)))
     missing, slack = p.b - p.A @ x, p.h - p.G @ x
     sides = (
-        (equality, largest_row_entries(p.A), missing, -missing),
-        (inequality, largest_row_entries(p.G), slack, np.full_like(slack, np.inf)),
+        (equality, judged_row_magnitudes(p.A), missing, -missing),
+        (inequality, judged_row_magnitudes(p.G), slack, np.full_like(slack, np.inf)),
         (-gradient, np.ones_like(x), p.ub - x, x - p.lb),
     )
     dual, gap = 0.0, 0.0

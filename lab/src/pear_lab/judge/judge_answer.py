@@ -13,14 +13,14 @@ import numpy as np
 
 from pear_lab.judge.exact_tangent import ExactTangent, exact_tangent_at
 from pear_lab.judge.extended_precision import Wide, factor_extended, wide
-from pear_lab.judge.judge_integer_answer import judge_integer_answer
+from pear_lab.judge.integer_judge import IntegerJudge
 from pear_lab.judge.judged_program import Array, JudgedProgram
 from pear_lab.judge.linear_programs import best_linear_program_point
 from pear_lab.judge.point_residuals import (
     TOLERANCE,
-    Multipliers,
+    PointMultipliers,
     PointResiduals,
-    measure_point,
+    measure_point_residuals,
     point_objective,
 )
 from pear_lab.judge.program_units import ProgramUnits
@@ -92,7 +92,7 @@ def judge_answer(s: JudgedProgram, a: Answer) -> Verdict:
             return Verdict("refused")
         return Verdict("wrong", f"{a.status}, but the data is not finite")
     if s.integer.any():
-        kind, edge, reason = judge_integer_answer(s, a.status, a.x)
+        kind, edge, reason = IntegerJudge(s).judge(a.status, a.x)
         return Verdict(kind, reason, edge)
     if a.status == "SOLVED":
         return _judge_solved_answer(s, a)
@@ -105,7 +105,7 @@ def judge_answer(s: JudgedProgram, a: Answer) -> Verdict:
         return checks[a.status](s)
     if a.status == "NOT_FINITE":
         return Verdict("wrong", "NOT_FINITE, but the data is finite")
-    if prove_feasible(s) is Proof.EDGE or _is_singular_in_float64(s):
+    if prove_feasible(s) is Proof.EDGE or _is_answer_beyond_float64(s):
         return Verdict("refused", edge=True)  # float64 does not settle it
     return Verdict("inaccurate", a.status)
 
@@ -120,7 +120,7 @@ def _judge_solved_answer(s: JudgedProgram, a: Answer) -> Verdict:
     if prove_indefinite(s.H) is Proof.YES:
         return Verdict("wrong", "SOLVED, but the curvature is indefinite")
     units = ProgramUnits.of(s)
-    found = measure_point(s, a.x, Multipliers(*(wide(part) for part in parts[1:])), units)
+    found = measure_point_residuals(s, a.x, PointMultipliers(*(wide(part) for part in parts[1:])), units)
     if found.worst > TOLERANCE:
         return Verdict("wrong", f"SOLVED, but {found}", residuals=found, units=units)
     value, terms = point_objective(s, a.x)
@@ -129,7 +129,7 @@ def _judge_solved_answer(s: JudgedProgram, a: Answer) -> Verdict:
     return Verdict("right", residuals=found, units=units)
 
 
-def _is_singular_in_float64(s: JudgedProgram) -> bool:
+def _is_answer_beyond_float64(s: JudgedProgram) -> bool:
     """Return whether the equalities are dependent in float64 but not in extended precision."""
     if not len(s.b):
         return False
@@ -164,7 +164,7 @@ def _judge_nonconvex_answer(s: JudgedProgram) -> Verdict:
     return Verdict("refused", edge=indefinite is Proof.EDGE)
 
 
-def judge_objective(s: JudgedProgram, a: Answer) -> str:
+def judge_answer_objective(s: JudgedProgram, a: Answer) -> str:
     """Say how the objective of a solved linear program differs from the one that HiGHS finds.
 
     The text is empty if it does not differ, if HiGHS finds no solution, or if the program is not a linear one.
@@ -176,13 +176,13 @@ def judge_objective(s: JudgedProgram, a: Answer) -> str:
         return ""
     (value, terms), (best, others) = point_objective(s, a.x), point_objective(s, other.astype(float))
     # by weak duality, a violation improves the objective at most by its product with the multipliers
-    bought = violation_price(s, other, a) + violation_price(s, wide(a.x), a)
+    bought = _answer_violation_price(s, other, a) + _answer_violation_price(s, wide(a.x), a)
     if abs(value - best) <= REFERENCE * max(terms, others) + bought:
         return ""
     return f"the objective is {value!r}, and by another solver {best!r}"
 
 
-def violation_price(s: JudgedProgram, x: Wide, a: Answer) -> float:
+def _answer_violation_price(s: JudgedProgram, x: Wide, a: Answer) -> float:
     """Bound how much violations of the constraints at x (n,) may improve the objective.
 
     The multipliers of an answer are the prices of violations. Rounding of x to float64 counts as a violation too: if
@@ -203,14 +203,14 @@ def violation_price(s: JudgedProgram, x: Wide, a: Answer) -> float:
     return float(sum((left * np.abs(y)).sum() for left, y in parts))
 
 
-def tangent_at_answer(s: JudgedProgram, verdict: Verdict) -> ExactTangent | None:
+def answer_tangent(s: JudgedProgram, verdict: Verdict) -> ExactTangent | None:
     """Compute the tangent space at an answer; None unless the answer is right and its decision has a derivative."""
     if verdict.kind != "right" or verdict.residuals is None or verdict.units is None:
         return None
     return exact_tangent_at(s, verdict.residuals, verdict.units)
 
 
-def judge_gradient(space: ExactTangent, g: Array, e: Array) -> str:
+def judge_answer_gradient(space: ExactTangent, g: Array, e: Array) -> str:
     """Say why a gradient of the regret is wrong. The text is empty if it is right.
 
     Args:
@@ -224,7 +224,7 @@ def judge_gradient(space: ExactTangent, g: Array, e: Array) -> str:
     return f"the gradient is off by {error:.1e} (allowed {space.tolerance:.1e})" if error > space.tolerance else ""
 
 
-def judged_regret_rounding(s: JudgedProgram, x: Array, best: Answer, rounding: float) -> float:
+def answer_regret_rounding(s: JudgedProgram, x: Array, best: Answer, rounding: float) -> float:
     """Bound the rounding error of the regret of a decision.
 
     Args:
@@ -234,25 +234,25 @@ def judged_regret_rounding(s: JudgedProgram, x: Array, best: Answer, rounding: f
         rounding: the relative error that the decisions may have.
     """
     terms = point_objective(s, x)[1] + point_objective(s, best.x)[1]
-    bought = violation_price(s, wide(x), best) + violation_price(s, wide(best.x), best)
+    bought = _answer_violation_price(s, wide(x), best) + _answer_violation_price(s, wide(best.x), best)
     return max(ROUNDING, rounding) * terms + bought + 1e-300
 
 
-def judge_regret(s: JudgedProgram, x: Array, best: Answer, value: float, rounding: float = 0.0) -> str:
+def judge_answer_regret(s: JudgedProgram, x: Array, best: Answer, value: float, rounding: float = 0.0) -> str:
     """Say why a reported regret is wrong. The text is empty if it is right.
 
     Args:
-        s, x, best, rounding: as for ``judged_regret_rounding``.
+        s, x, best, rounding: as for ``answer_regret_rounding``.
         value: the regret that the loss reports.
     """
     exact = point_objective(s, x)[0] - point_objective(s, best.x)[0]
-    room = judged_regret_rounding(s, x, best, rounding)
+    room = answer_regret_rounding(s, x, best, rounding)
     if abs(value - exact) <= 1e-6 * abs(exact) + room:
         return ""
     return f"the loss is {value!r}, and the regret {exact!r}"
 
 
-def judge_batch_answer(s: JudgedProgram, batch: Answer, alone: Answer, verdict: Verdict) -> str:
+def judge_answer_in_batch(s: JudgedProgram, batch: Answer, alone: Answer, verdict: Verdict) -> str:
     """Say how the answer to a sample in a batch differs from its answer alone. The text is empty if it does not.
 
     Args:
@@ -270,7 +270,7 @@ def judge_batch_answer(s: JudgedProgram, batch: Answer, alone: Answer, verdict: 
     (here, terms), (there, _) = point_objective(s, batch.x), point_objective(s, alone.x)
     if abs(here - there) > 1e-8 * terms + 1e-300:
         return f"objective {here!r} in the batch, {there!r} alone"
-    space = tangent_at_answer(s, verdict)
+    space = answer_tangent(s, verdict)
     if space is None or verdict.residuals is None:
         return ""  # the decision may not be unique
     off = float((np.abs(wide(batch.x) - wide(alone.x)) / verdict.residuals.size).max())

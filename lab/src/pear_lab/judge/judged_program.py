@@ -83,7 +83,7 @@ class JudgedProgram:
         return whole and not any(bool(np.isnan(v).any()) for v in (self.h, self.lb, self.ub))
 
 
-def largest_row_entries(rows: Any) -> Array:
+def judged_row_magnitudes(rows: Any) -> Array:
     """Return the largest magnitude (k,) in each of the rows (k, n), dense or sparse."""
     if not rows.shape[0]:
         return np.zeros(0)

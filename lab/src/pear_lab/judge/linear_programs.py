@@ -9,7 +9,7 @@ from scipy.optimize import linprog
 
 from pear_lab.judge.extended_precision import Wide, wide
 from pear_lab.judge.judged_program import Array, JudgedProgram
-from pear_lab.judge.point_residuals import TOLERANCE, Multipliers, measure_point
+from pear_lab.judge.point_residuals import TOLERANCE, PointMultipliers, measure_point_residuals
 from pear_lab.judge.program_units import ProgramUnits, rescale_program
 
 _REFERENCE = 1e-13  # the largest violation of a point whose objective another one must reach
@@ -57,7 +57,7 @@ def best_linear_program_point(s: JudgedProgram) -> Wide | None:
     equality = -solved.eqlin.marginals if len(scaled.b) else np.zeros(0)
     bound = -(solved.lower.marginals + solved.upper.marginals)
     x = size * solved.x
-    found = measure_point(scaled, x, Multipliers(wide(equality), wide(rows), wide(bound)))
+    found = measure_point_residuals(scaled, x, PointMultipliers(wide(equality), wide(rows), wide(bound)))
     if found.worst > TOLERANCE or found.primal > _REFERENCE:
         return None
     return np.asarray(wide(x) * ProgramUnits.of(s).column)

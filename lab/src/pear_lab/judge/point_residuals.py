@@ -37,7 +37,7 @@ LEAST = 1e-4
 
 
 @dataclass(frozen=True)
-class Multipliers:
+class PointMultipliers:
     """Multipliers of a program that is minimised: ``Hz + c + Aᵀ equality + Gᵀ inequality + bound = 0`` at a solution z.
 
     Attributes:
@@ -88,7 +88,9 @@ class PointResiduals:
         )
 
 
-def measure_point(s: JudgedProgram, x: Array, y: Multipliers, units: ProgramUnits | None = None) -> PointResiduals:
+def measure_point_residuals(
+    s: JudgedProgram, x: Array, y: PointMultipliers, units: ProgramUnits | None = None
+) -> PointResiduals:
     """Measure the residuals of a point, with the given multipliers or with corrected ones.
 
     Args:
@@ -106,7 +108,7 @@ def measure_point(s: JudgedProgram, x: Array, y: Multipliers, units: ProgramUnit
 
 
 def point_residuals(
-    s: JudgedProgram, x: Wide, y: Multipliers, units: ProgramUnits, capped: bool = True
+    s: JudgedProgram, x: Wide, y: PointMultipliers, units: ProgramUnits, capped: bool = True
 ) -> PointResiduals:
     """Compute the residuals of a point with the given multipliers.
 
@@ -156,10 +158,10 @@ def point_slacks(s: JudgedProgram, x: Wide, size: Wide) -> tuple[Wide, Wide]:
         Slacks (m + 2n,) of rows, lower bounds and upper bounds, and residuals (p,).
     """
     A, b, G, h, lb, ub = (wide(v) for v in (s.A, s.b, s.G, s.h, s.lb, s.ub))
-    rows = (h - G @ x) / _nonzero_terms(np.abs(G) @ size + _magnitudes_of_finite(h))
-    lower = (x - lb) / (size + _magnitudes_of_finite(lb))
-    upper = (ub - x) / (size + _magnitudes_of_finite(ub))
-    return np.concatenate([rows, lower, upper]), (A @ x - b) / _nonzero_terms(np.abs(A) @ size + np.abs(b))
+    rows = (h - G @ x) / _residual_divisors(np.abs(G) @ size + _residual_limit_sizes(h))
+    lower = (x - lb) / (size + _residual_limit_sizes(lb))
+    upper = (ub - x) / (size + _residual_limit_sizes(ub))
+    return np.concatenate([rows, lower, upper]), (A @ x - b) / _residual_divisors(np.abs(A) @ size + np.abs(b))
 
 
 def point_size(s: JudgedProgram, x: Wide, units: ProgramUnits) -> Wide:
@@ -175,7 +177,7 @@ def point_size(s: JudgedProgram, x: Wide, units: ProgramUnits) -> Wide:
     return np.maximum((np.abs(x) / units.column).max(), least)
 
 
-def correct_point_multipliers(s: JudgedProgram, x: Wide, y: Multipliers, units: ProgramUnits) -> Multipliers:
+def correct_point_multipliers(s: JudgedProgram, x: Wide, y: PointMultipliers, units: ProgramUnits) -> Multipliers:
     """Compute, in extended precision, the multipliers of the same constraints that balance the gradient best."""
     free, held = y.bound == 0, y.inequality != 0
     rows = np.vstack([wide(s.A), wide(s.G)[held]])
@@ -192,7 +194,7 @@ def correct_point_multipliers(s: JudgedProgram, x: Wide, y: Multipliers, units: 
             equality = equality + v[: len(equality)]
             inequality[held] += v[len(equality) :]
     rest = gradient + wide(s.A).T @ equality + wide(s.G).T @ inequality
-    return Multipliers(equality, inequality, np.where(free, 0, -rest))
+    return PointMultipliers(equality, inequality, np.where(free, 0, -rest))
 
 
 def point_objective(s: JudgedProgram, x: Array) -> tuple[float, float]:
@@ -221,15 +223,15 @@ def _point_gradient_size(s: JudgedProgram, size: Wide, y: Wide, units: ProgramUn
     # if the gradient of the objective is zero, multipliers are rounding errors of terms that cancelled
     floor = SHARE * units.row * np.maximum((counted / units.row).max(initial=0), ROUNDING * largest)
     terms = own + np.abs(np.vstack([wide(s.A), wide(s.G)])).T @ (counted + floor)
-    return np.where(terms > 0, terms, _nonzero_terms(SHARE * ROUNDING * largest) / units.column)
+    return np.where(terms > 0, terms, _residual_divisors(SHARE * ROUNDING * largest) / units.column)
 
 
-def _nonzero_terms(values: Wide) -> Wide:
+def _residual_divisors(values: Wide) -> Wide:
     """Return the values, with 1 in place of zeros, so that they can be divided by."""
     return np.where(values > 0, values, 1)
 
 
-def _magnitudes_of_finite(values: Wide) -> Wide:
+def _residual_limit_sizes(values: Wide) -> Wide:
     """Return |values|, and 0 for a value that is not finite."""
     return np.where(np.isfinite(values), np.abs(values), 0)
 

@@ -18,7 +18,7 @@ import scipy.sparse as sp
 from scipy.sparse.linalg import splu
 
 from pear_lab.judge.extended_precision import Wide, factor_extended, wide
-from pear_lab.judge.judged_program import Array, JudgedProgram, largest_row_entries
+from pear_lab.judge.judged_program import Array, JudgedProgram, judged_row_magnitudes
 from pear_lab.judge.linear_programs import median_magnitude, solve_linear_program
 from pear_lab.judge.point_residuals import LEAST, SHARE, point_size, point_slacks
 from pear_lab.judge.program_units import ProgramUnits, rescale_program
@@ -323,6 +323,6 @@ def _all_limits_as_rows(p: JudgedProgram) -> tuple[sp.csr_array, Array]:
     """Write all limits and bounds of a sparse program as Cz ≤ d. Each row is divided by its largest entry."""
     one, upper, lower = sp.csr_array(sp.eye_array(p.n)), np.isfinite(p.ub), np.isfinite(p.lb)
     C = sp.csr_array(sp.vstack([p.A, -p.A, p.G, one[upper], -one[lower]]))
-    norm = largest_row_entries(C)
+    norm = judged_row_magnitudes(C)
     unit = 1.0 / np.where(norm > 0, norm, 1.0)
     return sp.csr_array(sp.diags_array(unit) @ C), unit * np.concatenate([p.b, -p.b, p.h, p.ub[upper], -p.lb[lower]])

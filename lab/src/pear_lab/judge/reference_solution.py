@@ -17,7 +17,7 @@ from pear.errors import MissingExtraError, PearError
 from pear_lab.judge.exact_tangent import ExactTangent, exact_tangent, exact_tangent_at
 from pear_lab.judge.extended_precision import Wide, wide
 from pear_lab.judge.judged_program import Array, JudgedProgram
-from pear_lab.judge.point_residuals import Multipliers, PointResiduals, point_residuals
+from pear_lab.judge.point_residuals import PointMultipliers, PointResiduals, point_residuals
 from pear_lab.judge.program_units import ProgramUnits
 
 BELIEVED = 1e-11
@@ -53,7 +53,7 @@ class ReferenceSolution:
 
     program: JudgedProgram
     x: Wide
-    multipliers: Multipliers
+    multipliers: PointMultipliers
     residual: float
     space: ExactTangent | None
 
@@ -143,7 +143,7 @@ def make_qpsolvers_problem(p: JudgedProgram, solver: str) -> Any:
     return qpsolvers.Problem(matrix(p.H), p.c, **limits)
 
 
-def _solve_reference_by_qpsolvers(p: JudgedProgram, solver: str) -> tuple[Array, Multipliers] | None:
+def _solve_reference_by_qpsolvers(p: JudgedProgram, solver: str) -> tuple[Array, PointMultipliers] | None:
     """Solve a program by the qpsolvers package, with rows and costs scaled to size 1.
 
     Returns:
@@ -173,13 +173,13 @@ def _solve_reference_by_qpsolvers(p: JudgedProgram, solver: str) -> tuple[Array,
     for part, where, values in found:
         if values is not None and len(values):
             part[where] = values
-    y = Multipliers(wide(scale * equality / norm_A), wide(scale * inequality / norm_G), wide(scale * bound))
+    y = PointMultipliers(wide(scale * equality / norm_A), wide(scale * inequality / norm_G), wide(scale * bound))
     return solution.x, y
 
 
 def _take_exact_reference_step(
-    p: JudgedProgram, units: ProgramUnits, x: Array, y: Multipliers
-) -> tuple[Wide, Multipliers, PointResiduals]:
+    p: JudgedProgram, units: ProgramUnits, x: Array, y: PointMultipliers
+) -> tuple[Wide, PointMultipliers, PointResiduals]:
     """Solve a program exactly on the constraints that are active at a proposed point.
 
     Returns:
@@ -204,5 +204,5 @@ def _take_exact_reference_step(
         v = v + correction
     rows = np.zeros(m, np.longdouble)
     rows[active[:m]] = v[len(p.b) :]
-    y = Multipliers(v[: len(p.b)], rows, np.where(free, 0, bound))
+    y = PointMultipliers(v[: len(p.b)], rows, np.where(free, 0, bound))
     return z, y, point_residuals(p, z, y, units)

@@ -82,7 +82,7 @@ class CaseExamination:
     def run(self) -> CaseVerdicts:
         """Compare the answers with another solver, with answers to single samples, and with gradients."""
         if self.verdicts[0].kind == "right":  # HiGHS solves only one sample of a batch, which saves time
-            self.blame(0, judging.judge_objective(self.programs[0], self.batch[0]))
+            self.blame(0, judging.judge_answer_objective(self.programs[0], self.batch[0]))
         seconds = np.zeros(self.case.batch)
         for i, here in enumerate(self.batch):
             there, seconds[i] = self.solve_alone(i)
@@ -90,7 +90,7 @@ class CaseExamination:
                 i,
                 there
                 if isinstance(there, str)
-                else judging.judge_batch_answer(self.programs[i], here, there, self.verdicts[i]),
+                else judging.judge_answer_in_batch(self.programs[i], here, there, self.verdicts[i]),
             )
         case, gradients = self.case, 0
         if not case.overrides and case.integer is None and (case.smoothing > 0 or "Q" in case.fields):
@@ -130,7 +130,7 @@ class CaseExamination:
     def judge_gradients(self) -> int:
         """Judge the gradients of all samples that have one, and return the number of these samples."""
         case, batch = self.case, self.batch
-        spaces = [judging.tangent_at_answer(*pair) for pair in zip(self.programs, self.verdicts, strict=True)]
+        spaces = [judging.answer_tangent(*pair) for pair in zip(self.programs, self.verdicts, strict=True)]
         truth = case.programs(case.true)
         sure = [i for i, space in enumerate(spaces) if space is not None]
         if not sure:
@@ -157,17 +157,17 @@ class CaseExamination:
         def wrong_derivatives(i: int) -> str:
             space, e = spaces[i], case.cost[i] - case.true[i]
             assert space is not None
-            found = judging.judge_gradient(space, g[i], e)
+            found = judging.judge_answer_gradient(space, g[i], e)
             true = truth[i]
             if found or ideal[i].status != "SOLVED" or judging.judge_answer(true, ideal[i]).kind != "right":
                 return found
             if np.isnan(value[i]):
                 return "PEARLoss has no solution, and pear.solve has"
-            again = judging.judge_gradient(space, slope[i], e)
+            again = judging.judge_answer_gradient(space, slope[i], e)
             if again:
                 return f"PEARLoss: {again}"
-            found = judging.judge_regret(true, batch[i].x, ideal[i], value[i], space.rounding)
-            room = judging.judged_regret_rounding(true, batch[i].x, ideal[i], space.rounding)
+            found = judging.judge_answer_regret(true, batch[i].x, ideal[i], value[i], space.rounding)
+            room = judging.answer_regret_rounding(true, batch[i].x, ideal[i], space.rounding)
             return found or _wrong_case_slope(slope[i], differences, i, room)
 
         blame_each(wrong_derivatives)

@@ -15,7 +15,7 @@ from scipy import sparse
 
 from pear import FailedSamplesWarning, Problem, Status, solve
 from pear.errors import PearError
-from pear_lab.judge.judge_integer_answer import integer_violations
+from pear_lab.judge.integer_judge import IntegerJudge
 from pear_lab.judge.judged_program import Array, JudgedProgram
 from pear_lab.stress.examine_numbers import ExaminedNumbers, examine_numbers
 from pear_lab.stress.journal import Journal
@@ -120,7 +120,7 @@ def _examine_milp_answer(
         return "NOT_FINITE, but the data is finite", False
     if status != "SOLVED":
         return "", False
-    off = float(integer_violations(s, x[None])[0]) if np.isfinite(x).all() else np.inf
+    off = float(IntegerJudge(s).violations(x[None])[0]) if np.isfinite(x).all() else np.inf
     if off > VIOLATED:
         return f"SOLVED, but a constraint is violated by {off:.1e}", False
     value, size = float(s.c @ x), max(float(np.abs(s.c) @ np.abs(x)), 1e-9 * float(np.abs(s.c).max()))

@@ -18,7 +18,7 @@ from scipy import sparse
 from scipy.optimize import Bounds, LinearConstraint, linprog, milp
 
 from pear.optional_packages import import_optional
-from pear_lab.judge.judge_integer_answer import integer_violations
+from pear_lab.judge.integer_judge import IntegerJudge
 from pear_lab.judge.judged_program import Array, JudgedProgram
 
 VIOLATED = 1e-8
@@ -132,6 +132,6 @@ def _complete_milp_reference(s: JudgedProgram, status: str, x: Array | None) -> 
     point = exact.x.copy()
     point[rest] = np.clip(point[rest], s.lb[rest], s.ub[rest])
     point[s.integer] = fixed
-    if float(integer_violations(s, point[None])[0]) > VIOLATED:
+    if float(IntegerJudge(s).violations(point[None])[0]) > VIOLATED:
         return MilpReference(OPEN)
     return MilpReference(SOLVED, float(s.c @ point))

@@ -22,7 +22,13 @@ from pear.tasks import shortest_path
 from pear.train import FitConfig, fit
 from pear_lab.benchmarks.process_memory import resident_process_memory
 from pear_lab.benchmarks.random_programs import Fields, Rng
-from pear_lab.judge.judge_answer import Answer, judge_answer, judge_batch_answer, judge_gradient, tangent_at_answer
+from pear_lab.judge.judge_answer import (
+    Answer,
+    answer_tangent,
+    judge_answer,
+    judge_answer_gradient,
+    judge_answer_in_batch,
+)
 from pear_lab.judge.judged_program import DIMENSIONS
 from pear_lab.stress.recipes import Recipe
 from pear_lab.stress.stress_case import StressCase
@@ -293,11 +299,11 @@ class SoakTraining:
         verdict = judge_answer(program, answer)
         why = verdict.reason if verdict.kind in ("wrong", "inaccurate") else ""
         mine = Answer(Status(int(last.status[i])).name, last.decision[i].numpy(), float("nan"))
-        why = why or judge_batch_answer(program, mine, answer, verdict)
-        space = tangent_at_answer(program, verdict)
+        why = why or judge_answer_in_batch(program, mine, answer, verdict)
+        space = answer_tangent(program, verdict)
         found.judged += 1
         if space is not None and mine.status == "SOLVED":
             found.gradients += 1
-            why = why or judge_gradient(space, last._parts.exact[i].numpy(), cost[0] - true[0])
+            why = why or judge_answer_gradient(space, last._parts.exact[i].numpy(), cost[0] - true[0])
         if why:
             found.wrong.append(f"step {found.steps}: {why}")
