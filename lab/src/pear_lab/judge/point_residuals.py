@@ -177,7 +177,7 @@ def point_size(s: JudgedProgram, x: Wide, units: ProgramUnits) -> Wide:
     return np.maximum((np.abs(x) / units.column).max(), least)
 
 
-def correct_point_multipliers(s: JudgedProgram, x: Wide, y: PointMultipliers, units: ProgramUnits) -> Multipliers:
+def correct_point_multipliers(s: JudgedProgram, x: Wide, y: PointMultipliers, units: ProgramUnits) -> PointMultipliers:
     """Compute, in extended precision, the multipliers of the same constraints that balance the gradient best."""
     free, held = y.bound == 0, y.inequality != 0
     rows = np.vstack([wide(s.A), wide(s.G)[held]])
