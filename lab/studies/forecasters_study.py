@@ -22,11 +22,11 @@ for _name in THREADS:  # before anything that reads them is imported; worker pro
     os.environ.setdefault(_name, "1")
 
 from pear.errors import PearError  # noqa: E402
-from pear_lab.forecasters.case_table import FAMILIES, cases_of  # noqa: E402
-from pear_lab.forecasters.forecaster_table import FORECASTERS, forecasters_of  # noqa: E402
+from pear_lab.forecasters.case_table import FAMILIES, find_table_cases  # noqa: E402
+from pear_lab.forecasters.forecaster_table import FORECASTERS, find_table_forecasters  # noqa: E402
 from pear_lab.forecasters.run_study import run_study  # noqa: E402
-from pear_lab.forecasters.study_runs import expand_runs, read_results  # noqa: E402
-from pear_lab.forecasters.study_tables import study_markdown  # noqa: E402
+from pear_lab.forecasters.study_runs import expand_study_runs, read_study_runs  # noqa: E402
+from pear_lab.forecasters.study_tables import study_tables_markdown  # noqa: E402
 
 
 def parse(words: list[str] | None) -> argparse.Namespace:
@@ -46,12 +46,12 @@ def main(words: list[str] | None = None) -> int:
     """Run what is missing, and write the tables."""
     given = parse(words)
     try:
-        forecasters = forecasters_of([word for word in given.forecasters.split(",") if word])
-        cases = cases_of(FAMILIES if "all" in given.tasks else given.tasks, given.quick)
+        forecasters = find_table_forecasters([word for word in given.forecasters.split(",") if word])
+        cases = find_table_cases(FAMILIES if "all" in given.tasks else given.tasks, given.quick)
         given.out.parent.mkdir(parents=True, exist_ok=True)
-        runs = expand_runs(cases, forecasters, given.seeds, given.quick)
+        runs = expand_study_runs(cases, forecasters, given.seeds, given.quick)
         run_study(runs, given.out, given.jobs, lambda line: print(line, file=sys.stderr, flush=True), given.again)
-        text = study_markdown(read_results(given.out), given.quick)
+        text = study_tables_markdown(read_study_runs(given.out), given.quick)
     except PearError as error:
         print(error, file=sys.stderr)
         return 1

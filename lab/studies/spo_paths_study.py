@@ -23,12 +23,12 @@ from pear.errors import DataError, PearError  # noqa: E402
 from pear_lab.data.path_regrets import PathCell, load_path_replications  # noqa: E402
 from pear_lab.forecasters.polynomial_cases import SPO_DEGREES, SPO_NOISES, SPO_SIZES  # noqa: E402
 from pear_lab.forecasters.spo_protocol import (  # noqa: E402
-    Replication,
-    protocol_table,
-    read_replications,
-    run_missing,
+    SpoProtocolKey,
+    read_spo_protocol_results,
+    run_missing_spo_protocol,
+    spo_protocol_table,
 )
-from pear_lab.forecasters.study_runs import drop_partial_line  # noqa: E402
+from pear_lab.forecasters.study_runs import drop_partial_study_run  # noqa: E402
 
 
 def _numbers(text: str) -> list[float]:
@@ -55,14 +55,14 @@ def main(words: list[str] | None = None) -> int:
     """Run what is missing, seed by seed, and write the table."""
     given = parse(words)
     cells = [PathCell(int(n), int(d), w) for n in given.sizes for w in given.noises for d in given.degrees]
-    keys = [Replication(cell, seed) for seed in range(given.replications) for cell in cells]
+    keys = [SpoProtocolKey(cell, seed) for seed in range(given.replications) for cell in cells]
     given.out.parent.mkdir(parents=True, exist_ok=True)
-    drop_partial_line(given.out)
+    drop_partial_study_run(given.out)
     try:
         with ProcessPoolExecutor(given.jobs) as pool:
-            for result in run_missing(keys, given.out, pool.map if given.jobs > 1 else map):
+            for result in run_missing_spo_protocol(keys, given.out, pool.map if given.jobs > 1 else map):
                 print(f"{result.key}: {result.regret}, {result.seconds:.1f} s", file=sys.stderr, flush=True)
-        found = read_replications(given.out)
+        found = read_spo_protocol_results(given.out)
     except PearError as error:
         print(error, file=sys.stderr)
         return 1
@@ -74,7 +74,7 @@ def main(words: list[str] | None = None) -> int:
     except DataError as error:
         print(f"Published numbers are left out: {error}", file=sys.stderr)
         published = {}
-    text = protocol_table(found.values(), published)
+    text = spo_protocol_table(found.values(), published)
     given.out.with_suffix(".md").write_text(text, encoding="utf-8")
     print(text)
     return 0

@@ -16,8 +16,13 @@ import pear
 from pear.errors import DataError, ProblemError
 from pear_lab.data.energy_data import FEATURES, EnergyData
 from pear_lab.data.pjm_data import PJM_DAYS, load_pjm_days
-from pear_lab.forecasters.battery_cases import draw_market, pjm
-from pear_lab.forecasters.irish_features import days_with_lags, hourly_prices, long_features, wide_features
+from pear_lab.forecasters.battery_cases import draw_battery_market, pjm
+from pear_lab.forecasters.irish_features import (
+    find_irish_feature_days,
+    irish_feature_prices,
+    long_irish_features,
+    wide_irish_features,
+)
 from pear_lab.tasks.battery_task import MARKET, PJM, Battery, battery
 
 DAYS = 12
@@ -136,33 +141,35 @@ def irish(days: int = 30, missing: int = 20) -> EnergyData:
 
 def test_irish_features_take_days_whose_lags_are_there() -> None:
     data = irish()
-    days = days_with_lags(data).dates
+    days = find_irish_feature_days(data).dates
     # The day that is missing, and those that look back on it by a day and by a week.
     gone = {datetime.date(2011, 11, 1) + datetime.timedelta(i) for i in (20, 21, 27)}
     assert days[0] == datetime.date(2011, 11, 8)
     assert not gone & set(days)
     assert len(days) == 30 - 7 - 3
-    assert wide_features(data).shape == (20, 130)
-    assert long_features(data).shape == (20, 24, 49)
-    row = days_with_lags(data).rows[0]
-    assert hourly_prices(data)[0, 3] == pytest.approx(float(data.prices[row, 6:8].mean()))
+    assert wide_irish_features(data).shape == (20, 130)
+    assert long_irish_features(data).shape == (20, 24, 49)
+    row = find_irish_feature_days(data).rows[0]
+    assert irish_feature_prices(data)[0, 3] == pytest.approx(float(data.prices[row, 6:8].mean()))
 
 
 def test_features_do_not_know_the_prices_of_their_day() -> None:
     data = irish()
-    last = days_with_lags(data).rows[-1]
+    last = find_irish_feature_days(data).rows[-1]
     prices = data.prices.clone()
     prices[last] += 100
     other = dataclasses.replace(data, prices=prices)
-    assert np.array_equal(wide_features(data), wide_features(other))
-    assert np.array_equal(long_features(data), long_features(other))
-    assert not np.array_equal(hourly_prices(data), hourly_prices(other))
+    assert np.array_equal(wide_irish_features(data), wide_irish_features(other))
+    assert np.array_equal(long_irish_features(data), long_irish_features(other))
+    assert not np.array_equal(irish_feature_prices(data), irish_feature_prices(other))
     prices[last - 1] += 100  # yesterday is known
-    assert not np.array_equal(wide_features(data)[-1], wide_features(dataclasses.replace(data, prices=prices))[-1])
+    assert not np.array_equal(
+        wide_irish_features(data)[-1], wide_irish_features(dataclasses.replace(data, prices=prices))[-1]
+    )
 
 
 def test_a_market_is_drawn_by_its_seed_and_knows_yesterday() -> None:
-    first, again, other = (draw_market(40, np.random.default_rng(seed)) for seed in (0, 0, 1))
+    first, again, other = (draw_battery_market(40, np.random.default_rng(seed)) for seed in (0, 0, 1))
     assert all(np.array_equal(a, b) for a, b in zip(first, again, strict=True))
     assert not np.array_equal(first[1], other[1])
     X, C = first

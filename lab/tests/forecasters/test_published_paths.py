@@ -10,8 +10,8 @@ from real_data import real_data
 
 from pear.errors import DataError
 from pear_lab.data.path_regrets import METHODS, REPLICATIONS, PathCell, load_path_regrets
-from pear_lab.forecasters.study_runs import RunKey, RunResult
-from pear_lab.forecasters.study_tables import study_markdown
+from pear_lab.forecasters.study_runs import StudyRunKey, StudyRunResult
+from pear_lab.forecasters.study_tables import study_tables_markdown
 
 HEADER = (
     "grid_dim,n_train,polykernel_degree,polykernel_noise_half_width,"
@@ -52,11 +52,11 @@ def test_the_published_numbers_of_the_hardest_cells() -> None:
 
 
 def test_published_numbers_stand_beside_ours(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    key = RunKey("spo-100-8-0.5", 0, "ridge", 0, False)
-    results = {key: RunResult(key, [1.0, 2.0], [10.0, 10.0], 1.0, 1.0)}
+    key = StudyRunKey("spo-100-8-0.5", 0, "ridge", 0, False)
+    results = {key: StudyRunResult(key, [1.0, 2.0], [10.0, 10.0], 1.0, 1.0)}
     monkeypatch.setenv("PEAR_DATA", str(tmp_path))
-    assert "published" not in study_markdown(results, quick=False)
+    assert "published" not in study_tables_markdown(results, quick=False)
     write(tmp_path, "5,100,8,0.5,1,2,3,4,10")
-    text = study_markdown(results, quick=False)
+    text = study_tables_markdown(results, quick=False)
     assert "published: SPO+ | published: least squares" in text
     assert "| n = 100, degree 8, noise 0.5 | 15.00 | 10.00 | 20.00 | 30.00 | 40.00 |" in text

@@ -20,12 +20,12 @@ from pear_lab.forecasters import spo_plus_program, spo_protocol
 from pear_lab.forecasters.spo_plus_program import LAST_SMOOTHING, SPOPlusProgram
 from pear_lab.forecasters.spo_protocol import (
     PENALTIES,
-    ReplicationResult,
-    fit_least_squares,
-    list_paths,
-    protocol_table,
-    read_replications,
-    regret_percent,
+    SpoProtocolResult,
+    fit_spo_protocol_by_least_squares,
+    list_spo_protocol_paths,
+    read_spo_protocol_results,
+    spo_protocol_regret,
+    spo_protocol_table,
 )
 
 SCRIPT = Path(__file__).parents[2] / "studies" / "spo_paths_study.py"
@@ -37,7 +37,7 @@ def data() -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """Features with an intercept (25, 3), costs (25, 12), and the six paths of a 3×3 grid."""
     task = shortest_path((3, 3))
     x, c = task.samples(SAMPLES, degree=4, noise=0.5, seed=1, features=2, dtype=torch.float64)
-    return np.column_stack([np.ones(SAMPLES), x.numpy()]), c.numpy(), list_paths(task.graph)
+    return np.column_stack([np.ones(SAMPLES), x.numpy()]), c.numpy(), list_spo_protocol_paths(task.graph)
 
 
 def linear_program_value(X: np.ndarray, C: np.ndarray, paths: np.ndarray, penalties: np.ndarray) -> float:
@@ -85,7 +85,7 @@ def test_too_many_steps_are_an_error(data, monkeypatch: pytest.MonkeyPatch) -> N
 
 def test_least_squares_is_the_lasso_of_scikit_learn(data) -> None:
     X, C, _ = data
-    fits = fit_least_squares(X, C)
+    fits = fit_spo_protocol_by_least_squares(X, C)
     assert len(fits) == len(PENALTIES) == 10
     assert PENALTIES[[0, -1]] == pytest.approx([1e-6, 100])
     for weight, B in list(zip(PENALTIES, fits, strict=True))[4:7]:
@@ -98,7 +98,7 @@ def test_regret_is_that_of_the_library(data) -> None:
     X, C, paths = data
     B = np.random.default_rng(1).normal(size=(12, 3))
     expected = 100 * pear.normalized_regret(shortest_path((3, 3)).problem, X @ B.T, C)
-    assert regret_percent(B, X, C, paths) == pytest.approx(expected, rel=1e-9)
+    assert spo_protocol_regret(B, X, C, paths) == pytest.approx(expected, rel=1e-9)
 
 
 @pytest.fixture(scope="module")
@@ -117,12 +117,12 @@ def test_the_command_goes_on_where_it_was(study, tmp_path: Path, monkeypatch: py
     file = tmp_path / "runs.jsonl"
     words = ["--sizes", "20", "--degrees", "2", "--noises", "0", "--out", str(file), "--replications"]
     assert study.main([*words, "1"]) == 0
-    (only,) = read_replications(file).values()
+    (only,) = read_spo_protocol_results(file).values()
     assert (only.size, only.degree, only.noise, only.seed) == (20, 2, 0.0, 0)
     assert only.penalty == {"SPO+": 0.1, "least squares": 0.1}
     assert 0 < only.regret["SPO+"] < 20
     file.write_text(file.read_text("utf-8") + '{"size": 20, "deg', "utf-8")  # a line that was cut off
-    monkeypatch.setattr(spo_protocol, "run_replication", lambda key: pytest.fail(f"{key} is run again"))
+    monkeypatch.setattr(spo_protocol, "run_spo_protocol", lambda key: pytest.fail(f"{key} is run again"))
     assert study.main([*words, "1"]) == 0
     assert "Published numbers are left out" in capsys.readouterr().err
     assert file.with_suffix(".md").read_text("utf-8").count("| 20 | 0 | 2 | 1 |") == 2
@@ -130,13 +130,13 @@ def test_the_command_goes_on_where_it_was(study, tmp_path: Path, monkeypatch: py
     assert study.main([*words, "1"]) == 1
     assert "line 1 is no replication" in capsys.readouterr().err
     with pytest.raises(DataError, match="delete the line"):
-        read_replications(file)
+        read_spo_protocol_results(file)
 
 
 def test_the_table_counts_in_standard_errors() -> None:
     """Means 2 and 4 with standard errors 1 and 0: a difference of two standard errors."""
     cell = PathCell(100, 8, 0.5)
-    ours = [ReplicationResult(*cell, seed, {"SPO+": 4.0, "least squares": 1.0}, {}, 1.0) for seed in range(2)]
-    text = protocol_table(ours, {cell: {"SPO+": [1.0, 3.0]}})
+    ours = [SpoProtocolResult(*cell, seed, {"SPO+": 4.0, "least squares": 1.0}, {}, 1.0) for seed in range(2)]
+    text = spo_protocol_table(ours, {cell: {"SPO+": [1.0, 3.0]}})
     assert "| 100 | 0.5 | 8 | 2 | SPO+ | 2.0000 ± 1.0000 | 4.0000 ± 0.0000 | +2.00 |" in text
     assert "| 100 | 0.5 | 8 | 2 | least squares |  | 1.0000 ± 0.0000 |  |" in text

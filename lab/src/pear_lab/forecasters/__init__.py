@@ -1,1 +1,1 @@
-"""Forecasters compared on one task: what a user has already, and what PEAR makes of it, in money."""
+"""The study that compares PEAR with common forecasters, by the money that their decisions lose."""

@@ -1,4 +1,4 @@
-"""Batteries: on days of PJM, on Irish days, and on days of a market that is made up."""
+"""Cases of the study with batteries: on days of PJM, on Irish days, and on days of a synthetic market."""
 
 from __future__ import annotations
 
@@ -8,78 +8,78 @@ import numpy as np
 
 from pear_lab.data.energy_data import load_energy
 from pear_lab.data.pjm_data import load_pjm_days
-from pear_lab.forecasters.irish_features import hourly_prices, long_features, wide_features
-from pear_lab.forecasters.study_case import QUICK_ROWS, Array, StudyCase, expanding_folds, last_part
+from pear_lab.forecasters.irish_features import irish_feature_prices, long_irish_features, wide_irish_features
+from pear_lab.forecasters.study_case import QUICK_ROWS, Array, StudyCase, expanding_study_splits, last_part_study_split
 from pear_lab.tasks.battery_task import MARKET, PJM, battery
 
 PJM_SHUFFLE = 100
-"""The seed by which Yeh et al. shuffle the days."""
+"""The seed with which Yeh et al. shuffle the days."""
 
 PJM_FOLDS, PJM_FOLD_DAYS = 5, 197
 IRISH_FOLDS, IRISH_FOLD_DAYS = 6, 75
 SYNTHETIC_DAYS, SYNTHETIC_FOLDS, SYNTHETIC_FOLD_DAYS = 1095, 6, 120
 
 
-def pjm(order: str, seed: int, quick: bool) -> StudyCase:
-    """The battery of Yeh et al. on their days.
+def pjm_battery_case(order: str, seed: int, quick: bool) -> StudyCase:
+    """Load the days of Yeh et al., with their battery.
 
     Args:
-        order: "time" tests on the last fifth of the days, "shuffled" on a fifth drawn by their seed, "folds" on five
-            expanding folds.
-        seed: not used, as the days are the same for all.
-        quick: keep the last days alone.
+        order: the test days: "time" for the last fifth, "shuffled" for a fifth drawn with the seed of Yeh et al.,
+            "folds" for five consecutive folds, each after its training days.
+        seed: ignored; the days are the same for all seeds.
+        quick: whether to keep only the last days.
     """
     data = load_pjm_days()
     X, C = data.features.numpy(), data.prices.numpy()
     if quick:
         X, C = X[-QUICK_ROWS:], C[-QUICK_ROWS:]
-    case = StudyCase(battery(PJM), X, C, last_part(np.arange(len(X))))
+    case = StudyCase(battery(PJM), X, C, last_part_study_split(np.arange(len(X))))
     if order == "shuffled":
         shuffled = np.random.default_rng(PJM_SHUFFLE).permutation(len(X))
-        return replace(case, splits=last_part(shuffled))
+        return replace(case, splits=last_part_study_split(shuffled))
     if order == "folds":
         folds = (1, QUICK_ROWS // 4) if quick else (PJM_FOLDS, PJM_FOLD_DAYS)
-        return replace(case, splits=expanding_folds(len(X), *folds))
+        return replace(case, splits=expanding_study_splits(len(X), *folds))
     return case
 
 
-def irish_battery(shape: str, seed: int, quick: bool) -> StudyCase:
-    """A battery of 4 MWh on Irish hourly prices.
+def irish_battery_case(shape: str, seed: int, quick: bool) -> StudyCase:
+    """Load Irish hourly prices, with a battery of 4 MWh.
 
     Args:
-        shape: "wide" has a row for each day, with all its features, and a model for each hour; "long" has a row for
-            each hour, and one model for all of them.
-        seed: not used, as the days are the same for all.
-        quick: keep the last days alone.
+        shape: "wide" for a row of features for each day and a model for each hour; "long" for a row for each hour and
+            one model for all hours.
+        seed: ignored; the days are the same for all seeds.
+        quick: whether to keep only the last days.
     """
     data = load_energy()
-    X = wide_features(data) if shape == "wide" else long_features(data)
-    C = hourly_prices(data)
+    X = wide_irish_features(data) if shape == "wide" else long_irish_features(data)
+    C = irish_feature_prices(data)
     if quick:
         X, C = X[-QUICK_ROWS:], C[-QUICK_ROWS:]
     folds = (1, QUICK_ROWS // 4) if quick else (IRISH_FOLDS, IRISH_FOLD_DAYS)
-    return StudyCase(battery(MARKET), X, C, expanding_folds(len(X), *folds))
+    return StudyCase(battery(MARKET), X, C, expanding_study_splits(len(X), *folds))
 
 
-def synthetic_battery(seed: int, quick: bool) -> StudyCase:
-    """The same battery on three years of a market that is made up.
+def synthetic_battery_case(seed: int, quick: bool) -> StudyCase:
+    """Draw three years of a synthetic market, with a battery of 4 MWh.
 
     Args:
         seed: the seed of the market.
-        quick: draw fewer days.
+        quick: whether to draw fewer days.
     """
-    X, C = draw_market(QUICK_ROWS if quick else SYNTHETIC_DAYS, np.random.default_rng(seed))
+    X, C = draw_battery_market(QUICK_ROWS if quick else SYNTHETIC_DAYS, np.random.default_rng(seed))
     folds = (1, QUICK_ROWS // 4) if quick else (SYNTHETIC_FOLDS, SYNTHETIC_FOLD_DAYS)
-    return StudyCase(battery(MARKET), X, C, expanding_folds(len(X), *folds))
+    return StudyCase(battery(MARKET), X, C, expanding_study_splits(len(X), *folds))
 
 
-def draw_market(days: int, random: np.random.Generator) -> tuple[Array, Array]:
-    """Draw features (days, 106) and hourly prices (days, 24) of a market.
+def draw_battery_market(days: int, random: np.random.Generator) -> tuple[Array, Array]:
+    """Draw features (days, 106) and hourly prices (days, 24) of a synthetic market.
 
-    The most expensive plant that is needed sets the price, so that it rises ever more steeply in what wind and sun
-    leave over of the demand, and the price of fuel wanders from day to day. A row has forecasts of demand, wind and sun
-    (24 of each), whose errors grow through the day, the prices of yesterday (24), the weekday (7 columns), sine and
-    cosine of the season, and how cold it is.
+    Prices rise exponentially with the demand less wind and sun, as the most expensive plant in use sets the price. They
+    are proportional to the price of fuel, a random walk over the days. The features are forecasts of demand, wind and
+    sun (24 each), whose errors grow through the day; the prices of yesterday (24); indicators of the weekday (7); sine
+    and cosine of the season; and the cold.
     """
     hour, day = np.arange(24), np.arange(days)
     season, weekday = np.cos(2 * np.pi * day / 365), day % 7
@@ -88,18 +88,20 @@ def draw_market(days: int, random: np.random.Generator) -> tuple[Array, Array]:
     cold = 0.5 + 0.4 * season + random.normal(0, 0.15, days)
     demand = 45 + 12 * morning + 16 * evening
     demand = demand + np.outer(cold, 8 + 6 * evening) - np.outer(weekend, 6 + 8 * morning)
-    wind = 26 * np.clip(random.beta(1.5, 2.5, days)[:, None] + 0.25 * _wander(days, random), 0, 1)
+    wind = 26 * np.clip(random.beta(1.5, 2.5, days)[:, None] + 0.25 * _draw_battery_errors(days, random), 0, 1)
     sun = 42 * np.outer((0.5 - 0.35 * season) * random.uniform(0.3, 1.0, days), noon)
     fuel = np.exp(np.cumsum(random.normal(0, 0.015, days)))
     fuel /= np.exp(np.log(fuel).mean())
     left_over = demand - wind - sun
     prices = fuel[:, None] * (20 + 40 * np.exp((left_over - 55) / 14)) * random.lognormal(0, 0.12, (days, 24))
-    forecasts = [part + size * _wander(days, random) for part, size in ((demand, 2.0), (wind, 4.0), (sun, 2.0))]
+    forecasts = [
+        part + size * _draw_battery_errors(days, random) for part, size in ((demand, 2.0), (wind, 4.0), (sun, 2.0))
+    ]
     yesterday = np.vstack([prices[:1], prices[:-1]])
     calendar = np.column_stack([np.eye(7)[weekday], season, np.sin(2 * np.pi * day / 365), cold])
     return np.hstack([*forecasts, yesterday, calendar]), prices
 
 
-def _wander(days: int, random: np.random.Generator) -> Array:
-    """Draw a random walk for each day, (days, 24), with a standard deviation of 1 in the last hour."""
+def _draw_battery_errors(days: int, random: np.random.Generator) -> Array:
+    """Draw errors (days, 24): a random walk for each day, with a standard deviation of 1 in the last hour."""
     return np.cumsum(random.normal(0, 1 / np.sqrt(24), (days, 24)), axis=1)

@@ -1,4 +1,4 @@
-"""The cases of the study, by family. A new case is a function that makes it and a row here."""
+"""The table of the cases of the study. A case is a function that makes it, and a row of the table."""
 
 from __future__ import annotations
 
@@ -16,20 +16,20 @@ from pear_lab.tasks.building_task import FOLDS
 
 
 @dataclass(frozen=True)
-class CaseRow:
-    """One case, before its data is read.
+class CaseTableRow:
+    """One case, before its data is loaded.
 
     Attributes:
-        family: the name by which the command asks for it; a family has one case or several.
-        title: heading of its table.
-        make: called with the seed and with whether few rows will do.
-        folds: number of its splits; one under ``--quick``.
-        seeds: number of seeds where the user names none.
-        drawn: whether the seed draws the samples; otherwise all seeds are tested on the same rows.
-        period: what a row is: "day", "week".
-        unit: the unit of the money that is lost in a period; "%" for a share of the best value.
-        block: neighbouring periods that the bootstrap draws together; 1 where periods are independent.
-        published: the cell of Elmachtoub & Grigas that it repeats; None where it repeats none.
+        family: the name of its family, a group of one or more cases.
+        title: the heading of its table of results.
+        make: function from the seed and ``quick`` to the case.
+        folds: the number of splits; ``quick`` uses only the first one.
+        seeds: the default number of seeds.
+        drawn: whether the seed draws the samples; otherwise all seeds have the same test rows.
+        period: the word for a sample, such as "day" or "week".
+        unit: the unit of losses; "%" for a share of the best value.
+        block: the number of neighbouring samples in a block of the bootstrap; 1 if samples are independent.
+        published: the published experiment of Elmachtoub & Grigas with the same setting; None if there is none.
     """
 
     family: str
@@ -45,32 +45,39 @@ class CaseRow:
 
     @property
     def relative(self) -> bool:
-        """Whether losses are shown in percent of the best value."""
+        """Whether losses are a share of the best value, in percent."""
         return self.unit == "%"
 
 
-def _battery_rows() -> dict[str, CaseRow]:
+def _battery_case_table() -> dict[str, CaseTableRow]:
+    """Return the rows of the cases with batteries."""
     b = battery_cases
     pjm: Any = {"family": "pjm", "unit": "$"}
     irish: Any = {"family": "irish-battery", "folds": b.IRISH_FOLDS}
     return {
-        "pjm-time": CaseRow(title="Battery on PJM days, the last fifth", make=partial(b.pjm, "time"), seeds=5, **pjm),
-        "pjm-shuffled": CaseRow(
-            title="Battery on PJM days, shuffled", make=partial(b.pjm, "shuffled"), seeds=5, block=1, **pjm
+        "pjm-time": CaseTableRow(
+            title="Battery on PJM days, the last fifth", make=partial(b.pjm_battery_case, "time"), seeds=5, **pjm
         ),
-        "pjm-folds": CaseRow(
-            title="Battery on PJM days, walk-forward", make=partial(b.pjm, "folds"), folds=b.PJM_FOLDS, seeds=3, **pjm
+        "pjm-shuffled": CaseTableRow(
+            title="Battery on PJM days, shuffled", make=partial(b.pjm_battery_case, "shuffled"), seeds=5, block=1, **pjm
         ),
-        "irish-battery": CaseRow(
-            title="Battery on Irish days, a row for each day", make=partial(b.irish_battery, "wide"), **irish
+        "pjm-folds": CaseTableRow(
+            title="Battery on PJM days, walk-forward",
+            make=partial(b.pjm_battery_case, "folds"),
+            folds=b.PJM_FOLDS,
+            seeds=3,
+            **pjm,
         ),
-        "irish-battery-long": CaseRow(
-            title="Battery on Irish days, a row for each hour", make=partial(b.irish_battery, "long"), **irish
+        "irish-battery": CaseTableRow(
+            title="Battery on Irish days, a row for each day", make=partial(b.irish_battery_case, "wide"), **irish
         ),
-        "synthetic-battery": CaseRow(
+        "irish-battery-long": CaseTableRow(
+            title="Battery on Irish days, a row for each hour", make=partial(b.irish_battery_case, "long"), **irish
+        ),
+        "synthetic-battery": CaseTableRow(
             "synthetic-battery",
             "Battery on three years that are made up",
-            b.synthetic_battery,
+            b.synthetic_battery_case,
             folds=b.SYNTHETIC_FOLDS,
             seeds=3,
             drawn=True,
@@ -78,24 +85,27 @@ def _battery_rows() -> dict[str, CaseRow]:
     }
 
 
-def _selection_rows() -> dict[str, CaseRow]:
+def _selection_case_table() -> dict[str, CaseTableRow]:
+    """Return the rows of the cases that select items."""
     s = selection_cases
     weeks: Any = {"family": "portfolio", "folds": s.WEEK_FOLDS, "period": "week", "unit": "% of wealth", "block": 4}
     return {
-        "irish-knapsack": CaseRow(
-            "irish-knapsack", "Knapsack of Irish half-hours", s.irish_knapsack, folds=battery_cases.IRISH_FOLDS
+        "irish-knapsack": CaseTableRow(
+            "irish-knapsack", "Knapsack of Irish half-hours", s.knapsack_selection_case, folds=battery_cases.IRISH_FOLDS
         ),
-        "portfolio": CaseRow(
-            title="Portfolios of sp100, a row for each week", make=partial(s.portfolio_of_stocks, "wide"), **weeks
+        "portfolio": CaseTableRow(
+            title="Portfolios of sp100, a row for each week", make=partial(s.portfolio_selection_case, "wide"), **weeks
         ),
-        "portfolio-long": CaseRow(
-            title="Portfolios of sp100, a row for each stock", make=partial(s.portfolio_of_stocks, "long"), **weeks
+        "portfolio-long": CaseTableRow(
+            title="Portfolios of sp100, a row for each stock", make=partial(s.portfolio_selection_case, "long"), **weeks
         ),
-        "energy": CaseRow("energy", "Energy: the lab's knapsack, a row for each half-hour", s.energy, seeds=5),
-        "building": CaseRow(
+        "energy": CaseTableRow(
+            "energy", "Energy: the lab's knapsack, a row for each half-hour", s.energy_selection_case, seeds=5
+        ),
+        "building": CaseTableRow(
             "building",
             "Building: properties within a budget",
-            s.building_investment,
+            s.building_selection_case,
             folds=FOLDS,
             seeds=5,
             drawn=True,
@@ -106,40 +116,46 @@ def _selection_rows() -> dict[str, CaseRow]:
     }
 
 
-def _polynomial_rows() -> dict[str, CaseRow]:
+def _polynomial_case_table() -> dict[str, CaseTableRow]:
+    """Return the rows of the cases with polynomial costs."""
     p, rows = polynomial_cases, {}
     shared: Any = {"seeds": 3, "drawn": True, "unit": "%", "block": 1}
     for size in p.SPO_SIZES:
         for noise in p.SPO_NOISES:
             for degree in p.SPO_DEGREES:
-                name, make = f"spo-{size}-{degree}-{noise:g}", partial(p.spo_paths, size, degree, noise)
+                name, make = f"spo-{size}-{degree}-{noise:g}", partial(p.polynomial_spo_case, size, degree, noise)
                 title = f"n = {size:,}, degree {degree}, noise {noise:g}"
                 cell = PathCell(size, degree, noise)
-                rows[name] = CaseRow("spo-paths", title, make, period="path", published=cell, **shared)
+                rows[name] = CaseTableRow("spo-paths", title, make, period="path", published=cell, **shared)
     for task, period in (("paths", "path"), ("knapsack", "knapsack")):
         for degree, noise in p.PAPER_CELLS:
-            name, make = f"paper-{task}-{degree}-{noise:g}", partial(p.paper_cell, task, degree, noise)
-            rows[name] = CaseRow("paper", f"{task}, degree {degree}, noise {noise:g}", make, period=period, **shared)
+            name, make = f"paper-{task}-{degree}-{noise:g}", partial(p.polynomial_paper_case, task, degree, noise)
+            rows[name] = CaseTableRow(
+                "paper", f"{task}, degree {degree}, noise {noise:g}", make, period=period, **shared
+            )
     return rows
 
 
-CASES = {**_battery_rows(), **_selection_rows(), **_polynomial_rows()}
-"""Name → case, in the order of the tables."""
+CASES = {**_battery_case_table(), **_selection_case_table(), **_polynomial_case_table()}
+"""All rows by the name of the case, in the order of the tables of results."""
 
 FAMILIES = tuple(dict.fromkeys(row.family for row in CASES.values()))
 
 
-def cases_of(words: Sequence[str], quick: bool = False) -> list[str]:
-    """The names of the cases that these names of cases and families stand for, each once.
+def find_table_cases(words: Sequence[str], quick: bool = False) -> list[str]:
+    """Return the names of cases, in which the name of a family stands for all its cases. Each name is listed once.
 
     Args:
         words: names of cases and of families.
-        quick: keep the first and the last case of a family that has more than two.
+        quick: whether to keep only the first and the last case of a family with more than two.
+
+    Raises:
+        ProblemError: a name is unknown.
 
     Example:
-        >>> cases_of(["pjm", "energy"])
+        >>> find_table_cases(["pjm", "energy"])
         ['pjm-time', 'pjm-shuffled', 'pjm-folds', 'energy']
-        >>> cases_of(["spo-paths"], quick=True)
+        >>> find_table_cases(["spo-paths"], quick=True)
         ['spo-100-1-0', 'spo-5000-8-0.5']
     """
     found: list[str] = []
@@ -153,11 +169,11 @@ def cases_of(words: Sequence[str], quick: bool = False) -> list[str]:
 
 
 @lru_cache(maxsize=4)
-def make_case(name: str, seed: int, quick: bool) -> StudyCase:
-    """Make a case. The last ones made are kept, because several forecasters are run on a case in turn.
+def make_table_case(name: str, seed: int, quick: bool) -> StudyCase:
+    """Make a case. The last four are cached, because several forecasters are run on a case in turn.
 
     Raises:
-        DataError: its file is missing or cannot be used.
-        MissingExtraError: a package to read it with is not installed.
+        DataError: the file of the case is missing, or has other contents than expected.
+        MissingExtraError: the package that reads the file is not installed.
     """
     return CASES[name].make(seed, quick)

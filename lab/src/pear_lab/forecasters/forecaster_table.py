@@ -1,4 +1,4 @@
-"""The forecasters of the study. A new one is a function that trains it and a row here."""
+"""The table of the forecasters of the study. A forecaster is a function that trains it, and a row of the table."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ from pear.problem import Model, Problem
 from pear_lab.forecasters.study_case import Array
 
 ALPHAS = np.logspace(-3, 6, 19)
-"""The strengths that ridge chooses from, for standardised features."""
+"""The strengths of ridge regression on standardised features, of which cross-validation chooses one."""
 
 SMALL_TREES = {"num_leaves": 7, "colsample_bytree": 0.5}
-"""LightGBM for few rows and many columns: the best of four settings on test days of the study, a strong rival."""
+"""Settings of LightGBM for few rows and many columns: the best of four on test days, which favours LightGBM."""
 
 QUICK_EPOCHS, QUICK_TREES = 2, 5
 
@@ -29,8 +29,8 @@ class TrainedForecaster:
     """A trained forecaster.
 
     Attributes:
-        predict: from the features of new rows to forecasts.
-        note: what the training says about itself.
+        predict: function from the features of new rows to forecasts.
+        note: a summary of the training.
     """
 
     predict: Callable[[Array], Array]
@@ -38,17 +38,17 @@ class TrainedForecaster:
 
 
 @dataclass(frozen=True)
-class TrainingSet:
-    """What a forecaster is trained on.
+class ForecasterTrainingSet:
+    """The data on which a forecaster is trained: N samples of k values.
 
     Attributes:
-        problem: the decision problem of the N samples.
-        X: (N, p), or (N·k, p) with a row for each value.
-        y: (N, k), or (N·k,) with a row for each value.
-        groups: (N·k,) the sample of each row, where there is one for each value; None otherwise.
-        held_out: number of samples at the end that are set apart for early stopping.
+        problem: the decision problem of the samples.
+        X: (N, p) features, or (N·k, p) with a row for each value.
+        y: (N, k) true values, or (N·k,) with a row for each value.
+        groups: (N·k,) the sample of each row if each value has a row; otherwise None.
+        held_out: the number of samples, at the end, that are reserved for early stopping.
         seed: the seed of first weights and of the order of samples.
-        quick: whether to train for a moment only.
+        quick: whether to train only briefly, for a test.
     """
 
     problem: Problem | Model
@@ -61,11 +61,11 @@ class TrainingSet:
 
     @property
     def rows_per_sample(self) -> int:
-        """k with a row for each value, otherwise 1."""
+        """The number of rows of a sample: k if each value has a row, otherwise 1."""
         return 1 if self.groups is None else int(np.sum(self.groups == self.groups[0]))
 
     def parts(self) -> tuple[dict[str, Any], dict[str, Any] | None]:
-        """Arguments of ``DecisionRegressor.fit``: rows to train on, and those to stop by where they are set apart."""
+        """Return arguments of ``DecisionRegressor.fit``: the training rows, and the rows for early stopping or None."""
         every = {"X": self.X, "y": self.y, **({} if self.groups is None else {"groups": self.groups})}
         if not self.held_out:
             return every, None
@@ -76,20 +76,21 @@ class TrainingSet:
 
 
 @dataclass(frozen=True)
-class Forecaster:
-    """One row of the tables.
+class ForecasterTableRow:
+    """One forecaster.
 
     Attributes:
-        title: its name in the tables.
-        train: trains it.
-        rival: whether it is trained on the squared error, so that PEAR is compared with it.
+        title: the name in tables of results.
+        train: function that trains the forecaster.
+        rival: whether the forecaster is trained on the squared error, and is therefore a rival of PEAR.
         seeded: whether the result depends on the seed.
-        package: what must be installed; empty where nothing is.
-        instead_of: the package that it stands in for: it takes part where that is not installed, or by its name.
+        package: the package that the forecaster needs; empty if it needs none.
+        instead_of: a package. By default the forecaster takes part only if this package is not installed; empty for a
+            forecaster that always takes part.
     """
 
     title: str
-    train: Callable[[TrainingSet], TrainedForecaster]
+    train: Callable[[ForecasterTrainingSet], TrainedForecaster]
     rival: bool = True
     seeded: bool = False
     package: str = ""
@@ -97,35 +98,37 @@ class Forecaster:
 
     @property
     def installed(self) -> bool:
-        """Whether its package can be imported."""
+        """Whether the needed package can be imported."""
         return not self.package or find_spec(self.package) is not None
 
     @property
     def by_default(self) -> bool:
-        """Whether it takes part where no forecasters are named."""
+        """Whether the forecaster takes part if the user names no forecasters."""
         return not self.instead_of or find_spec(self.instead_of) is None
 
 
-def train_mean(data: TrainingSet) -> TrainedForecaster:
-    """The mean of each value over the training samples, whatever the features are."""
+def train_mean_forecaster(data: ForecasterTrainingSet) -> TrainedForecaster:
+    """Make the forecaster that predicts the mean of each value over the training samples, for any features."""
     rows = data.rows_per_sample
     mean = data.y.reshape(len(data.X) // rows, -1).mean(0)
     return TrainedForecaster(lambda X: np.tile(mean, (len(X) // rows, 1)))
 
 
-def train_regressor(make: Callable[[TrainingSet], Any], data: TrainingSet) -> TrainedForecaster:
-    """A regressor of scikit-learn, trained on the squared error.
+def train_regressor_forecaster(
+    make: Callable[[ForecasterTrainingSet], Any], data: ForecasterTrainingSet
+) -> TrainedForecaster:
+    """Train a regressor with the interface of scikit-learn on the squared error.
 
     Args:
-        make: makes it, untrained.
-        data: the rows.
+        make: function that makes the untrained regressor.
+        data: the training data.
     """
     fitted = make(data).fit(data.X, data.y)
     return TrainedForecaster(lambda X: np.asarray(fitted.predict(X), dtype=np.float64))
 
 
-def make_ridge(data: TrainingSet) -> Any:
-    """Standardised features and ridge, whose strength leave-one-out errors choose, as most users write it."""
+def make_ridge_forecaster(data: ForecasterTrainingSet) -> Any:
+    """Make a ridge regression on standardised features, whose strength is chosen by leave-one-out errors."""
     from sklearn.linear_model import RidgeCV
     from sklearn.pipeline import make_pipeline
     from sklearn.preprocessing import StandardScaler
@@ -133,39 +136,43 @@ def make_ridge(data: TrainingSet) -> Any:
     return make_pipeline(StandardScaler(), RidgeCV(ALPHAS))
 
 
-def make_lightgbm(settings: dict[str, Any], data: TrainingSet) -> Any:
-    """LightGBM with squared error, on one core; a model for each column of y."""
+def make_lightgbm_forecaster(settings: dict[str, Any], data: ForecasterTrainingSet) -> Any:
+    """Make a LightGBM model with squared error for each column of y, on one core."""
     from lightgbm import LGBMRegressor
 
     options = {**settings, **({"n_estimators": QUICK_TREES} if data.quick else {})}
-    return _for_each_column(LGBMRegressor(**options, random_state=data.seed, n_jobs=1, verbose=-1), data)
+    return _forecaster_of_each_column(LGBMRegressor(**options, random_state=data.seed, n_jobs=1, verbose=-1), data)
 
 
-def make_histogram_trees(data: TrainingSet) -> Any:
-    """scikit-learn's gradient boosting, the method of LightGBM, with small trees; a model for each column of y."""
+def make_trees_forecaster(data: ForecasterTrainingSet) -> Any:
+    """Make a model of scikit-learn's histogram gradient boosting, with small trees, for each column of y."""
     from sklearn.ensemble import HistGradientBoostingRegressor
 
     options: dict[str, Any] = {"max_iter": QUICK_TREES} if data.quick else {}
     small = HistGradientBoostingRegressor(max_leaf_nodes=7, max_features=0.5, random_state=data.seed, **options)
-    return _for_each_column(small, data)
+    return _forecaster_of_each_column(small, data)
 
 
-def _for_each_column(regressor: Any, data: TrainingSet) -> Any:
+def _forecaster_of_each_column(regressor: Any, data: ForecasterTrainingSet) -> Any:
+    """Return a regressor of all columns of y that fits a copy of ``regressor`` to each column."""
     from sklearn.multioutput import MultiOutputRegressor
 
     return regressor if data.y.ndim == 1 else MultiOutputRegressor(regressor)
 
 
-def train_decision_regressor(
-    model: str, data: TrainingSet, make_base: Callable[[TrainingSet], Any] | None = None, **options: Any
+def train_pear_forecaster(
+    model: str,
+    data: ForecasterTrainingSet,
+    make_base: Callable[[ForecasterTrainingSet], Any] | None = None,
+    **options: Any,
 ) -> TrainedForecaster:
-    """``DecisionRegressor`` with nothing set but the model and, for the squared error, the loss.
+    """Train a ``DecisionRegressor`` with the defaults of all arguments that are not given.
 
     Args:
         model: "linear" or "mlp".
-        data: the rows.
-        make_base: makes the forecaster that it corrects, untrained; None where there is none.
-        options: further arguments.
+        data: the training data.
+        make_base: function that makes the untrained forecaster to be corrected; None for a forecaster without a base.
+        options: further arguments, such as the loss.
     """
     import pear
 
@@ -180,46 +187,61 @@ def train_decision_regressor(
     return TrainedForecaster(lambda X: np.asarray(regressor.predict(X), dtype=np.float64), str(regressor.history_))
 
 
-def _ours(title: str, model: str, **options: Any) -> Forecaster:
+def _pear_forecaster_row(title: str, model: str, **options: Any) -> ForecasterTableRow:
+    """Make the row of a forecaster that PEAR trains, from the arguments of ``train_pear_forecaster`` and of the row."""
     package = options.pop("package", "")
     instead_of = options.pop("instead_of", "")
-    train = partial(train_decision_regressor, model, **options)
-    return Forecaster(f"**{title}**", train, rival=False, seeded=True, package=package, instead_of=instead_of)
+    train = partial(train_pear_forecaster, model, **options)
+    return ForecasterTableRow(f"**{title}**", train, rival=False, seeded=True, package=package, instead_of=instead_of)
 
 
 LIGHTGBM = "lightgbm"
 
 FORECASTERS = {
-    "mean": Forecaster("mean of the training rows", train_mean),
-    "ridge": Forecaster("ridge (RidgeCV)", partial(train_regressor, make_ridge)),
-    "lightgbm": Forecaster("LightGBM", partial(train_regressor, partial(make_lightgbm, {})), package=LIGHTGBM),
-    "lightgbm-small": Forecaster(
-        "LightGBM, small trees", partial(train_regressor, partial(make_lightgbm, SMALL_TREES)), package=LIGHTGBM
+    "mean": ForecasterTableRow("mean of the training rows", train_mean_forecaster),
+    "ridge": ForecasterTableRow("ridge (RidgeCV)", partial(train_regressor_forecaster, make_ridge_forecaster)),
+    "lightgbm": ForecasterTableRow(
+        "LightGBM", partial(train_regressor_forecaster, partial(make_lightgbm_forecaster, {})), package=LIGHTGBM
     ),
-    "trees": Forecaster("HistGradientBoosting", partial(train_regressor, make_histogram_trees), instead_of=LIGHTGBM),
-    "mse-linear": Forecaster(
-        'linear, loss="mse"', partial(train_decision_regressor, "linear", loss="mse"), seeded=True
+    "lightgbm-small": ForecasterTableRow(
+        "LightGBM, small trees",
+        partial(train_regressor_forecaster, partial(make_lightgbm_forecaster, SMALL_TREES)),
+        package=LIGHTGBM,
     ),
-    "mse-mlp": Forecaster('mlp, loss="mse"', partial(train_decision_regressor, "mlp", loss="mse"), seeded=True),
-    "pear-linear": _ours("PEAR, linear", "linear"),
-    "pear-mlp": _ours("PEAR, mlp", "mlp"),
-    "pear-on-ridge": _ours("PEAR on ridge", "linear", make_base=make_ridge),
-    "pear-on-lightgbm": _ours("PEAR on LightGBM", "linear", make_base=partial(make_lightgbm, {}), package=LIGHTGBM),
-    "pear-on-lightgbm-small": _ours(
-        "PEAR on LightGBM, small trees", "linear", make_base=partial(make_lightgbm, SMALL_TREES), package=LIGHTGBM
+    "trees": ForecasterTableRow(
+        "HistGradientBoosting", partial(train_regressor_forecaster, make_trees_forecaster), instead_of=LIGHTGBM
     ),
-    "pear-on-trees": _ours(
-        "PEAR on HistGradientBoosting", "linear", make_base=make_histogram_trees, instead_of=LIGHTGBM
+    "mse-linear": ForecasterTableRow(
+        'linear, loss="mse"', partial(train_pear_forecaster, "linear", loss="mse"), seeded=True
+    ),
+    "mse-mlp": ForecasterTableRow('mlp, loss="mse"', partial(train_pear_forecaster, "mlp", loss="mse"), seeded=True),
+    "pear-linear": _pear_forecaster_row("PEAR, linear", "linear"),
+    "pear-mlp": _pear_forecaster_row("PEAR, mlp", "mlp"),
+    "pear-on-ridge": _pear_forecaster_row("PEAR on ridge", "linear", make_base=make_ridge_forecaster),
+    "pear-on-lightgbm": _pear_forecaster_row(
+        "PEAR on LightGBM", "linear", make_base=partial(make_lightgbm_forecaster, {}), package=LIGHTGBM
+    ),
+    "pear-on-lightgbm-small": _pear_forecaster_row(
+        "PEAR on LightGBM, small trees",
+        "linear",
+        make_base=partial(make_lightgbm_forecaster, SMALL_TREES),
+        package=LIGHTGBM,
+    ),
+    "pear-on-trees": _pear_forecaster_row(
+        "PEAR on HistGradientBoosting", "linear", make_base=make_trees_forecaster, instead_of=LIGHTGBM
     ),
 }
-"""Name → forecaster, in the order of the tables."""
+"""All rows by the name of the forecaster, in the order of the tables of results."""
 
 
-def forecasters_of(words: Sequence[str]) -> list[str]:
-    """Check names of forecasters; all that take part by default where none is given.
+def find_table_forecasters(words: Sequence[str]) -> list[str]:
+    """Check names of forecasters, and return each once. Without names, return all that take part by default.
+
+    Raises:
+        ProblemError: a name is unknown.
 
     Example:
-        >>> forecasters_of(["ridge", "pear-linear"])
+        >>> find_table_forecasters(["ridge", "pear-linear"])
         ['ridge', 'pear-linear']
     """
     for word in words:

@@ -1,4 +1,4 @@
-"""Tasks whose costs are a polynomial of the features: the paths of Elmachtoub & Grigas, and the paper's cells."""
+"""Cases of the study with polynomial costs: the paths of Elmachtoub & Grigas, and settings of PEAR's paper."""
 
 from __future__ import annotations
 
@@ -7,44 +7,44 @@ import torch
 
 from pear.tasks import random_knapsack, shortest_path
 from pear.tasks.synthetic_task import SyntheticTask
-from pear_lab.forecasters.study_case import Split, StudyCase
+from pear_lab.forecasters.study_case import StudyCase, StudySplit
 
 SPO_SIZES, SPO_DEGREES, SPO_NOISES = (100, 1000, 5000), (1, 2, 4, 6, 8), (0.0, 0.5)
-"""Training samples, degrees and noises of Elmachtoub & Grigas 2022."""
+"""The numbers of training samples, the degrees and the noises of Elmachtoub & Grigas 2022."""
 
 SPO_TEST = 1000
 PAPER_CELLS = ((2, 0.0), (4, 0.5), (6, 0.0), (8, 0.5))
-"""Degrees and noises of the paper's cells that are run."""
+"""The pairs of degree and noise, of those in PEAR's paper, that the study runs."""
 
 PAPER_SIZES = (1000, 500, 500)
-"""Samples that the paper trains on, validates by and tests on."""
+"""The paper's numbers of samples for training, for validation and for the test."""
 
 QUICK_SIZES = (60, 20, 50)
 
 
-def spo_paths(size: int, degree: int, noise: float, seed: int, quick: bool) -> StudyCase:
-    """Paths through a 5×5 grid, with a fourth as many samples for validation as for training.
+def polynomial_spo_case(size: int, degree: int, noise: float, seed: int, quick: bool) -> StudyCase:
+    """Draw shortest paths through a 5×5 grid, with a quarter as many samples for validation as for training.
 
     Args:
-        size: samples to train on.
-        degree: the degree of the polynomial; a linear model is right at 1.
-        noise: half-width of the factor around 1.
+        size: the number of training samples.
+        degree: the degree of the polynomial; at 1 the costs are linear in the features.
+        noise: the half-width of the interval of noise factors around 1.
         seed: the seed of the samples.
-        quick: draw fewer samples.
+        quick: whether to draw fewer samples.
     """
     sizes = QUICK_SIZES if quick else (size, size // 4, SPO_TEST)
     return _polynomial_case(shortest_path((5, 5)), sizes, degree, noise, seed)
 
 
-def paper_cell(task: str, degree: int, noise: float, seed: int, quick: bool) -> StudyCase:
-    """A cell of the paper's tables: 1,000 samples train, 500 validate, 500 test.
+def polynomial_paper_case(task: str, degree: int, noise: float, seed: int, quick: bool) -> StudyCase:
+    """Draw a setting of PEAR's paper, with 1,000 samples for training, 500 for validation and 500 for the test.
 
     Args:
         task: "paths" or "knapsack".
-        degree: the degree of the polynomial; a linear model is right at 1.
-        noise: half-width of the factor around 1.
-        seed: the seed of the samples, and of the knapsack's weights.
-        quick: draw fewer samples, for a smaller knapsack.
+        degree: the degree of the polynomial; at 1 the costs are linear in the features.
+        noise: the half-width of the interval of noise factors around 1.
+        seed: the seed of the samples and of the knapsack's weights.
+        quick: whether to draw fewer samples, and a smaller knapsack.
     """
     sizes = QUICK_SIZES if quick else PAPER_SIZES
     if task == "paths":
@@ -56,8 +56,8 @@ def paper_cell(task: str, degree: int, noise: float, seed: int, quick: bool) -> 
 def _polynomial_case(
     task: SyntheticTask, sizes: tuple[int, int, int], degree: int, noise: float, seed: int
 ) -> StudyCase:
-    """Draw the samples of a task and split them in the order in which they are drawn."""
+    """Draw the samples of a task, and split them in the order of drawing."""
     samples = task.samples(sum(sizes), degree=degree, noise=noise, seed=seed, dtype=torch.float64)
     rows, first = np.arange(sum(sizes)), sizes[0] + sizes[1]
-    splits = (Split(rows[:first], rows[first:], held_out=sizes[1]),)
+    splits = (StudySplit(rows[:first], rows[first:], held_out=sizes[1]),)
     return StudyCase(task.problem, samples.features.numpy(), samples.costs.numpy(), splits)

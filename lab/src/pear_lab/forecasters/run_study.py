@@ -1,4 +1,4 @@
-"""Do the runs of the study that are missing, side by side in processes, and keep each result when it comes."""
+"""Running the study: the missing runs are done in parallel processes, and each result is stored at once."""
 
 from __future__ import annotations
 
@@ -12,81 +12,81 @@ from pear.train.compiled.compile_all import compile_all
 from pear_lab.experiments.processes import start_engine
 from pear_lab.forecasters.forecaster_table import FORECASTERS
 from pear_lab.forecasters.study_runs import (
-    Omission,
-    RunKey,
-    RunResult,
-    append_result,
-    do_run,
-    drop_partial_line,
-    read_results,
-    unfinished,
+    StudyRunKey,
+    StudyRunOmission,
+    StudyRunResult,
+    append_study_run,
+    do_study_run,
+    drop_partial_study_run,
+    read_study_runs,
+    unfinished_study_runs,
 )
 
 
 def run_study(
-    runs: Sequence[RunKey],
+    runs: Sequence[StudyRunKey],
     file: Path,
     jobs: int = 1,
     say: Callable[[str], None] = lambda line: None,
     again: bool = False,
 ) -> None:
-    """Do the runs that the file has no result of, the forecasters that take longest first.
+    """Do the runs that have no result in the file, slow forecasters first.
 
     Args:
-        runs: what is wanted.
-        file: the file of the results, one line of JSON each; written by this process alone.
-        jobs: processes of one core each; with 1 all is done in this process.
-        say: called with a line on every result, and once with each reason to leave runs out.
-        again: do the others as well; the later of two results counts.
+        runs: the runs.
+        file: the file of the results, with a line of JSON for each. Only this process writes it.
+        jobs: the number of processes, each on one core; with 1 this process does all runs.
+        say: function that is called with a line for every result, and for each new reason to omit runs.
+        again: whether to repeat runs that have a result; the later result of a run counts.
 
     Raises:
-        DataError: a line of the file is not a result.
+        DataError: a line of the file is no result.
         EngineError: processes die before they are ready.
     """
-    drop_partial_line(file)
+    drop_partial_study_run(file)
     slowest_first = list(FORECASTERS)[::-1]
-    open_runs = list(runs) if again else unfinished(runs, read_results(file))
+    open_runs = list(runs) if again else unfinished_study_runs(runs, read_study_runs(file))
     missing = sorted(open_runs, key=lambda key: slowest_first.index(key.forecaster))
     if not missing:
         return
     started, reasons, done = time.perf_counter(), set[str](), 0
-    waiting, under_way = missing[::-1], dict[int, RunKey]()
+    waiting, under_way = missing[::-1], dict[int, StudyRunKey]()
 
     def hear(update: TaskUpdate) -> None:
         nonlocal done
         match update:
-            case TaskResult(ticket, Omission(_, reason)):
+            case TaskResult(ticket, StudyRunOmission(_, reason)):
                 under_way.pop(ticket)
                 if reason not in reasons:
                     say(reason)
                 reasons.add(reason)
-            case TaskResult(ticket, RunResult() as result):
+            case TaskResult(ticket, StudyRunResult() as result):
                 under_way.pop(ticket)
-                append_result(file, result)
+                append_study_run(file, result)
                 done += 1
-                say(f"{done}/{len(missing)}, {time.perf_counter() - started:.0f} s: {describe_result(result)}")
+                say(f"{done}/{len(missing)}, {time.perf_counter() - started:.0f} s: {_study_progress_line(result)}")
             case TaskLoss(ticket, reason):
                 say(f"{under_way.pop(ticket)} is given up: {reason}")
 
     if jobs > 1:
-        _compile_ahead(say)
+        _compile_before_study(say)
     with one_thread(), start_engine("local", min(jobs, len(missing))) as engine:
         while waiting or under_way:
             while waiting and engine.free > 0:
                 key = waiting.pop()
-                under_way[engine.submit(do_run, key)] = key
+                under_way[engine.submit(do_study_run, key)] = key
             engine.wait(hear)
 
 
-def _compile_ahead(say: Callable[[str], None]) -> None:
-    """Compile the solvers once, so that not every process does it at the same time."""
+def _compile_before_study(say: Callable[[str], None]) -> None:
+    """Compile the solvers before the processes start, which otherwise all compile them at the same time."""
     for part, seconds, was_cached in compile_all():
         if not was_cached:
             say(f"{part}: compiled, {seconds:.1f} s")
 
 
-def describe_result(result: RunResult) -> str:
-    """A line on a result: what was run, the mean loss and the seconds of the training."""
+def _study_progress_line(result: StudyRunResult) -> str:
+    """Return a line with the run of a result, its mean loss and the seconds of its training."""
     key = result.key
     what = f"{key.case}, split {key.split}, {key.forecaster}, seed {key.seed}"
     if result.failed:

@@ -1,4 +1,4 @@
-"""Choices among items: half-hours to sell in, properties to build, assets to hold."""
+"""Cases of the study that select items: half-hours to sell in, properties to build, stocks to hold."""
 
 from __future__ import annotations
 
@@ -12,123 +12,138 @@ from pear_lab.data.building_data import load_building
 from pear_lab.data.energy_data import EnergyData, load_energy
 from pear_lab.data.prices import load_prices
 from pear_lab.forecasters.battery_cases import IRISH_FOLD_DAYS, IRISH_FOLDS
-from pear_lab.forecasters.irish_features import days_with_lags, wide_features
-from pear_lab.forecasters.study_case import QUICK_ROWS, Array, Rows, Split, StudyCase, expanding_folds, last_part
+from pear_lab.forecasters.irish_features import find_irish_feature_days, wide_irish_features
+from pear_lab.forecasters.study_case import (
+    QUICK_ROWS,
+    Array,
+    Rows,
+    StudyCase,
+    StudySplit,
+    expanding_study_splits,
+    last_part_study_split,
+)
 from pear_lab.tasks.building_task import FOLDS, building
 
 CAPACITY = 120.0
-"""Capacity of the knapsack of half-hours, as in ``pear_lab.tasks.energy_split``."""
+"""The capacity of the knapsack of half-hours, as in ``pear_lab.tasks.energy_split``."""
 
 INSTANCE, BUDGET = 10, 0.4
-"""Properties of an instance of building, and the share of their cost that may be spent."""
+"""The number of properties of an instance, and the share of their cost that may be spent."""
 
 HELD, MONTH, QUARTER, YEAR = 5, 21, 63, 252
-"""Trading days: those that a portfolio is held, and those that its features and its risk look back."""
+"""Numbers of trading days: of holding a portfolio, and of the periods behind its features and its risk."""
 
 RISK_AVERSION = 5.0
 DIAGONAL = 0.2
-"""Share of the covariance's diagonal in the covariance that portfolios are chosen by."""
+"""The weight of the diagonal in the covariance, which shrinks the other entries."""
 
 WEEK_FOLDS, FOLD_WEEKS = 6, 60
 
 
-def irish_knapsack(seed: int, quick: bool) -> StudyCase:
-    """Sell within a capacity in the best half-hours of an Irish day, by the wide features of the Irish battery.
+def knapsack_selection_case(seed: int, quick: bool) -> StudyCase:
+    """Load the knapsack of Irish half-hours, with the wide features of the Irish battery.
 
     Args:
-        seed: not used, as the days are the same for all.
-        quick: keep the last days alone.
+        seed: ignored; the days are the same for all seeds.
+        quick: whether to keep only the last days.
     """
     data = load_energy()
-    X, C = wide_features(data), data.prices.numpy()[days_with_lags(data).rows]
+    X, C = wide_irish_features(data), data.prices.numpy()[find_irish_feature_days(data).rows]
     if quick:
         X, C = X[-QUICK_ROWS:], C[-QUICK_ROWS:]
     folds = (1, QUICK_ROWS // 4) if quick else (IRISH_FOLDS, IRISH_FOLD_DAYS)
-    return StudyCase(_knapsack_of_prices(data), X, C, expanding_folds(len(X), *folds))
+    return StudyCase(_selection_knapsack(data), X, C, expanding_study_splits(len(X), *folds))
 
 
-def energy(seed: int, quick: bool) -> StudyCase:
-    """The same knapsack by the features of each half-hour, tested on the days of ``pear_lab.tasks.energy_split``.
+def energy_selection_case(seed: int, quick: bool) -> StudyCase:
+    """Load the knapsack of Irish half-hours, with the features of each half-hour.
 
-    One model predicts the price of every half-hour. The days that the split sets apart for validation are trained on.
+    One model predicts the prices of all half-hours. The test days are those of ``pear_lab.tasks.energy_split``, and the
+    training days include its validation days.
 
     Args:
-        seed: not used, as the days are the same for all.
-        quick: keep the last days alone.
+        seed: ignored; the days are the same for all seeds.
+        quick: whether to keep only the last days.
     """
     data = load_energy()
     X, C = data.features.numpy(), data.prices.numpy()
     if quick:
         X, C = X[-QUICK_ROWS:], C[-QUICK_ROWS:]
-    return StudyCase(_knapsack_of_prices(data), X, C, last_part(np.arange(len(X))))
+    return StudyCase(_selection_knapsack(data), X, C, last_part_study_split(np.arange(len(X))))
 
 
-def _knapsack_of_prices(data: EnergyData) -> Model:
-    """Prices are predicted; the value of a half-hour is its price times what is sold in it."""
+def _selection_knapsack(data: EnergyData) -> Model:
+    """Make the knapsack of half-hours, whose values are their predicted prices times their weights."""
     return Model(knapsack(data.weights[None], CAPACITY).problem, cost_map=CostMap(torch.diag(data.weights)))
 
 
-def building_investment(seed: int, quick: bool) -> StudyCase:
-    """Choose properties to build within a budget: instances of ten, dealt out by the seed, tested in five folds.
+def building_selection_case(seed: int, quick: bool) -> StudyCase:
+    """Load instances of ten properties to choose from within a budget, in five folds.
 
-    One model predicts the price of every property. Both are as in ``pear_lab.tasks.building_split``; the fold that it
-    sets apart for validation is trained on.
+    One model predicts the prices of all properties. Instances and test folds are those of
+    ``pear_lab.tasks.building_split``, and the training folds include its validation fold.
 
     Args:
-        seed: deals out the properties.
-        quick: test the first fold alone.
+        seed: the seed that assigns properties to instances.
+        quick: whether to test only the first fold.
     """
     data = load_building()
     count = len(data.prices) // INSTANCE
     dealt = np.random.RandomState(seed).permutation(len(data.prices))[: count * INSTANCE].reshape(count, -1)
-    splits = [Split(train, test) for train, test in KFold(FOLDS).split(dealt)]
+    splits = [StudySplit(train, test) for train, test in KFold(FOLDS).split(dealt)]
     X, C, costs = (part.numpy()[dealt] for part in (data.features, data.prices, data.costs))
     task = building(costs, BUDGET)
     return StudyCase(task.problem, X, C, tuple(splits[:1] if quick else splits))
 
 
-def portfolio_of_stocks(shape: str, seed: int, quick: bool) -> StudyCase:
-    """Hold a long-only portfolio of the stocks of ``sp100`` for a week; returns are forecast, the risk is known.
+def portfolio_selection_case(shape: str, seed: int, quick: bool) -> StudyCase:
+    """Load the stocks of ``sp100``, whose weekly returns are predicted, for long-only portfolios.
 
-    ``max 100·(r·w − ½ γ wᵀΣw)`` with Σw = 1 and w ≥ 0, in percent of the wealth: r is the return of the next five
-    trading days, Σ their covariance as measured over the year before, with a fifth of it from its diagonal.
+    The problem is ``max 100·(r·w − ½ γ wᵀΣw)`` subject to ``Σᵢ wᵢ = 1`` and w ≥ 0, in percent of the wealth. The return
+    r is that of the next five trading days, γ is the risk aversion, and Σ is the covariance over the year before, with
+    its off-diagonal entries reduced by a fifth.
 
     Args:
-        shape: "wide" has a row for each week, with the features of all stocks, and a model for each stock; "long" has a
-            row for each stock, and one model for all of them.
-        seed: not used, as the weeks are the same for all.
-        quick: keep the last weeks and ten stocks alone.
+        shape: "wide" for a row of features for each week and a model for each stock; "long" for a row for each stock
+            and one model for all stocks.
+        seed: ignored; the weeks are the same for all seeds.
+        quick: whether to keep only the last weeks and ten stocks.
     """
     returns = load_prices("sp100").returns().numpy()
     if quick:
         returns = returns[-(YEAR + HELD * QUICK_ROWS) :, :10]
     starts = np.arange(YEAR, len(returns) - HELD + 1, HELD)
     C = -100 * np.stack([returns[t : t + HELD].sum(0) for t in starts])
-    risk = np.stack([_weekly_covariance(returns[t - YEAR : t]) for t in starts])
+    risk = np.stack([_selection_covariance(returns[t - YEAR : t]) for t in starts])
     n = returns.shape[1]
     problem = Problem(Q=torch.from_numpy(100 * RISK_AVERSION * risk), A=torch.ones(1, n), b=[1.0], lb=0.0)
-    X = _stock_features(returns, starts)
+    X = _selection_stock_features(returns, starts)
     if shape == "wide":
         X = np.hstack([*(X[..., i] for i in range(_OWN)), X[:, 0, _OWN:]])
     folds = (1, QUICK_ROWS // 4) if quick else (WEEK_FOLDS, FOLD_WEEKS)
-    return StudyCase(problem, X, C, expanding_folds(len(X), *folds))
+    return StudyCase(problem, X, C, expanding_study_splits(len(X), *folds))
 
 
-def _weekly_covariance(days: Array) -> Array:
-    """The covariance (n, n) of returns over ``HELD`` days, from daily returns (T, n), shrunk towards its diagonal."""
+def _selection_covariance(days: Array) -> Array:
+    """Return the shrunk covariance (n, n) of returns over ``HELD`` days, from daily returns (T, n)."""
     daily = np.cov(days.T)
     return HELD * ((1 - DIAGONAL) * daily + DIAGONAL * np.diag(np.diag(daily)))
 
 
 _OWN = 3
-"""The features that a stock has for itself come first, those of the market after them."""
+"""The number of features of a single stock, which come before the features of the market."""
 
 
-def _stock_features(returns: Array, starts: Rows) -> Array:
-    """Features (N, n, 7) at the start of each week, in percent.
+def _selection_stock_features(returns: Array, starts: Rows) -> Array:
+    """Return the features (N, n, 7) of n stocks at the start of N weeks, in percent.
 
-    The stock's return of the last week, of the last month, and of the year before that month; the market's mean
-    returns of the last week, month and year, and its deviation by day over the last quarter.
+    They are the stock's returns of the last week, of the last month, and of the last year without that month; the mean
+    returns of all stocks over the last week, month and year; and the standard deviation of their daily mean over the
+    last quarter.
+
+    Args:
+        returns: (T, n) daily returns.
+        starts: (N,) the first day of each week.
     """
     sums = np.vstack([np.zeros(returns.shape[1]), np.cumsum(returns, axis=0)])
     past = [sums[starts] - sums[starts - back] for back in (HELD, MONTH, YEAR)]

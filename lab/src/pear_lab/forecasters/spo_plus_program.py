@@ -1,8 +1,8 @@
-"""SPO+ of linear forecasts with a lasso penalty, minimised over all samples at once by Newton's method.
+"""The program of minimising SPO+ of linear forecasts with a lasso penalty, solved by Newton's method.
 
-For decisions that can be listed, the SPO+ loss of a sample is the largest of finitely many linear functions of the
-coefficients B, and so is |Bⱼ|. The largest is smoothed, ``τ log Σₖ exp(rₖ/τ)``, which is above it by at most τ log K.
-The sum is minimised for ever smaller τ, each time from the minimum before.
+If all decisions are listed, the SPO+ loss of a sample is the maximum of K linear functions rₖ of the coefficients B,
+and |Bⱼ| is the maximum of two. Each maximum is replaced by ``τ log Σₖ exp(rₖ/τ)``, which exceeds it by at most τ log K.
+The sum is minimised for a decreasing sequence of τ, each time from the previous minimum.
 """
 
 from __future__ import annotations
@@ -19,30 +19,30 @@ from pear.errors import SolveError
 Array = NDArray[np.float64]
 
 FIRST_SMOOTHING, LAST_SMOOTHING = 1.0, 1e-3
-"""τ at the beginning and at the end, as shares of what a decision costs on average above the best one."""
+"""The first and the last τ, relative to the mean excess cost of a decision over the best one."""
 
 SHRINK = 0.25
 MAX_STEPS = 500
 DECREMENT = 1e-2
-"""Newton's decrement, as a share of τ times the number of samples, at which τ is made smaller."""
+"""The decrement of Newton's method, relative to τ times the number of samples, at which τ is reduced."""
 
 _LEAST_BEND = 0.1
-"""|B| has no curvature far from 0; a tenth of that of a parabola through it keeps steps as short as B is large."""
+"""The least curvature of |B|, relative to 1/|B|. Far from 0, |B| has no curvature, and steps would be too long."""
 
 _CERTAIN = 1e-12
-"""Samples whose decisions but one have less probability than this add nothing to the curvature."""
+"""A sample does not contribute to the curvature if all decisions but one have less than this total probability."""
 
 _RIDGE = 1e-10
-"""A share of the mean diagonal, for directions in which the objective is flat; it changes the step there alone."""
+"""The multiple of the mean diagonal that is added to the curvature, for directions in which the objective is flat."""
 
 
 @dataclass(frozen=True)
 class SPOPlusFit:
-    """Coefficients that minimise the mean SPO+ loss plus a penalty.
+    """The minimum of the mean SPO+ loss plus penalty.
 
     Attributes:
-        coefficients: (m, q) B; the forecast for features x is Bx.
-        value: the objective, not smoothed.
+        coefficients: (m, q) B, with the forecast Bx for features x.
+        value: the objective without smoothing.
         steps: the number of steps of Newton's method.
     """
 
@@ -53,13 +53,13 @@ class SPOPlusFit:
 
 @dataclass(frozen=True)
 class SPOPlusProgram:
-    """The samples of a program.
+    """The data of the program: n samples, and K decisions.
 
     Attributes:
-        features: (n, q) x, with a column of ones where there is an intercept.
+        features: (n, q) x, including a column of ones for an intercept.
         decisions: (K, m) all decisions z.
         best: (n, m) the best decision of every sample.
-        excess: (n, K) what every decision costs above the best one.
+        excess: (n, K) the cost of every decision less that of the best one.
         unit: the unit of costs inside the program.
     """
 
@@ -82,11 +82,11 @@ class SPOPlusProgram:
 
         Args:
             penalties: (q,) the weight of |B| in each column; 0 for an intercept.
-            start: (m, q) coefficients to begin with.
-            smoothing: τ to begin with; less where ``start`` is near the optimum.
+            start: (m, q) the first coefficients.
+            smoothing: the first τ, which may be small if ``start`` is near the optimum.
 
         Raises:
-            SolveError: there are more steps than ever needed.
+            SolveError: the method does not converge in ``MAX_STEPS`` steps.
         """
         L = np.broadcast_to(len(self.features) * penalties, start.shape)
         B, tau = start / self.unit, smoothing
@@ -102,13 +102,13 @@ class SPOPlusProgram:
         raise SolveError(f"SPO+ needs more than {MAX_STEPS} steps; are the features finite and not collinear?")
 
     def losses(self, B: Array) -> Array:
-        """The linear functions (n, K) whose largest is the loss: ``(c − 2Bx)ᵀ(z_k − z*)``, in the program's unit."""
+        """Return ``(c − 2Bx)ᵀ(zₖ − z*)`` (n, K), whose maximum over k is the SPO+ loss, in the program's unit."""
         forecast = self.features @ B.T
         found: Array = self.excess + 2 * ((forecast * self.best).sum(1)[:, None] - forecast @ self.decisions.T)
         return found
 
     def objective(self, B: Array, L: Array, tau: float) -> float:
-        """The sum of the losses and of L |B|, each smoothed by τ; not smoothed where it is 0."""
+        """Return the sum of the losses and of L |B|, smoothed by τ > 0 or, for τ = 0, not smoothed."""
         losses, size = self.losses(B), np.abs(B)
         if tau == 0:
             return float(losses.max(1).sum() + (L * size).sum())
@@ -116,7 +116,7 @@ class SPOPlusProgram:
         return float(tau * logsumexp(losses / tau, axis=1).sum() + (L * smooth_size).sum())
 
     def _newton_step(self, B: Array, L: Array, tau: float) -> tuple[Array, float]:
-        """The direction (m, q) of Newton's method, and its decrement: the decrease by the slope along it."""
+        """Return the direction (m, q) of Newton's method, and the negative slope of the objective along it."""
         losses = self.losses(B)
         w = np.exp((losses - losses.max(1, keepdims=True)) / tau)
         w /= w.sum(1, keepdims=True)
@@ -130,16 +130,16 @@ class SPOPlusProgram:
         return direction.reshape(B.shape), float(-gradient.ravel() @ direction)
 
     def _length(self, B: Array, L: Array, tau: float, direction: Array, decrement: float) -> float:
-        """The first of the lengths 1, ½, ¼, … that decreases the objective by a tenth of what the slope promises."""
+        """Return the first step length of 1, ½, ¼, … with a tenth of the decrease that the slope predicts."""
         now, length = self.objective(B, L, tau), 1.0
         while self.objective(B + length * direction, L, tau) > now - 0.1 * length * decrement and length > 0:
             length *= 0.5
         return length
 
     def _curvature(self, w: Array) -> Array:
-        """Σᵢ of the covariance (mq, mq) of −2 z_k ⊗ xᵢ when decision k of sample i has the probability wᵢₖ (n, K).
+        """Return the sum over samples i of the covariance (mq, mq) of −2 zₖ ⊗ xᵢ, with probabilities wᵢₖ (n, K) of k.
 
-        Deviations are taken from the decision of the largest probability, so that it does not cancel what is small.
+        The covariance is computed from deviations from the most probable decision, which avoids cancellation.
         """
         rows, most = np.arange(len(w)), w.argmax(1)
         other = w.copy()

@@ -1,7 +1,7 @@
-"""The experiment of Elmachtoub & Grigas 2022 on paths: one replication under their protocol, and a table of many.
+"""The protocol of Elmachtoub & Grigas 2022 on shortest paths: single replications, and a table of their results.
 
-The forecast is linear with an intercept. SPO+ and least squares are minimised with a lasso penalty on the other
-coefficients; of ten weights, the one with the least regret on a quarter more samples is kept.
+Forecasts are linear with an intercept. SPO+ and least squares are minimised with a lasso penalty on all other
+coefficients. Of ten weights of the penalty, the one with the least regret on validation samples is kept.
 """
 
 from __future__ import annotations
@@ -28,33 +28,33 @@ Array = NDArray[np.float64]
 
 TEST_SAMPLES = 10_000
 PENALTIES = 100 * np.logspace(-8, 0, 10)
-"""Weights of the lasso penalty, from the smallest on."""
+"""The weights of the lasso penalty, in increasing order."""
 
 NEAR = 0.02
-"""The smoothing from which SPO+ goes on with the next weight."""
+"""The first smoothing τ of SPO+ for all weights but the first, which start from the previous minimum."""
 
 METHODS = ("SPO+", "least squares")
 _STILL = 1e-10
-"""The largest change of coefficients, as a share of the largest, at which a sweep is the last one."""
+"""Coordinate descent ends at this largest change of coefficients, relative to the largest coefficient."""
 
 
-class Replication(NamedTuple):
-    """What is run: a cell of their figure, and the seed of its data."""
+class SpoProtocolKey(NamedTuple):
+    """A replication: a setting of the published experiment, and the seed of its data."""
 
     cell: PathCell
     seed: int
 
 
 @dataclass(frozen=True)
-class ReplicationResult:
-    """The results of a replication, by the names of ``METHODS``.
+class SpoProtocolResult:
+    """The result of a replication.
 
     Attributes:
-        size, degree, noise, seed: what was run.
-        regret: test regret over the best costs, in percent.
-        penalty: the weight of the lasso penalty that was kept.
+        size, degree, noise, seed: the replication.
+        regret: by name of ``METHODS``, the test regret over the best costs, in percent.
+        penalty: by name of ``METHODS``, the chosen weight of the lasso penalty.
         seconds: the time of all fits.
-        commit: the commit of the code; None where it is not known.
+        commit: the commit of the code; None if it is unknown.
     """
 
     size: int
@@ -67,16 +67,16 @@ class ReplicationResult:
     commit: str | None = None
 
     @property
-    def key(self) -> Replication:
-        """What was run."""
-        return Replication(PathCell(self.size, self.degree, self.noise), self.seed)
+    def key(self) -> SpoProtocolKey:
+        """The replication of this result."""
+        return SpoProtocolKey(PathCell(self.size, self.degree, self.noise), self.seed)
 
 
-def list_paths(graph: PathGraph) -> Array:
-    """All paths from source to target, (K, arcs), 1 for arcs on the path.
+def list_spo_protocol_paths(graph: PathGraph) -> Array:
+    """Return all paths from source to target (K, arcs), with 1 for arcs on the path and 0 otherwise.
 
     Example:
-        >>> list_paths(shortest_path((5, 5)).graph).shape
+        >>> list_spo_protocol_paths(shortest_path((5, 5)).graph).shape
         (70, 40)
     """
     found, stack = [], [(graph.source, tuple[int, ...]())]
@@ -88,34 +88,34 @@ def list_paths(graph: PathGraph) -> Array:
     return np.stack(found)
 
 
-def run_replication(key: Replication, test_samples: int = TEST_SAMPLES) -> ReplicationResult:
+def run_spo_protocol(key: SpoProtocolKey, test_samples: int = TEST_SAMPLES) -> SpoProtocolResult:
     """Draw the data of a replication, fit both methods and test them.
 
-    As in the original experiment, costs are not divided by 3.5 to the power of the degree. A division would change the
-    effect of the lasso penalty, which depends on the unit of the costs.
+    As in the original experiment, costs are not divided by 3.5 to the power of the degree, unlike those of
+    ``pear.tasks``. The lasso penalty depends on the unit of the costs.
     """
     (size, degree, noise), seed = key
     task, held_out = shortest_path((5, 5)), size // 4
     samples = task.samples(size + held_out + test_samples, degree, noise, seed, dtype=torch.float64)
     X = np.column_stack([np.ones(len(samples.features)), samples.features.numpy()])
-    C, paths = samples.costs.numpy() * 3.5**degree, list_paths(task.graph)
+    C, paths = samples.costs.numpy() * 3.5**degree, list_spo_protocol_paths(task.graph)
     train, hold, test = slice(0, size), slice(size, size + held_out), slice(size + held_out, None)
     began = time.perf_counter()
     regret, penalty = {}, {}
-    for name, fit in zip(METHODS, (fit_spo_plus, fit_least_squares), strict=True):
+    for name, fit in zip(METHODS, (fit_spo_protocol_by_spo_plus, fit_spo_protocol_by_least_squares), strict=True):
         fits = fit(X[train], C[train], paths)
-        scores = [regret_percent(B, X[hold], C[hold], paths) for B in fits]
+        scores = [spo_protocol_regret(B, X[hold], C[hold], paths) for B in fits]
         best = int(np.argmin(scores))
-        regret[name], penalty[name] = regret_percent(fits[best], X[test], C[test], paths), float(PENALTIES[best])
+        regret[name], penalty[name] = spo_protocol_regret(fits[best], X[test], C[test], paths), float(PENALTIES[best])
     seconds = round(time.perf_counter() - began, 2)
-    return ReplicationResult(size, degree, noise, seed, regret, penalty, seconds, current_commit())
+    return SpoProtocolResult(size, degree, noise, seed, regret, penalty, seconds, current_commit())
 
 
-def fit_spo_plus(X: Array, C: Array, decisions: Array) -> list[Array]:
-    """Minimise SPO+ for each weight of ``PENALTIES``; returns coefficients (m, q) for each.
+def fit_spo_protocol_by_spo_plus(X: Array, C: Array, decisions: Array) -> list[Array]:
+    """Minimise SPO+ for each weight of ``PENALTIES``, and return the coefficients (m, q) for each.
 
     Args:
-        X: (n, q) features; the first column is one, and is not penalised.
+        X: (n, q) features; the first column holds ones, and its coefficients are not penalised.
         C: (n, m) costs.
         decisions: (K, m) all decisions.
     """
@@ -129,10 +129,19 @@ def fit_spo_plus(X: Array, C: Array, decisions: Array) -> list[Array]:
     return fits
 
 
-def fit_least_squares(X: Array, C: Array, decisions: Array | None = None, sweeps: int = 1000) -> list[Array]:
-    """Minimise ``1/(2n) ‖XBᵀ − C‖² + weight Σⱼ |Bⱼ|`` for each weight of ``PENALTIES``, as ``fit_spo_plus`` does SPO+.
+def fit_spo_protocol_by_least_squares(
+    X: Array, C: Array, decisions: Array | None = None, sweeps: int = 1000
+) -> list[Array]:
+    """Minimise ``1/(2n) ‖XBᵀ − C‖² + weight Σⱼ |Bⱼ|`` for each weight of ``PENALTIES``.
 
-    Coordinates are minimised in turn until the coefficients do not change by a share of 10⁻¹⁰.
+    Coordinate descent ends when a sweep changes the coefficients by a share of less than 10⁻¹⁰.
+
+    Args:
+        X, C, decisions: as in ``fit_spo_protocol_by_spo_plus``; the decisions are ignored.
+        sweeps: the largest number of sweeps for each weight.
+
+    Returns:
+        The coefficients (m, q) for each weight.
     """
     n = len(X)
     gram, right = X.T @ X / n, X.T @ C / n
@@ -150,63 +159,63 @@ def fit_least_squares(X: Array, C: Array, decisions: Array | None = None, sweeps
     return fits
 
 
-def regret_percent(B: Array, X: Array, C: Array, decisions: Array) -> float:
-    """The regret of the forecasts XBᵀ over the best costs, in percent."""
+def spo_protocol_regret(B: Array, X: Array, C: Array, decisions: Array) -> float:
+    """Return the total regret of the forecasts XBᵀ over the total best cost, in percent."""
     values = C @ decisions.T
     chosen = (X @ B.T @ decisions.T).argmin(1)
     best = values.min(1).sum()
     return float(100 * (values[np.arange(len(values)), chosen].sum() - best) / best)
 
 
-def read_replications(file: Path) -> dict[Replication, ReplicationResult]:
-    """The results in a file of JSON lines; a last line that is cut off is left out.
+def read_spo_protocol_results(file: Path) -> dict[SpoProtocolKey, SpoProtocolResult]:
+    """Read the results in a file of JSON lines. An incomplete last line is ignored.
 
     Raises:
-        DataError: a line is not a result.
+        DataError: a line is no result.
     """
     lines = file.read_text("utf-8").split("\n")[:-1] if file.is_file() else []
     found = {}
     for number, line in enumerate(lines, start=1):
         try:
-            result = ReplicationResult(**json.loads(line))
+            result = SpoProtocolResult(**json.loads(line))
         except (ValueError, TypeError) as error:
             raise DataError(f"{file}, line {number} is no replication: {error}; delete the line") from error
         found[result.key] = result
     return found
 
 
-def append_replication(file: Path, result: ReplicationResult) -> None:
-    """Add a line to a file of results."""
+def append_spo_protocol_result(file: Path, result: SpoProtocolResult) -> None:
+    """Append a result to a file of JSON lines."""
     with file.open("a", encoding="utf-8") as stream:
         stream.write(json.dumps(asdict(result), allow_nan=False) + "\n")
 
 
-def run_missing(
-    keys: Sequence[Replication], file: Path, jobs: Callable[..., Iterable[ReplicationResult]] = map
-) -> Iterable[ReplicationResult]:
-    """Run what the file has no result of, and yield each result after it is written.
+def run_missing_spo_protocol(
+    keys: Sequence[SpoProtocolKey], file: Path, jobs: Callable[..., Iterable[SpoProtocolResult]] = map
+) -> Iterable[SpoProtocolResult]:
+    """Run the replications that have no result in the file, and yield each result after it is written.
 
     Args:
-        keys: what is wanted.
-        file: the file of the results, one line of JSON each.
-        jobs: ``map``, or one that runs calls side by side.
+        keys: the replications.
+        file: the file of the results, with a line of JSON for each.
+        jobs: ``map``, or a function with its interface that makes the calls in parallel.
     """
-    done = read_replications(file)
-    for result in jobs(run_replication, [key for key in keys if key not in done]):
-        append_replication(file, result)
+    done = read_spo_protocol_results(file)
+    for result in jobs(run_spo_protocol, [key for key in keys if key not in done]):
+        append_spo_protocol_result(file, result)
         yield result
 
 
-def protocol_table(
-    results: Iterable[ReplicationResult], published: Mapping[PathCell, Mapping[str, Sequence[float]]]
+def spo_protocol_table(
+    results: Iterable[SpoProtocolResult], published: Mapping[PathCell, Mapping[str, Sequence[float]]]
 ) -> str:
-    """A table in Markdown: for every cell and method the published mean, ours, and the difference in standard errors.
+    """Make a Markdown table of published means, our means, and their differences in standard errors.
 
     Args:
-        results: the results of any cells.
-        published: the replications of each cell and method, in percent; a cell that is missing has no difference.
+        results: the results of replications of any settings.
+        published: the published regrets, in percent, by setting and method. Differences need published regrets.
     """
-    ours: dict[PathCell, list[ReplicationResult]] = {}
+    ours: dict[PathCell, list[SpoProtocolResult]] = {}
     for result in results:
         ours.setdefault(result.key.cell, []).append(result)
     lines = ["| n | noise | degree | runs | method | published | here | difference in standard errors |"]
@@ -215,28 +224,29 @@ def protocol_table(
         for name in METHODS:
             own = [result.regret[name] for result in ours[cell]]
             theirs = published.get(cell, {}).get(name, [])
-            words = [_with_error(theirs), _with_error(own), _difference(theirs, own)]
+            words = [_spo_protocol_mean(theirs), _spo_protocol_mean(own), _spo_protocol_difference(theirs, own)]
             lines.append(
                 f"| {cell.size:,} | {cell.noise:g} | {cell.degree} | {len(own)} | {name} | {' | '.join(words)} |"
             )
     return "\n".join(lines) + "\n"
 
 
-def _with_error(values: Sequence[float]) -> str:
-    """The mean and its standard error."""
+def _spo_protocol_mean(values: Sequence[float]) -> str:
+    """Return the mean and its standard error as text; a single value without an error."""
     if len(values) < 2:
         return "".join(f"{value:.4f}" for value in values)
-    return f"{np.mean(values):.4f} ± {_error(values):.4f}"
+    return f"{np.mean(values):.4f} ± {_spo_protocol_error(values):.4f}"
 
 
-def _difference(theirs: Sequence[float], ours: Sequence[float]) -> str:
-    """The difference of the means, over the standard error of that difference."""
+def _spo_protocol_difference(theirs: Sequence[float], ours: Sequence[float]) -> str:
+    """Return the difference of the means over its standard error, as text; empty without two values of each."""
     if min(len(theirs), len(ours)) < 2:
         return ""
-    error = float(np.hypot(_error(theirs), _error(ours)))
+    error = float(np.hypot(_spo_protocol_error(theirs), _spo_protocol_error(ours)))
     gap = float(np.mean(ours) - np.mean(theirs))
     return "0" if gap == 0 else f"{gap / error:+.2f}"
 
 
-def _error(values: Sequence[float]) -> float:
+def _spo_protocol_error(values: Sequence[float]) -> float:
+    """Return the standard error of the mean."""
     return float(np.std(values, ddof=1) / np.sqrt(len(values)))

@@ -1,4 +1,4 @@
-"""Train and test one forecaster on one split of a case: a run, and the file of runs."""
+"""Runs of the study: a run trains and tests one forecaster on one split of a case, and a file stores its result."""
 
 from __future__ import annotations
 
@@ -16,16 +16,16 @@ from pear.errors import DataError, MissingExtraError, PearError
 from pear.evaluation.walk_forward import walk_forward
 from pear.evaluation.walk_forward_result import WalkForward
 from pear_lab.experiments.commit import current_commit
-from pear_lab.forecasters.case_table import CASES, make_case
-from pear_lab.forecasters.forecaster_table import FORECASTERS, TrainingSet
-from pear_lab.forecasters.study_case import Array, Split, StudyCase
+from pear_lab.forecasters.case_table import CASES, make_table_case
+from pear_lab.forecasters.forecaster_table import FORECASTERS, ForecasterTrainingSet
+from pear_lab.forecasters.study_case import Array, StudyCase, StudySplit
 
 _DIGITS = 10
-"""Significant digits of the stored losses."""
+"""The number of significant digits of stored losses."""
 
 
-class RunKey(NamedTuple):
-    """What a run is: its case, the number of the split, the forecaster, the seed, and whether few rows were used."""
+class StudyRunKey(NamedTuple):
+    """A run: names of case and forecaster, number of the split, seed, and whether the run uses few samples."""
 
     case: str
     split: int
@@ -35,21 +35,21 @@ class RunKey(NamedTuple):
 
 
 @dataclass(frozen=True)
-class RunResult:
-    """The outcome of a run.
+class StudyRunResult:
+    """The result of a run.
 
     Attributes:
-        key: what was run.
-        regret: (B,) what each test period lost against the best decision.
-        best: (B,) the value of the best decision.
-        sign: 1 where values are minimised, −1 where they are maximised: the value is ``best + sign · regret``.
+        key: the run.
+        regret: (B,) the regret of each test sample.
+        best: (B,) the value of the best decision of each test sample.
+        sign: 1 if values are minimised, −1 if they are maximised. A decision has the value ``best + sign · regret``.
         seconds: the time of training and forecast.
-        commit: the commit of the code; None where it is not known.
-        failed: why there is no result; empty where there is one.
-        note: what the training says about itself.
+        commit: the commit of the code; None if it is unknown.
+        failed: the error message of a failed run; otherwise empty.
+        note: a summary of the training.
     """
 
-    key: RunKey
+    key: StudyRunKey
     regret: list[float]
     best: list[float]
     sign: float
@@ -60,23 +60,27 @@ class RunResult:
 
 
 @dataclass(frozen=True)
-class Omission:
-    """A run that was not done, and why: a file or a package is missing."""
+class StudyRunOmission:
+    """A run that is not done because a file or a package is missing, with the reason."""
 
-    key: RunKey
+    key: StudyRunKey
     reason: str
 
 
-def expand_runs(cases: Sequence[str], forecasters: Sequence[str], seeds: int | None, quick: bool) -> list[RunKey]:
-    """List the runs of these cases. Where all seeds have the same rows, forecasters that use no seed are run once.
+def expand_study_runs(
+    cases: Sequence[str], forecasters: Sequence[str], seeds: int | None, quick: bool
+) -> list[StudyRunKey]:
+    """Return the runs of some forecasters on some cases.
+
+    A forecaster without random numbers is run with one seed only, unless the seed draws the samples.
 
     Args:
-        cases, forecasters: names.
-        seeds: number of seeds; None for that of each case, and one where few rows will do.
-        quick: use few rows, and one split.
+        cases, forecasters: the names of the cases and of the forecasters.
+        seeds: the number of seeds; None for the default of each case or, if ``quick``, for one.
+        quick: whether to use few samples, and only the first split.
 
     Example:
-        >>> [key.seed for key in expand_runs(["energy"], ["ridge", "pear-mlp"], seeds=2, quick=True)]
+        >>> [key.seed for key in expand_study_runs(["energy"], ["ridge", "pear-mlp"], seeds=2, quick=True)]
         [0, 0, 1]
     """
     runs = []
@@ -86,44 +90,49 @@ def expand_runs(cases: Sequence[str], forecasters: Sequence[str], seeds: int | N
         for name in forecasters:
             wanted = range(count) if row.drawn or FORECASTERS[name].seeded else range(1)
             splits = range(1 if quick else row.folds)
-            runs += [RunKey(case, split, name, seed, quick) for seed in wanted for split in splits]
+            runs += [StudyRunKey(case, split, name, seed, quick) for seed in wanted for split in splits]
     return runs
 
 
-def do_run(send: SendMessage, key: RunKey) -> RunResult | Omission:
-    """Train and test; a task of an engine, whose first argument sends messages and is not needed.
+def do_study_run(send: SendMessage, key: StudyRunKey) -> StudyRunResult | StudyRunOmission:
+    """Train and test a forecaster, as a task of an engine. A failed training gives a result with the error message.
 
-    A training that fails is a result, and says why; what is not installed or has no file is left out.
+    Args:
+        send: ignored. An engine passes a function that sends messages.
+        key: the run.
     """
     forecaster = FORECASTERS[key.forecaster]
     if not forecaster.installed:
-        return Omission(key, f"{forecaster.title} is left out: {forecaster.package} is not installed")
+        return StudyRunOmission(key, f"{forecaster.title} is left out: {forecaster.package} is not installed")
     try:
-        case = make_case(key.case, key.seed if CASES[key.case].drawn else 0, key.quick)
+        case = make_table_case(key.case, key.seed if CASES[key.case].drawn else 0, key.quick)
     except (DataError, MissingExtraError) as error:
-        return Omission(key, f"{CASES[key.case].title} is left out: {error}")
+        return StudyRunOmission(key, f"{CASES[key.case].title} is left out: {error}")
     begin = time.perf_counter()
     try:
-        found, note = judge_forecaster(case, case.splits[key.split], key.forecaster, key.seed, key.quick)
+        found, note = judge_study_run(case, case.splits[key.split], key.forecaster, key.seed, key.quick)
     except PearError as error:
-        return RunResult(key, [], [], 1.0, time.perf_counter() - begin, current_commit(), f"{error}")
+        return StudyRunResult(key, [], [], 1.0, time.perf_counter() - begin, current_commit(), f"{error}")
     sign = -1.0 if found.sense == "max" else 1.0
     seconds = round(found.seconds[key.forecaster], 3)
-    regret, best = _rounded(found.regret[0]), _rounded(found.best + case.offset)
-    return RunResult(key, regret, best, sign, seconds, current_commit(), note=note)
+    regret, best = _round_study_losses(found.regret[0]), _round_study_losses(found.best + case.offset)
+    return StudyRunResult(key, regret, best, sign, seconds, current_commit(), note=note)
 
 
-def judge_forecaster(case: StudyCase, split: Split, name: str, seed: int, quick: bool) -> tuple[WalkForward, str]:
-    """Train a forecaster on a split and judge its decisions; return the result and the forecaster's note.
+def judge_study_run(case: StudyCase, split: StudySplit, name: str, seed: int, quick: bool) -> tuple[WalkForward, str]:
+    """Train a forecaster on a split, and compute the regret of its decisions on the test samples.
+
+    Returns:
+        The result of ``walk_forward``, and the summary of the training.
 
     Raises:
-        ForecasterError: it fails; the message says where.
+        ForecasterError: training or forecast failed.
     """
 
     def forecast(X: Array, y: Array, ahead: Array) -> Array:
         groups = None if case.groups is None else case.groups[: len(X)]
         problem = case.problem_of(split.train)
-        data = TrainingSet(problem, X, y, groups, split.held_out, seed, quick)
+        data = ForecasterTrainingSet(problem, X, y, groups, split.held_out, seed, quick)
         trained = FORECASTERS[name].train(data)
         notes.append(trained.note)
         return trained.predict(ahead)
@@ -134,46 +143,46 @@ def judge_forecaster(case: StudyCase, split: Split, name: str, seed: int, quick:
     return found, notes[0]
 
 
-def _rounded(values: Any) -> list[float]:
-    """A list of numbers, to the digits that are stored."""
+def _round_study_losses(values: Any) -> list[float]:
+    """Return numbers (B,) as a list, rounded to the stored digits."""
     return [float(f"{value:.{_DIGITS}g}") for value in np.asarray(values, dtype=np.float64)]
 
 
-def read_results(file: Path) -> dict[RunKey, RunResult]:
-    """The results in a file of JSON lines; a last line that is cut off is left out, and the later of two counts.
+def read_study_runs(file: Path) -> dict[StudyRunKey, StudyRunResult]:
+    """Read the results in a file of JSON lines. An incomplete last line is ignored; of a run, the last result counts.
 
     Raises:
-        DataError: a line is not a result.
+        DataError: a line is no result.
     """
-    found: dict[RunKey, RunResult] = {}
+    found: dict[StudyRunKey, StudyRunResult] = {}
     if not file.is_file():
         return found
     lines = file.read_text("utf-8").split("\n")
     for number, line in enumerate(lines[:-1], start=1):  # a complete line ends with a line break
         try:
             content = json.loads(line)
-            key = RunKey(**content.pop("key"))
-            found[key] = RunResult(key, **{one.name: content[one.name] for one in fields(RunResult)[1:]})
+            key = StudyRunKey(**content.pop("key"))
+            found[key] = StudyRunResult(key, **{one.name: content[one.name] for one in fields(StudyRunResult)[1:]})
         except (ValueError, TypeError, KeyError, AttributeError) as error:
             raise DataError(f"{file}, line {number} is no result of this study: {error}; delete the line") from error
     return found
 
 
-def drop_partial_line(file: Path) -> None:
-    """Remove a last line that was cut off, so that the next one can be appended."""
+def drop_partial_study_run(file: Path) -> None:
+    """Remove an incomplete last line, so that results can be appended."""
     if file.is_file():
         whole = file.read_bytes()
         if not whole.endswith(b"\n"):
             file.write_bytes(whole[: whole.rfind(b"\n") + 1])
 
 
-def append_result(file: Path, result: RunResult) -> None:
-    """Add a line to a file of results."""
+def append_study_run(file: Path, result: StudyRunResult) -> None:
+    """Append a result to a file of JSON lines."""
     content = {**asdict(result), "key": result.key._asdict()}
     with file.open("a", encoding="utf-8") as stream:
         stream.write(json.dumps(content, allow_nan=False) + "\n")
 
 
-def unfinished(runs: Iterable[RunKey], done: dict[RunKey, RunResult]) -> list[RunKey]:
-    """The runs without a result. Runs that failed are tried again."""
+def unfinished_study_runs(runs: Iterable[StudyRunKey], done: dict[StudyRunKey, StudyRunResult]) -> list[StudyRunKey]:
+    """Return the runs that have no result, or failed."""
     return [key for key in runs if key not in done or done[key].failed]
