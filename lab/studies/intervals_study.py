@@ -27,15 +27,15 @@ from sklearn.preprocessing import StandardScaler
 import pear
 from pear.intervals.conformal_rule import ConformalRule
 from pear.intervals.residual_scores import Residuals
-from pear_lab.forecasters.battery_cases import irish_battery, pjm
+from pear_lab.forecasters.battery_cases import irish_battery_case, pjm_battery_case
 from pear_lab.forecasters.study_case import StudyCase
 
 Array = np.ndarray[Any, Any]
 
 BEFORE, WINDOW, WEEK = 200, 60, 7
 CASES: dict[str, Callable[[], StudyCase]] = {
-    "pjm": lambda: pjm("time", 0, False),
-    "irish": lambda: irish_battery("wide", 0, False),
+    "pjm": lambda: pjm_battery_case("time", 0, False),
+    "irish": lambda: irish_battery_case("wide", 0, False),
 }
 RULES: dict[str, tuple[dict[str, Any], bool]] = {
     "exchangeable, frozen": ({"order": "exchangeable"}, True),

@@ -31,7 +31,7 @@ from pear.engines.engine_table import ENGINES
 from pear.engines.watch import ends_within
 from pear.train import FitConfig, TuneResult
 from pear_lab.experiments import Event, RunSpec, open_folder, run_all
-from pear_lab.stress.kill_sweep import _command_line, _descendants, _is_worker, outcome
+from pear_lab.stress.kill_sweep import SweepProcess, sweep_outcome
 
 pytestmark = pytest.mark.slow  # the cluster: made once, by the first test that asks
 
@@ -79,10 +79,10 @@ def test_a_call_that_does_not_end_ends_its_process_with_words() -> None:
 
 
 def test_a_watched_call_that_ends_in_time_leaves_nothing() -> None:
-    before = set(_descendants(os.getpid()))
+    before = set(SweepProcess.below(os.getpid()))
     with ends_within(60, "not this"):
-        assert len(set(_descendants(os.getpid())) - before) == 1
-    assert not set(_descendants(os.getpid())) - before
+        assert len(set(SweepProcess.below(os.getpid())) - before) == 1
+    assert not set(SweepProcess.below(os.getpid())) - before
 
 
 class BrokenRay:
@@ -152,8 +152,8 @@ def test_rows_are_those_of_local_processes_to_the_digit(engine: Engine, tmp_path
         run_all(runs, database, listen=events.append, engine=engine)
     with open_folder(tmp_path / "local") as database:
         run_all(runs, database)
-    found = outcome(tmp_path / "ray")
-    assert found == outcome(tmp_path / "local")
+    found = sweep_outcome(tmp_path / "ray")
+    assert found == sweep_outcome(tmp_path / "local")
     assert len(found) == len(runs)
     ended = [event.run.key for event in events if event.record is not None]
     assert ended.index(measured.key) > ended.index(trained.key)
@@ -241,7 +241,7 @@ def test_a_task_whose_process_dies_is_done_again_and_given_up_after_two(engine: 
 
 def processes(begin: str) -> list[int]:
     """Those of Ray that call themselves so."""
-    return [pid for pid in _descendants(os.getpid()) if _command_line(pid).startswith(begin)]
+    return [one.pid for one in SweepProcess.below(os.getpid()) if one.command_line().startswith(begin)]
 
 
 def test_workers_of_ray_are_its_processes_that_do_a_task(engine: Engine, tmp_path: Path) -> None:
@@ -255,7 +255,7 @@ def test_workers_of_ray_are_its_processes_that_do_a_task(engine: Engine, tmp_pat
     ticket = engine.submit(task, str(file))
     while not (file.exists() and file.read_text("utf-8")):
         engine.wait(found.append)
-    busy = [pid for pid in _descendants(os.getpid()) if _is_worker(pid)]
+    busy = [one.pid for one in SweepProcess.below(os.getpid()) if one.is_worker()]
     file.unlink()
     while ticket in engine.tasks:
         engine.wait(found.append)
@@ -317,7 +317,10 @@ class Second:
         if self.gone.exists():
             return
         raylet = self.node.all_processes["raylet"][0].process.pid
-        for pid in (raylet, *_descendants(raylet)):  # with its workers, which would end what they do otherwise
+        for pid in (
+            raylet,
+            *(one.pid for one in SweepProcess.below(raylet)),
+        ):  # with its workers, which would end what they do otherwise
             os.kill(pid, signal.SIGKILL)
         self.cluster.remove_node(self.node, allow_graceful=False)
         self.gone.touch()
@@ -359,7 +362,7 @@ def test_a_sweep_whose_machine_is_lost_has_every_row(cluster: Any, tmp_path: Pat
     assert second.gone.exists()
     with open_folder(tmp_path / "local") as database:
         run_all(runs, database)
-    assert outcome(tmp_path / "ray") == outcome(tmp_path / "local")
+    assert sweep_outcome(tmp_path / "ray") == sweep_outcome(tmp_path / "local")
 
 
 @pytest.mark.long
@@ -377,7 +380,7 @@ def test_ray_starts_although_its_first_worker_dies() -> None:
         killed, until = None, time.monotonic() + 200
         while process.poll() is None and time.monotonic() < until:
             if killed is None:
-                killed = next((pid for pid in _descendants(process.pid) if _starts_as_worker(pid)), None)
+                killed = next((one.pid for one in SweepProcess.below(process.pid) if _starts_as_worker(one.pid)), None)
                 if killed is not None:
                     os.kill(killed, signal.SIGKILL)
             time.sleep(0.02)
@@ -389,7 +392,7 @@ def test_ray_starts_although_its_first_worker_dies() -> None:
 
 def _starts_as_worker(pid: int) -> bool:
     """Before it has a name; Ray's raylet has the same words among its arguments."""
-    program, _, rest = _command_line(pid).partition(" ")
+    program, _, rest = SweepProcess(pid).command_line().partition(" ")
     return "default_worker.py" in rest and not program.endswith("raylet")
 
 

@@ -16,7 +16,7 @@ import pear
 from pear.errors import DataError, ProblemError
 from pear_lab.data.energy_data import FEATURES, EnergyData
 from pear_lab.data.pjm_data import PJM_DAYS, load_pjm_days
-from pear_lab.forecasters.battery_cases import draw_battery_market, pjm
+from pear_lab.forecasters.battery_cases import draw_battery_market, pjm_battery_case
 from pear_lab.forecasters.irish_features import (
     find_irish_feature_days,
     irish_feature_prices,
@@ -125,7 +125,7 @@ def test_a_battery_that_cannot_be_is_refused() -> None:
 @pytest.mark.parametrize(("order", "published"), [("time", -32.505), ("shuffled", -45.499)])
 def test_the_published_optimum_of_pjm(order: str, published: float) -> None:
     real_data("battery")
-    case = pjm(order, 0, quick=False)
+    case = pjm_battery_case(order, 0, quick=False)
     best = pear.solve(case.problem, case.C[case.splits[0].test]).value.mean() + case.offset
     assert round(float(best), 3) == published
 

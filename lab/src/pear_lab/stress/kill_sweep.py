@@ -252,7 +252,7 @@ class _Sweep:
 
     def _kill(self, process: subprocess.Popen[str], who: str, when: str) -> None:
         """Kill the driver, a worker or all processes, and count the kill. A worker is killed only if there is one."""
-        below = _SweepProcess.below(process.pid)
+        below = SweepProcess.below(process.pid)
         workers = [one for one in below if one.is_worker()]
         if who == WORKER and not workers:
             return
@@ -267,7 +267,7 @@ class _Sweep:
         if who != WORKER:
             self._count_orphans(below)
 
-    def _count_orphans(self, below: list[_SweepProcess]) -> None:
+    def _count_orphans(self, below: list[SweepProcess]) -> None:
         """Count the processes that are alive ``_ORPHAN_SECONDS`` after their driver was killed."""
         until = time.monotonic() + _ORPHAN_SECONDS
         while (
@@ -279,13 +279,13 @@ class _Sweep:
 
 
 @dataclass(frozen=True)
-class _SweepProcess:
+class SweepProcess:
     """A process of this machine, by its id. Its state is read from ``/proc``."""
 
     pid: int
 
     @classmethod
-    def below(cls, driver: int) -> list[_SweepProcess]:
+    def below(cls, driver: int) -> list[SweepProcess]:
         """Return all processes that descend from the process ``driver``, in the order of their ids."""
         everything = [cls(int(place.name)) for place in Path("/proc").glob("[0-9]*")]
         parents = {process.pid: process.living_parent() for process in everything}
