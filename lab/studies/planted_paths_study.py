@@ -19,7 +19,7 @@ from torch import nn
 from pear.losses.methods import make_loss, method
 from pear.problem import Model, Problem
 from pear.tasks import Samples
-from pear_lab.field.prepared_task import Judge, forecast
+from pear_lab.field.prepared_task import PreparedTaskJudge, forecast_task_samples
 from pear_lab.tasks.public import Drawing, PublicTask, task_table_row
 
 EPOCHS, RATE, BATCH = 100, 1e-3, 32
@@ -59,9 +59,9 @@ def regrets(task: PublicTask, names: list[str], seed: int) -> list[float]:
     """Return the test regret of each method on the samples of a seed, and last that of least squares."""
     drawing: Drawing = task.draw(seed)
     samples, test = drawing.split.train, drawing.split.test
-    judge = Judge(drawing.problem, test.costs, None, task.measure)
+    judge = PreparedTaskJudge(drawing.problem, test.costs, None, task.measure)
     models = [train(make(name, drawing.problem, samples), samples, seed) for name in names]
-    return [judge(forecast(model, test)) for model in (*models, least_squares(samples))]
+    return [judge(forecast_task_samples(model, test)) for model in (*models, least_squares(samples))]
 
 
 def mean_and_error(values: NDArray[np.float64]) -> str:

@@ -13,10 +13,10 @@ from pear_lab.field import left_out
 from pear_lab.field.field_methods import field_methods
 from pear_lab.field.field_page import field_page
 from pear_lab.field.field_ranks import FieldRanks
-from pear_lab.field.field_runs import FieldSelection, run_settings
+from pear_lab.field.field_runs import FieldSelection, field_run_settings
 from pear_lab.field.field_tasks import field_tasks
-from pear_lab.field.field_words import summary_sentences
-from pear_lab.field.task_results import read_results
+from pear_lab.field.field_words import field_summary_words
+from pear_lab.field.task_results import read_task_results
 from pear_lab.tasks.public import PUBLIC_TASKS
 
 ROOT = Path(__file__).resolve().parents[3]
@@ -25,7 +25,7 @@ GOOD = {"mse": 0.20, "spo+": 0.12, "pear-guided": 0.08, "pear-default": 0.09}
 
 
 def record(task: str, method: str, seed: int, regret: float | None, reason: str = "", **settings: object) -> RunRecord:
-    said = run_settings(field_methods()[method], FieldSelection()) | settings
+    said = field_run_settings(field_methods()[method], FieldSelection()) | settings
     key = f"{task} {method} {seed} {settings}"
     if regret is None:
         return RunRecord(key, "field", task, method, seed, said, "failed", reason)
@@ -89,8 +89,8 @@ def test_the_budget_counts_all_runs(tmp_path: Path) -> None:
 
 def test_the_sentences_follow_the_numbers() -> None:
     def said(regrets: Mapping[str, float]) -> str:
-        found = read_results(records(regrets))
-        return " ".join(summary_sentences(found, FieldRanks.of(found)))
+        found = read_task_results(records(regrets))
+        return " ".join(field_summary_words(found, FieldRanks.of(found)))
 
     ours, theirs = said(GOOD), said(GOOD | {"spo+": 0.05})
     assert "PEAR, five tries: the lowest mean regret on 3 of 3 tasks" in ours
@@ -102,14 +102,14 @@ def test_the_sentences_follow_the_numbers() -> None:
 def test_a_default_behind_the_critical_difference_is_said_to_be() -> None:
     tasks = [task.name for task in PUBLIC_TASKS]
     regrets = {"mse": 0.2, "spo+": 0.05, "pfyl": 0.06, "dbb": 0.07, "pear": 0.08, "pear-default": 0.3}
-    found = read_results(records(regrets, tasks))
-    assert "It is **not** among the best" in " ".join(summary_sentences(found, FieldRanks.of(found)))
+    found = read_task_results(records(regrets, tasks))
+    assert "It is **not** among the best" in " ".join(field_summary_words(found, FieldRanks.of(found)))
 
 
 def test_seeds_that_are_not_complete_and_quick_runs_are_left_out() -> None:
     rows = records(tasks=TASKS[:1])
     rows += [record(TASKS[0], "mse", 7, 0.001), record(TASKS[0], "spo+", 8, 0.001, quick=True)]
-    (one,) = read_results(rows)
+    (one,) = read_task_results(rows)
     assert one.seeds == (0, 1, 2)
     assert one.incomplete == 1
     assert one.best == "pear-guided"
@@ -117,7 +117,7 @@ def test_seeds_that_are_not_complete_and_quick_runs_are_left_out() -> None:
 
 def test_a_method_that_never_ends_is_named_and_costs_nobody_a_seed() -> None:
     rows = [row for row in records() if (row.task, row.method) != (TASKS[0], "spo+")]
-    one, *others = read_results(rows)
+    one, *others = read_task_results(rows)
     assert one.seeds == others[0].seeds == (0, 1, 2)
     assert one.failed["spo+"] == dict.fromkeys((0, 1, 2), "its run has not ended")
     assert "spo+" not in one.methods
@@ -127,13 +127,13 @@ def test_a_method_that_never_ends_is_named_and_costs_nobody_a_seed() -> None:
 def test_a_failed_seed_leaves_a_method_out_of_the_ranks() -> None:
     rows = [row for row in records() if (row.task, row.method, row.seed) != (TASKS[0], "mse", 1)]
     rows.append(record(TASKS[0], "mse", 1, None, "the loss is nan"))
-    found = read_results(rows)
+    found = read_task_results(rows)
     assert "mse" not in found[0].methods
     assert FieldRanks.of(found).methods_left_out == ("mse",)
 
 
 def test_the_time_to_come_near_is_read_from_the_checks() -> None:
-    (one,) = read_results(records({"mse": 0.2, "spo+": 0.1, "pear": 0.105}, TASKS[:1]))
+    (one,) = read_task_results(records({"mse": 0.2, "spo+": 0.1, "pear": 0.105}, TASKS[:1]))
     assert one.seconds_to_near_best() == {"mse": [None] * 3, "spo+": [0.5] * 3, "pear": [1.5] * 3}
 
 

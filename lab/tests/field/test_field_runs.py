@@ -18,8 +18,8 @@ from pear_lab.experiments.database import FILE_NAME
 from pear_lab.field import field_tasks
 from pear_lab.field.field_methods import LEARNING_RATES, field_methods
 from pear_lab.field.field_protocol import NOT_APPLICABLE
-from pear_lab.field.field_runs import FieldSelection, expand_field
-from pear_lab.field.prepared_task import Judge, prepare_task
+from pear_lab.field.field_runs import FieldSelection, expand_field_runs
+from pear_lab.field.prepared_task import PreparedTaskJudge, prepare_task
 from pear_lab.tasks.public import Drawing, PublicTask
 
 SMALL = (60, 30, 30)
@@ -99,8 +99,8 @@ def test_a_method_that_does_not_apply_says_why(terminal: None, tmp_path: Path, m
 def test_the_measure_is_the_mean_or_the_share() -> None:
     problem = pear.Problem(A=[[1.0, 1.0]], b=[1.0], lb=0.0)
     true, predicted = torch.tensor([[1.0, 3.0], [2.0, 4.0]]), torch.tensor([[2.0, 1.0], [1.0, 2.0]])
-    assert Judge(problem, true, None, "mean")(predicted) == pytest.approx(1.0)
-    assert Judge(problem, true, None, "normalized")(predicted) == pytest.approx(2.0 / 3.0)
+    assert PreparedTaskJudge(problem, true, None, "mean")(predicted) == pytest.approx(1.0)
+    assert PreparedTaskJudge(problem, true, None, "normalized")(predicted) == pytest.approx(2.0 / 3.0)
 
 
 def test_samples_of_a_problem_with_fields_per_sample_keep_their_rows(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -140,12 +140,12 @@ def test_wrong_options_say_what_there_is(terminal: None, arguments: tuple[str, .
 def test_a_training_that_fails_in_all_tries_is_a_failed_run(monkeypatch: pytest.MonkeyPatch) -> None:
     from pear_lab.field import field_protocol
 
-    (run,) = expand_field(FieldSelection(["quick-paths"], ["spo+"], [0], quick=True))
+    (run,) = expand_field_runs(FieldSelection(["quick-paths"], ["spo+"], [0], quick=True))
 
     def fail(*given: Any, **named: Any) -> None:
         raise pear.errors.TrainingError("the loss is nan")
 
-    monkeypatch.setattr(field_protocol, "train_on_few", lambda run, prepared: None)
+    monkeypatch.setattr(field_protocol, "warm_up_field_protocol", lambda run, prepared: None)
     monkeypatch.setattr(field_protocol, "fit", fail)
     record = attempt(run).record
     assert (record.status, record.reason) == ("failed", "all 5 tries failed: the loss is nan")
@@ -157,7 +157,7 @@ def test_a_method_whose_step_takes_too_long_is_a_failed_run(monkeypatch: pytest.
     from pear.losses import SPOPlusLoss
     from pear_lab.field import field_protocol
 
-    (run,) = expand_field(FieldSelection(["quick-paths"], ["spo+"], [0], quick=True))
+    (run,) = expand_field_runs(FieldSelection(["quick-paths"], ["spo+"], [0], quick=True))
     values = SPOPlusLoss.values
 
     def work(self: Any, *given: Any) -> Any:

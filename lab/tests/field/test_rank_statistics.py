@@ -9,8 +9,13 @@ import pytest
 from scipy import stats
 
 from pear.errors import ProblemError
-from pear_lab.field.rank_figure import save_rank_diagram
-from pear_lab.field.rank_statistics import complete_block, critical_difference, mean_ranks, sign_tests
+from pear_lab.field.rank_figure import save_rank_figure
+from pear_lab.field.rank_statistics import (
+    complete_rank_block,
+    critical_rank_difference,
+    mean_rank_statistics,
+    sign_test_statistics,
+)
 
 # Demšar 2006, table 6: AUC of C4.5 and three variants on 14 data sets, higher is better.
 AUC = {
@@ -22,11 +27,11 @@ AUC = {
 
 
 def test_the_example_of_demsar() -> None:
-    found = mean_ranks({name: [-value for value in row] for name, row in AUC.items()})
+    found = mean_rank_statistics({name: [-value for value in row] for name, row in AUC.items()})
     printed = {"C4.5": 3.143, "C4.5+m": 2.000, "C4.5+cf": 2.893, "C4.5+m+cf": 1.964}
     assert {name: round(rank, 3) for name, rank in found.ranks.items()} == pytest.approx(printed, abs=1e-3)
     assert found.critical_difference == pytest.approx(2.569 * np.sqrt(4 * 5 / (6 * 14)), abs=2e-3)
-    assert found.critical_difference == critical_difference(4, 14)
+    assert found.critical_difference == critical_rank_difference(4, 14)
     # The printed statistic, 9.28, has no correction for ties, by which it grows.
     assert found.chi_square >= 9.27
     assert found.p_value == pytest.approx(float(stats.chi2.sf(found.chi_square, 3)))
@@ -34,14 +39,14 @@ def test_the_example_of_demsar() -> None:
 
 
 def test_equal_methods_cannot_be_told_apart() -> None:
-    found = mean_ranks({name: [1.0, 1.0] for name in "abc"})
+    found = mean_rank_statistics({name: [1.0, 1.0] for name in "abc"})
     assert (found.chi_square, found.p_value) == (0.0, 1.0)
     assert found.groups() == [("a", "b", "c")]
 
 
 def test_a_method_beyond_the_critical_difference_is_not_among_the_best() -> None:
     values = {name: [float(place)] * 40 for place, name in enumerate("abcd")}
-    found = mean_ranks(values)
+    found = mean_rank_statistics(values)
     assert found.critical_difference < 1
     assert found.as_good_as_best() == ("a",)
     assert found.groups() == []
@@ -49,7 +54,7 @@ def test_a_method_beyond_the_critical_difference_is_not_among_the_best() -> None
 
 def test_p_values_of_the_sign_test_are_adjusted_by_holm() -> None:
     values = {"a": [1.0] * 10, "b": [2.0] * 10, "c": [2.0] * 9 + [0.0], "d": [1.0] * 10}
-    found = sign_tests(values, "a")
+    found = sign_test_statistics(values, "a")
     raw = {name: float(stats.binomtest(found[name].lower, 10).pvalue) for name in "bc"}
     assert found["b"].p_value == pytest.approx(3 * raw["b"])
     assert found["c"].p_value == pytest.approx(2 * raw["c"])
@@ -59,19 +64,19 @@ def test_p_values_of_the_sign_test_are_adjusted_by_holm() -> None:
 def test_the_block_leaves_out_what_misses_most() -> None:
     every = frozenset("stuvwxyz")
     has = {"a": every, "b": every - {"z"}, "c": every - {"z"}, "d": frozenset("st")}
-    assert complete_block(has, sorted(every)) == (["a", "b", "c"], ["s", "t", "u", "v", "w", "x", "y"])
+    assert complete_rank_block(has, sorted(every)) == (["a", "b", "c"], ["s", "t", "u", "v", "w", "x", "y"])
 
 
 def test_too_few_methods_are_refused() -> None:
     with pytest.raises(ProblemError, match="at least three methods"):
-        mean_ranks({"a": [1.0, 2.0], "b": [1.0, 2.0]})
+        mean_rank_statistics({"a": [1.0, 2.0], "b": [1.0, 2.0]})
     with pytest.raises(ProblemError, match="at least three methods"):
-        mean_ranks({"a": [1.0], "b": [1.0, 2.0], "c": [1.0, 2.0]})
+        mean_rank_statistics({"a": [1.0], "b": [1.0, 2.0], "c": [1.0, 2.0]})
 
 
 def test_the_diagram_names_every_method(tmp_path: Path) -> None:
-    found = mean_ranks({name: [-value for value in row] for name, row in AUC.items()})
-    text = save_rank_diagram(found, {name: f"<{name}>" for name in AUC}, tmp_path / "ranks.svg").read_text("utf-8")
+    found = mean_rank_statistics({name: [-value for value in row] for name, row in AUC.items()})
+    text = save_rank_figure(found, {name: f"<{name}>" for name in AUC}, tmp_path / "ranks.svg").read_text("utf-8")
     for name in AUC:
         assert f"&lt;{name}&gt;" in text
     assert "critical difference 1.25" in text

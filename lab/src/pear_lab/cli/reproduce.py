@@ -121,7 +121,7 @@ class ReproduceOptions:
         if self.names != [field_runs.NAME] or self.degrees is not None:
             raise ExperimentError("field is run alone, and its tasks have no degrees: leave out other names, --degrees")
         _set_reproduce_data(self.data)
-        return field_runs.expand_field(
+        return field_runs.expand_field_runs(
             field_runs.FieldSelection(
                 tasks=None if self.tasks is None else split_at_commas(self.tasks),
                 methods=None if self.methods is None else [name.lower() for name in split_at_commas(self.methods)],
@@ -213,7 +213,7 @@ def _print_reproduce_list() -> None:
     there: list[Experiment | Comparison] = [*EXPERIMENTS.values(), *COMPARISONS.values()]
     for one in there:
         table.add_row(one.name, one.title, str(one.count))
-    table.add_row(field_runs.NAME, field_runs.TITLE, str(field_runs.count_runs()))
+    table.add_row(field_runs.NAME, field_runs.TITLE, str(field_runs.count_field_runs()))
     out.print(table)
     options = {"tasks": TASKS, "methods": METHODS, "degrees": DEGREES, "methods of portfolios": PORTFOLIO_METHODS}
     options |= {"tasks of field": field_tasks(), "methods of field": field_methods()}

@@ -1,9 +1,9 @@
-"""The rows of the comparison: every method of the library with the five settings that it may try."""
+"""The methods of the comparison: every method of the library, with up to five settings to try."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Literal
 
 from pear.losses.methods import METHODS
@@ -11,19 +11,20 @@ from pear_lab.experiments.experiment_errors import ExperimentError
 from pear_lab.experiments.run_spec import check_known
 
 Setting = Mapping[str, Any]
-"""Options of the loss, and ``learning_rate`` where that is tried; other trainings have that of the budget."""
+"""Options of the loss. A setting may also have a ``learning_rate``, which replaces that of the budget."""
 
 LEARNING_RATES: tuple[Setting, ...] = tuple({"learning_rate": rate} for rate in (1e-3, 3e-3, 1e-2, 3e-2, 1e-1))
-"""What methods without a strength try."""
+"""The settings of methods that have no strength to try."""
 
 
-def _values(name: str, *values: float) -> tuple[Setting, ...]:
+def _method_tries(name: str, *values: float) -> tuple[Setting, ...]:
+    """Return a setting of the option ``name`` for each value."""
     return tuple({name: value} for value in values)
 
 
-_MSE_WEIGHTS = _values("mse_weight", 0.0, 0.01, 0.1, 1.0, 10.0)
-_SIGMAS = _values("sigma", 0.03, 0.1, 0.3, 1.0, 3.0)
-_INTERPOLATIONS = _values("interpolation", 1.0, 10.0, 100.0, 1000.0, 10000.0)
+_MSE_WEIGHTS = _method_tries("mse_weight", 0.0, 0.01, 0.1, 1.0, 10.0)
+_SIGMAS = _method_tries("sigma", 0.03, 0.1, 0.3, 1.0, 3.0)
+_INTERPOLATIONS = _method_tries("interpolation", 1.0, 10.0, 100.0, 1000.0, 10000.0)
 
 TRIES: Mapping[str, tuple[Setting, ...]] = {
     "spo+": _MSE_WEIGHTS,
@@ -31,42 +32,42 @@ TRIES: Mapping[str, tuple[Setting, ...]] = {
     "pfyl": _SIGMAS,
     "dbb": _INTERPOLATIONS,
     "nid": _MSE_WEIGHTS,
-    "pg": _values("width", 0.03, 0.1, 0.3, 1.0, 3.0),
+    "pg": _method_tries("width", 0.03, 0.1, 0.3, 1.0, 3.0),
     "dpo": _SIGMAS,
-    "dpo-multiplicative": _values("sigma", 0.03, 0.1, 0.3, 0.6, 1.0),
+    "dpo-multiplicative": _method_tries("sigma", 0.03, 0.1, 0.3, 0.6, 1.0),
     "imle": _INTERPOLATIONS,
     "aimle": _SIGMAS,
     "sfge": _SIGMAS,
-    "lava": _values("threshold", -0.001, -0.01, -0.1, -1.0, -10.0),
-    "ltr-pairwise": _values("margin", 0.01, 0.1, 1.0, 10.0, 100.0),
-    "ltr-listwise": _values("temperature", 0.01, 0.1, 1.0, 10.0, 100.0),
-    "rfwo": _values("strength", 0.1, 0.3, 1.0, 3.0, 10.0),
-    "rfyl": _values("strength", 0.1, 0.3, 1.0, 3.0, 10.0),
-    "ssvm": _values("margin", 0.01, 0.1, 1.0, 10.0, 100.0),
-    "cave": _values("inner_ratio", 0.0, 0.05, 0.1, 0.2, 0.4),
-    "pear": _values("smoothing", 0.01, 0.1, 1.0, 10.0, 100.0),
-    "pear-guided": _values("guidance", 0.0, 1.0, 10.0, 30.0, 100.0),
+    "lava": _method_tries("threshold", -0.001, -0.01, -0.1, -1.0, -10.0),
+    "ltr-pairwise": _method_tries("margin", 0.01, 0.1, 1.0, 10.0, 100.0),
+    "ltr-listwise": _method_tries("temperature", 0.01, 0.1, 1.0, 10.0, 100.0),
+    "rfwo": _method_tries("strength", 0.1, 0.3, 1.0, 3.0, 10.0),
+    "rfyl": _method_tries("strength", 0.1, 0.3, 1.0, 3.0, 10.0),
+    "ssvm": _method_tries("margin", 0.01, 0.1, 1.0, 10.0, 100.0),
+    "cave": _method_tries("inner_ratio", 0.0, 0.05, 0.1, 0.2, 0.4),
+    "pear": _method_tries("smoothing", 0.01, 0.1, 1.0, 10.0, 100.0),
+    "pear-guided": _method_tries("guidance", 0.0, 1.0, 10.0, 30.0, 100.0),
 }
-"""Five settings for each method that has a strength; a method without a row here tries ``LEARNING_RATES``."""
+"""Five settings of each method that has a strength. All other methods try ``LEARNING_RATES``."""
 
 OURS, DEFAULT, FIT = "pear-guided", "pear-default", "pear-fit"
-"""PEAR with five tries, with its untouched defaults, and as ``pear.fit`` trains it."""
+"""PEAR with five tries, PEAR with its defaults, and PEAR trained by ``pear.fit``."""
 
 RIVALS_BY_FIT = ("spo+", "pfyl")
-"""Methods that ``pear.fit`` trains, too: they show what it brings whatever the loss."""
+"""Further methods that are also trained by ``pear.fit``, to show the effect of ``pear.fit`` with other losses."""
 
 
 @dataclass(frozen=True)
 class FieldMethod:
-    """One row of the comparison.
+    """One method of the comparison, which is a row of its tables.
 
     Attributes:
-        name: as on the command line and in the database.
-        title: as in tables.
+        name: the name on the command line and in the database.
+        title: the name in tables.
         loss: the name of the method in ``pear.losses.METHODS``.
-        tries: the settings that are tried; the best of them by validation is trained to the end.
-        way: "tries" for the common protocol; "fit" for ``pear.fit`` as a user calls it, with the same samples and in
-            the time that the others have for all their tries.
+        tries: the settings to try. The best setting by validation regret is trained to the end.
+        way: "tries" for the common protocol; "fit" for a call of ``pear.fit`` with the same samples, and the time that
+            other methods have for the start and all their tries.
     """
 
     name: str
@@ -77,10 +78,10 @@ class FieldMethod:
 
 
 def field_methods() -> dict[str, FieldMethod]:
-    """Return the rows of the comparison by name: all methods of the library, PEAR's defaults, and ``pear.fit``."""
+    """Return all methods of the comparison by name: those of the library, PEAR's defaults, and ``pear.fit``."""
     rows = [FieldMethod(one.name, one.title, one.name, TRIES.get(one.name, LEARNING_RATES)) for one in METHODS]
-    rows = [row if row.name != OURS else _renamed(row, "PEAR, five tries") for row in rows]
-    rows = [row if row.name != "pear" else _renamed(row, "PEAR as published") for row in rows]
+    titles = {OURS: "PEAR, five tries", "pear": "PEAR as published"}
+    rows = [replace(row, title=titles.get(row.name, row.title)) for row in rows]
     rows.append(FieldMethod(DEFAULT, "PEAR, untouched defaults", OURS, ({},)))
     rows.append(FieldMethod(FIT, "PEAR by pear.fit", OURS, ({},), "fit"))
     by_fit = [row for row in rows if row.name in RIVALS_BY_FIT]
@@ -88,11 +89,11 @@ def field_methods() -> dict[str, FieldMethod]:
     return {row.name: row for row in rows}
 
 
-def chosen_methods(names: Sequence[str] | None) -> list[FieldMethod]:
-    """Return the rows of these names, all of them for None.
+def chosen_field_methods(names: Sequence[str] | None) -> list[FieldMethod]:
+    """Return the methods with these names, or all methods for None.
 
     Raises:
-        ExperimentError: there is no row of a name; the message lists all.
+        ExperimentError: a name is unknown, or the sequence is empty; the message lists all names.
     """
     rows = field_methods()
     if names is None:
@@ -104,17 +105,13 @@ def chosen_methods(names: Sequence[str] | None) -> list[FieldMethod]:
     return [rows[name] for name in dict.fromkeys(names)]
 
 
-def setting_in_words(setting: Setting) -> str:
-    """Describe one setting.
+def describe_method_setting(setting: Setting) -> str:
+    """Return a setting in words.
 
     Example:
-        >>> setting_in_words({"sigma": 0.3}), setting_in_words({})
+        >>> describe_method_setting({"sigma": 0.3}), describe_method_setting({})
         ('sigma 0.3', 'defaults')
     """
     words = [f"{name.replace('_', ' ')} {value:g}" if isinstance(value, float) else f"{name.replace('_', ' ')} {value}"
              for name, value in setting.items()]  # fmt: skip
     return ", ".join(words) or "defaults"
-
-
-def _renamed(row: FieldMethod, title: str) -> FieldMethod:
-    return FieldMethod(row.name, title, row.loss, row.tries, row.way)

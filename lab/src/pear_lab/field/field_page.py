@@ -1,4 +1,4 @@
-"""The page of the comparison: every number and every sentence about numbers comes from the database."""
+"""The page of the comparison, whose numbers and sentences on numbers are all made from the database."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ from pear_lab.experiments.experiment_errors import DatabaseError
 from pear_lab.field import field_sections as sections
 from pear_lab.field.field_methods import field_methods
 from pear_lab.field.field_ranks import FieldRanks
-from pear_lab.field.field_words import summary_sentences
+from pear_lab.field.field_words import field_summary_words
 from pear_lab.field.left_out import left_out_section
-from pear_lab.field.rank_figure import save_rank_diagram
-from pear_lab.field.task_results import TaskResults, read_results
+from pear_lab.field.rank_figure import save_rank_figure
+from pear_lab.field.task_results import TaskResults, read_task_results
 from pear_lab.report.report_files import machines_section, section_markdown
 from pear_lab.report.table_cells import read
 
@@ -32,37 +32,40 @@ A comparison that was stopped goes on by the same command. Without --tasks, --me
 
 
 def field_page(database: Path, figure: Path | None = None, link: str = FIGURE) -> str:
-    """Write the page in Markdown.
+    """Return the page in Markdown.
 
     Args:
-        database: the runs.
-        figure: where the diagram of ranks is saved; nowhere if left out.
-        link: how the page names that file.
+        database: the file of the runs.
+        figure: the file to which the diagram of ranks is saved; None saves none.
+        link: the address of that file in the page.
 
     Raises:
-        DatabaseError: the database holds no finished run of the comparison.
+        DatabaseError: the database has no task with a finished run of the comparison.
     """
-    found = read_results(read_records(database))
+    found = read_task_results(read_records(database))
     if not found:
         raise DatabaseError(f"{database} holds no task with a finished run of the comparison; run pear reproduce field")
     ranks = FieldRanks.of(found)
-    parts = ["# The field on one page", sections.INTRODUCTION, _commands(found), "## In short"]
-    parts += ["\n".join(f"- {sentence}" for sentence in summary_sentences(found, ranks))]
-    parts += [section_markdown(sections.protocol_section(found)), section_markdown(sections.ranks_section(ranks))]
+    parts = ["# The field on one page", sections.INTRODUCTION, _field_page_commands(found), "## In short"]
+    parts += ["\n".join(f"- {sentence}" for sentence in field_summary_words(found, ranks))]
+    parts += [
+        section_markdown(sections.field_protocol_section(found)),
+        section_markdown(sections.field_ranks_section(ranks)),
+    ]
     if ranks.found is not None:
         if figure is not None:
-            save_rank_diagram(ranks.found, {name: row.title for name, row in field_methods().items()}, figure)
+            save_rank_figure(ranks.found, {name: row.title for name, row in field_methods().items()}, figure)
         parts.append(f"![Mean ranks with the critical difference]({link})")
-    parts += _markdown([sections.task_section(one) for one in found])
-    parts += _markdown([sections.speed_section(found), sections.settings_section(found)])
+    parts += _field_page_markdown([sections.field_task_section(one) for one in found])
+    parts += _field_page_markdown([sections.field_speed_section(found), sections.field_settings_section(found)])
     if (rest := left_out_section(found)) is not None:
         parts.append(section_markdown(rest))
-    parts += _markdown([sections.failures_section(found), machines_section(read(database))])
+    parts += _field_page_markdown([sections.field_failures_section(found), machines_section(read(database))])
     return "\n\n".join(parts) + "\n"
 
 
-def _commands(found: Sequence[TaskResults]) -> str:
-    """Return the commands that make the database and the page, with the tasks, methods and seeds that are there."""
+def _field_page_commands(found: Sequence[TaskResults]) -> str:
+    """Return the commands that make the database and the page, with the tasks, methods and seeds of the results."""
     seeds = sorted({seed for one in found for seed in one.seeds})
     whole = seeds == list(range(seeds[0], seeds[-1] + 1))
     return COMMANDS.format(
@@ -72,8 +75,6 @@ def _commands(found: Sequence[TaskResults]) -> str:
     )
 
 
-def _markdown(found: Sequence[PageSection]) -> list[str]:
+def _field_page_markdown(found: Sequence[PageSection]) -> list[str]:
+    """Return each section in Markdown."""
     return [section_markdown(section) for section in found]
-
-
-__all__ = ["FIGURE", "TaskResults", "field_page"]

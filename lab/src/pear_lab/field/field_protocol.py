@@ -1,8 +1,9 @@
-"""``FieldProtocol``: the training that every method of the comparison gets.
+"""``FieldProtocol``: the common training of all methods of the comparison.
 
-All begin from the same weights, those of the squared error. Each of five settings is trained for a few epochs; the one
-with the lowest regret on the validation samples is trained to the end. The weights of the best check are kept, those of
-the start among them. The test samples are looked at once, after all choices.
+All methods start from the same weights, which minimise the squared error. Each of up to five settings is trained for a
+few epochs. The setting with the lowest regret on the validation samples is then trained to the end. The result has the
+weights of the check with the lowest validation regret, which may be the start. The test samples are used once, at the
+end.
 """
 
 from __future__ import annotations
@@ -29,32 +30,36 @@ from pear_lab.experiments.protocols import Protocol, TrainingResult
 from pear_lab.experiments.protocols.protocol import Listener, Say
 from pear_lab.experiments.run_spec import RunSpec
 from pear_lab.field.field_methods import Setting
-from pear_lab.field.field_tasks import field_tasks, has_data
-from pear_lab.field.hard_limit import TooSlowError, at_most
-from pear_lab.field.prepared_task import PreparedTask, draw_task, prepare_task
+from pear_lab.field.field_tasks import field_tasks, has_field_task_data
+from pear_lab.field.hard_limit import TooSlowError, hard_time_limit
+from pear_lab.field.prepared_task import PreparedTask, draw_prepared_task, prepare_task
 
 NOT_APPLICABLE = "does not apply: "
-"""The beginning of the reason of a run whose method cannot train its task."""
+"""The first words of the reason of a run whose method does not apply to its task."""
 
 FEW = 4
-"""The samples of the training that comes before the clock starts."""
+"""The number of samples of the warm-up, a training before the clock starts."""
 
 COMPILE_SECONDS = 20.0
-"""The time that this training has where something may have to be compiled."""
+"""The time limit of the first warm-up, which may compile code."""
 
 STEP_SHARE = 2.0
-"""The time that it has otherwise, as a multiple of the time cap."""
+"""The time limit of the second warm-up, as a multiple of the time cap."""
 
 HARD_SHARE = 10.0
-"""A training that takes this multiple of its time cap is ended, even within a step."""
+"""The multiple of the time cap at which a training is stopped, even within a step."""
 
 
 @dataclass
-class _Try:
-    """One setting: its loss, model and optimizer, the checkpoint from which it continues, and its outcome.
+class _FieldProtocolTry:
+    """The training of one setting.
 
     Attributes:
-        failure: why its training failed; "" where it did not.
+        setting: the setting.
+        loss, model, optimizer: the parts of the training.
+        checkpoint: the file from which the training continues; None for a training that never continues.
+        history: the history of the training; None before it, or if it failed.
+        failure: the error message of a failed training; otherwise empty.
     """
 
     setting: Setting
@@ -67,11 +72,11 @@ class _Try:
 
     @property
     def regret(self) -> float:
-        """The best validation regret so far; infinite where there is none."""
+        """The best validation regret so far; infinite if there is none."""
         return math.inf if self.history is None or self.history.best is None else self.history.best.metric
 
     def as_record(self) -> dict[str, Any]:
-        """Describe the try for the database."""
+        """Return the entry of the database: the setting, and its outcome or failure."""
         found: dict[str, Any] = {"setting": dict(self.setting)}
         if self.failure:
             return {**found, "failure": self.failure}
@@ -81,19 +86,19 @@ class _Try:
 
 
 class FieldProtocol(Protocol):
-    """The protocol of ``pear reproduce field``; see the module."""
+    """The protocol of ``pear reproduce field``, which the docstring of this module describes."""
 
     def check(self, run: RunSpec, say: Say = lambda line: None) -> None:
-        """Raise where the task needs data that is not there."""
+        """Raise ``DataError`` if the task needs data that is missing."""
         task = field_tasks()[run.task]
-        if not has_data(task):
+        if not has_field_task_data(task):
             raise DataError(
                 f"the task {task.name} reads {task.needs_data}, which is not in the folder that ${VARIABLE} names; "
                 "get it, or leave the task out with --tasks"
             )
 
     def train(self, run: RunSpec, progress: Listener = None) -> TrainingResult:
-        """Try all settings, and train the best of them to the end; all seconds are of processor time.
+        """Try all settings, and train the best one to the end. All times are processor time.
 
         Raises:
             RunError: the method does not apply to the task, or all of its tries failed.
@@ -103,79 +108,85 @@ class FieldProtocol(Protocol):
             return self._train(run, progress)
 
     def _train(self, run: RunSpec, progress: Listener) -> TrainingResult:
+        """Do the work of ``train``, with the clock of the processor."""
         unsuited = field_tasks()[run.task].unsuited
         if run.settings["loss"] in unsuited:
             raise RunError(f"{NOT_APPLICABLE}{unsuited[run.settings['loss']]}")
         try:
-            _make_loss(run, draw_task(run.task, run.seed).problem, run.settings["tries"][0])
+            _make_field_protocol_loss(run, draw_prepared_task(run.task, run.seed).problem, run.settings["tries"][0])
             prepared = prepare_task(run.task, run.seed, tuple(run.settings["most"]))
-            train_on_few(run, prepared)
+            warm_up_field_protocol(run, prepared)
         except ProblemError as error:
             raise RunError(f"{NOT_APPLICABLE}{error}") from error
         if run.settings["way"] == "fit":
-            return _train_as_users_do(run, prepared, progress)
+            return _train_field_protocol_by_fit(run, prepared, progress)
         with tempfile.TemporaryDirectory(prefix="pear-field-") as folder:
             tries = [
-                _make_try(run, prepared, setting, Path(folder) / f"{number}.ckpt")
+                _make_field_protocol_try(run, prepared, setting, Path(folder) / f"{number}.ckpt")
                 for number, setting in enumerate(run.settings["tries"])
             ]
             for one in tries:
-                _train_try(run, prepared, one, progress, short=len(tries) > 1)
+                _train_field_protocol_try(run, prepared, one, progress, short=len(tries) > 1)
             described = [one.as_record() for one in tries]
             chosen = min(tries, key=lambda one: one.regret)
             if chosen.history is None:
                 raise RunError(f"all {len(tries)} tries failed: {tries[0].failure}")
             others = tuple(one.history for one in tries if one is not chosen and one.history is not None)
             if len(tries) > 1:
-                _train_try(run, prepared, chosen, progress, short=False)
+                _train_field_protocol_try(run, prepared, chosen, progress, short=False)
         if chosen.failure:
             raise RunError(chosen.failure)
-        best = with_start(prepared, chosen.history)
+        best = add_start_to_field_protocol(prepared, chosen.history)
         found = {"chosen": dict(chosen.setting), "tries": described}
-        return _result(run, prepared, chosen.model, best, (*others, best), found)
+        return _field_protocol_result(run, prepared, chosen.model, best, (*others, best), found)
 
     def model(self, run: RunSpec) -> nn.Module:
-        """Make the forecaster of the task."""
+        """Make the forecaster of the task, with the weights of the common start."""
         return prepare_task(run.task, run.seed, tuple(run.settings["most"])).model(run.seed)
 
 
-def train_on_few(run: RunSpec, prepared: PreparedTask) -> None:
-    """Train on a few samples before the clock starts, so that compilation does not count; see if the method applies.
+def warm_up_field_protocol(run: RunSpec, prepared: PreparedTask) -> None:
+    """Train on a few samples before the clock starts, once or twice.
 
-    It writes a checkpoint as the tries do, so that no try waits for what Python loads at its first use.
+    The first training compiles code, loads modules and writes a checkpoint, so that the times of the tries do not
+    include this. If the first training is slow, a second one checks that a step without compilation is fast enough.
 
     Raises:
         ProblemError: the method does not apply to the task.
-        TooSlowError: a step takes longer than a training may, compilation not counted.
+        TooSlowError: a training exceeds its time limit, ``COMPILE_SECONDS`` or ``STEP_SHARE`` times the time cap.
     """
     few = tuple(rows[:FEW] for rows in prepared.train)
     held_out = tuple(rows[:FEW] for rows in prepared.split.validation)
     config = FitConfig(max_epochs=1, seed=run.seed, start="given")
     slow = STEP_SHARE * run.settings["time_cap"]
     for limit in (COMPILE_SECONDS, slow):
-        one, began = _make_try(run, prepared, run.settings["tries"][0]), read_clock()
-        with at_most(limit, f"a step on {FEW} samples"), tempfile.TemporaryDirectory(prefix="pear-field-") as folder:
+        one, began = _make_field_protocol_try(run, prepared, run.settings["tries"][0]), read_clock()
+        with (
+            hard_time_limit(limit, f"a step on {FEW} samples"),
+            tempfile.TemporaryDirectory(prefix="pear-field-") as folder,
+        ):
             given: dict[str, Any] = {"optimizer": one.optimizer, "checkpoint": Path(folder) / "few.ckpt"}
             fit(one.model, one.loss, few, held_out, lambda predicted, true: 0.0, config, **given)
         if read_clock() - began < slow:
             return
 
 
-def with_start(prepared: PreparedTask, history: History) -> History:
-    """Add the start to a history, as the check of epoch 0; it is the best one where no later check is better."""
+def add_start_to_field_protocol(prepared: PreparedTask, history: History) -> History:
+    """Add the start to a history as the check of epoch 0, which is the best check if no later one is better."""
     first = Check(0, 0.0, math.nan, prepared.start_regret)
     best = history.best if history.best is not None and history.best.metric < first.metric else first
     checks = [replace(one, seconds=round(one.seconds, 4), loss=float(f"{one.loss:.6g}")) for one in history.checks]
     return replace(history, checks=[first, *checks], best=best)
 
 
-def _make_loss(run: RunSpec, problem: Problem | Model, setting: Setting) -> nn.Module:
+def _make_field_protocol_loss(run: RunSpec, problem: Problem | Model, setting: Setting) -> nn.Module:
+    """Make the loss of a run with the options of a setting."""
     options = {name: value for name, value in setting.items() if name != "learning_rate"}
     return make_loss(run.settings["loss"], problem, **options)
 
 
-def _config(run: RunSpec, short: bool) -> FitConfig:
-    """Return the settings of a training: of a short one that is a try, or of one to the end."""
+def _field_protocol_config(run: RunSpec, short: bool) -> FitConfig:
+    """Return the settings of a training: of a try if ``short``, otherwise of a training to the end."""
     names = ("batch_size", "check_every", "patience", "min_improvement")
     epochs, cap = ("try_epochs", "try_cap") if short else ("max_epochs", "time_cap")
     shared = {name: run.settings[name] for name in names}
@@ -184,24 +195,29 @@ def _config(run: RunSpec, short: bool) -> FitConfig:
     )
 
 
-def _make_try(run: RunSpec, prepared: PreparedTask, setting: Setting, checkpoint: Path | None = None) -> _Try:
-    loss, model = _make_loss(run, prepared.problem, setting), prepared.model(run.seed)
+def _make_field_protocol_try(
+    run: RunSpec, prepared: PreparedTask, setting: Setting, checkpoint: Path | None = None
+) -> _FieldProtocolTry:
+    """Make the loss, the model at the common start and the optimizer of a setting."""
+    loss, model = _make_field_protocol_loss(run, prepared.problem, setting), prepared.model(run.seed)
     rate = FitConfig(learning_rate=setting.get("learning_rate", run.settings["learning_rate"]))
     train = prepared.split.train
     optimizer = make_optimizer(model, train.features, train.costs, rate, keep=True, typical=hasattr(loss, "problem"))
-    return _Try(setting, loss, model, optimizer, checkpoint)
+    return _FieldProtocolTry(setting, loss, model, optimizer, checkpoint)
 
 
-def _train_try(run: RunSpec, prepared: PreparedTask, one: _Try, progress: Listener, short: bool) -> None:
-    """Train a setting, or continue its training from the checkpoint; the outcome is stored in ``one``.
+def _train_field_protocol_try(
+    run: RunSpec, prepared: PreparedTask, one: _FieldProtocolTry, progress: Listener, short: bool
+) -> None:
+    """Train a setting, or continue its training from the checkpoint, and store history or failure in ``one``.
 
     Raises:
-        KeyboardInterrupt: stopped by the user.
+        KeyboardInterrupt: the user stopped the training.
     """
-    config = _config(run, short)
+    config = _field_protocol_config(run, short)
     assert config.time_cap is not None
     try:
-        with at_most(HARD_SHARE * config.time_cap, "a training"):
+        with hard_time_limit(HARD_SHARE * config.time_cap, "a training"):
             one.history = fit(
                 one.model,
                 one.loss,
@@ -221,19 +237,19 @@ def _train_try(run: RunSpec, prepared: PreparedTask, one: _Try, progress: Listen
         raise KeyboardInterrupt
 
 
-def _train_as_users_do(run: RunSpec, prepared: PreparedTask, progress: Listener) -> TrainingResult:
-    """Train by ``pear.fit`` with its defaults, in the time that others have for the start and all their tries."""
-    model, loss = prepared.model(run.seed, start=False), _make_loss(run, prepared.problem, {})
+def _train_field_protocol_by_fit(run: RunSpec, prepared: PreparedTask, progress: Listener) -> TrainingResult:
+    """Train by ``pear.fit`` with its defaults, in the time that other methods have for the start and all tries."""
+    model, loss = prepared.model(run.seed, start=False), _make_field_protocol_loss(run, prepared.problem, {})
     cap = prepared.start_seconds + run.settings["time_cap"] + 4 * run.settings["try_cap"]
     config = FitConfig(time_cap=cap, seed=run.seed)
     held_out = prepared.split.validation
     history = fit(model, loss, prepared.train, held_out, prepared.validation, config, progress=progress)
     if history.best is None:
         raise RunError("pear.fit ended before it judged anything")
-    return _result(run, prepared, model, history, (history,), {"chosen": {}, "choice": history.choice})
+    return _field_protocol_result(run, prepared, model, history, (history,), {"chosen": {}, "choice": history.choice})
 
 
-def _result(
+def _field_protocol_result(
     run: RunSpec,
     prepared: PreparedTask,
     model: nn.Module,
@@ -241,7 +257,7 @@ def _result(
     histories: tuple[History, ...],
     found: dict[str, Any],
 ) -> TrainingResult:
-    """Make the result of a run: the model of the best check, and the function that tests it."""
+    """Make the result of a run, with the model of the best check and the function that tests this model."""
     start = prepared.model(run.seed)
     if history.best is not None and history.best.epoch == 0 and run.settings["way"] == "tries":
         model = copy.deepcopy(start)

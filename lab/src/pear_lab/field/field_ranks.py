@@ -1,4 +1,4 @@
-"""``FieldRanks``: the mean ranks of the comparison, and the methods and tasks that they leave out."""
+"""``FieldRanks``: the mean ranks of the methods, and the methods and tasks that are not ranked."""
 
 from __future__ import annotations
 
@@ -6,7 +6,13 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from pear_lab.field.field_methods import DEFAULT
-from pear_lab.field.rank_statistics import MeanRanks, SignTest, complete_block, mean_ranks, sign_tests
+from pear_lab.field.rank_statistics import (
+    MeanRankStatistics,
+    SignTest,
+    complete_rank_block,
+    mean_rank_statistics,
+    sign_test_statistics,
+)
 from pear_lab.field.task_results import TaskResults
 
 LEAST_METHODS, LEAST_TASKS = 3, 2
@@ -14,17 +20,17 @@ LEAST_METHODS, LEAST_TASKS = 3, 2
 
 @dataclass(frozen=True)
 class FieldRanks:
-    """Mean ranks over the tasks on which all ranked methods have a result.
+    """The mean ranks of methods over tasks on which all of them have a result.
 
     Attributes:
-        found: the ranks; None where there are too few methods or tasks.
-        against_default: by method, the sign test against PEAR's untouched defaults; empty where these are not ranked.
-        tasks: the titles of the tasks that are ranked on.
-        tasks_left_out: the titles of the others.
-        methods_left_out: the names of methods that are not ranked.
+        found: the ranks; None if there are too few methods or tasks.
+        against_default: by method, the sign test against PEAR's defaults; empty if PEAR's defaults are not ranked.
+        tasks: the titles of the ranked tasks.
+        tasks_left_out: the titles of the other tasks.
+        methods_left_out: the names of the methods that are not ranked.
     """
 
-    found: MeanRanks | None
+    found: MeanRankStatistics | None
     against_default: Mapping[str, SignTest]
     tasks: tuple[str, ...]
     tasks_left_out: tuple[str, ...]
@@ -36,12 +42,12 @@ class FieldRanks:
         by_task = {one.task.name: one for one in results}
         every = list(dict.fromkeys(name for one in results for name in one.done))
         has = {name: frozenset(task for task, one in by_task.items() if name in one.methods) for name in every}
-        methods, tasks = complete_block(has, list(by_task))
+        methods, tasks = complete_rank_block(has, list(by_task))
         enough = len(methods) >= LEAST_METHODS and len(tasks) >= LEAST_TASKS
         values = {name: [by_task[task].mean(name) for task in tasks] for name in methods}
         return cls(
-            mean_ranks(values) if enough else None,
-            sign_tests(values, DEFAULT) if enough and DEFAULT in methods else {},
+            mean_rank_statistics(values) if enough else None,
+            sign_test_statistics(values, DEFAULT) if enough and DEFAULT in methods else {},
             tuple(by_task[task].task.title for task in tasks),
             tuple(one.task.title for task, one in by_task.items() if task not in tasks),
             tuple(name for name in every if name not in methods),

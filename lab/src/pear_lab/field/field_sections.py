@@ -1,4 +1,4 @@
-"""The sections of the page of the comparison: protocol, ranks, one table for each task, settings, failures."""
+"""The sections of the comparison's page: protocol, ranks, a table for each task, speed, settings, failures."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ import numpy as np
 
 from pear.pages.page import PageGrid, PageSection, RankedText
 from pear_lab.experiments.run_record import RunRecord
-from pear_lab.field.field_methods import DEFAULT, field_methods, setting_in_words
+from pear_lab.field.field_methods import DEFAULT, describe_method_setting, field_methods
 from pear_lab.field.field_ranks import FieldRanks
-from pear_lab.field.field_words import title
-from pear_lab.field.task_results import NEAR, TaskResults, failure_in_words
+from pear_lab.field.field_words import field_title
+from pear_lab.field.task_results import NEAR, TaskResults, describe_task_failure
 from pear_lab.report.bootstrap import LEVEL, RESAMPLES
 from pear_lab.report.paired_comparison import format_signed_interval
 
@@ -32,8 +32,8 @@ _ADDED = (
 _DECIMALS = 2
 
 
-def protocol_section(found: Sequence[TaskResults]) -> PageSection:
-    """Say how every method was trained, with the numbers that the runs have recorded."""
+def field_protocol_section(found: Sequence[TaskResults]) -> PageSection:
+    """Make the section that describes the protocol, with the numbers in the recorded settings."""
     settings = next(run for runs in found[0].done.values() for run in runs.values()).settings
     train, validation, test = settings["most"]
     sentences = (
@@ -62,13 +62,13 @@ def protocol_section(found: Sequence[TaskResults]) -> PageSection:
         "Seconds and caps count the processor time of a run, which computes on one thread: what else the machine does "
         "ends no training. They include all tries but not the common start, and depend on the machine; on tasks where "
         "the time cap ends trainings they decide what a method can do.",
-        _budget_sentence(found),
+        _field_budget_sentence(found),
     )
     return PageSection("protocol", "How it was done", sentences)
 
 
-def _budget_sentence(found: Sequence[TaskResults]) -> str:
-    """Say what the comparison has cost, and what the budget was chosen by."""
+def _field_budget_sentence(found: Sequence[TaskResults]) -> str:
+    """Return sentences on the time of the comparison, and on the choice of the budget."""
     runs = [run for one in found for seeds in one.done.values() for run in seeds.values()]
     spent = sum(run.timings["total"] for run in runs)
     return (
@@ -79,14 +79,14 @@ def _budget_sentence(found: Sequence[TaskResults]) -> str:
     )
 
 
-def ranks_section(ranks: FieldRanks) -> PageSection:
+def field_ranks_section(ranks: FieldRanks) -> PageSection:
     """Make the section of mean ranks."""
     if ranks.found is None:
         words = "Ranks need at least three methods that have results on the same two tasks; there are not as many."
         return PageSection("ranks", "Mean ranks", (words,))
     good = ranks.found.as_good_as_best()
     rows = tuple(
-        (title(name), RankedText(f"{rank:.2f}", int(name in good)), *_against_default(ranks, name))
+        (field_title(name), RankedText(f"{rank:.2f}", int(name in good)), *_field_sign_test_cells(ranks, name))
         for name, rank in ranks.found.ranks.items()
     )
     sentences = [
@@ -100,61 +100,65 @@ def ranks_section(ranks: FieldRanks) -> PageSection:
         sentences.append(
             "The test needs a result of every method on every task. Left out, by what is missing alone: of tasks "
             f"{'; '.join(ranks.tasks_left_out) or 'none'}; of methods "
-            f"{'; '.join(map(title, ranks.methods_left_out)) or 'none'}. Their results are in the tables below."
+            f"{'; '.join(map(field_title, ranks.methods_left_out)) or 'none'}. Their results are in the tables below."
         )
     header = ["Method", "Mean rank"]
     if ranks.against_default:
         header += ["Tasks with less regret", "with more", "p"]
         sentences.append(
-            f"The last columns compare each method with {title(DEFAULT)}, task by task: on how many its mean regret is "
-            "lower and higher, and the p of the sign test, adjusted by Holm for the number of methods."
+            f"The last columns compare each method with {field_title(DEFAULT)}, task by task: on how many its mean "
+            "regret is lower and higher, and the p of the sign test, adjusted by Holm for the number of methods."
         )
     return PageSection("ranks", "Mean ranks", tuple(sentences), (PageGrid("Methods", tuple(header), rows),))
 
 
-def _against_default(ranks: FieldRanks, name: str) -> tuple[str, ...]:
-    """Return the cells of the sign test against PEAR's untouched defaults."""
+def _field_sign_test_cells(ranks: FieldRanks, name: str) -> tuple[str, ...]:
+    """Return the cells of a method's sign test against PEAR's defaults; none if there are no such tests."""
     if not ranks.against_default:
         return ()
     test = ranks.against_default.get(name)
     return ("–", "–", "–") if test is None else (str(test.lower), str(test.higher), f"{test.p_value:.2g}")
 
 
-def task_section(one: TaskResults) -> PageSection:
-    """Make the section of one task: what it is, and the table of all methods."""
+def field_task_section(one: TaskResults) -> PageSection:
+    """Make the section of one task, with its description and a table of all methods."""
     unit = "%" if one.factor != 1 else "mean"
     header = ["Method", f"Test regret, {unit}", "Less the best", "Seconds", "To near the best, s", "Chosen most often"]
-    near, printed = one.seconds_to_near_best(), _published_by_method(one)
+    near, printed = one.seconds_to_near_best(), _field_section_published(one)
     if printed:
         header.append("Published")
     rows = []
     for name in sorted(one.methods, key=one.mean):
         numbers = one.regrets(name)
         place = 1 if name == one.best else 2 * one.is_shared_best(name)
-        row = [title(name), RankedText(mean_and_error(numbers), place), _difference(one, name)]
-        row += [f"{one.seconds(name):.2f}", _reached(near[name]), _chosen(list(one.done[name].values()))]
+        row = [field_title(name), RankedText(field_section_mean(numbers), place), _field_section_difference(one, name)]
+        row += [
+            f"{one.seconds(name):.2f}",
+            _field_section_seconds(near[name]),
+            _field_section_setting(list(one.done[name].values())),
+        ]
         rows.append(tuple(row + ([printed.get(name, "")] if printed else [])))
-    rows.append(("the common start", mean_and_error(one.start_regrets()), *[""] * (len(header) - 2)))
+    rows.append(("the common start", field_section_mean(one.start_regrets()), *[""] * (len(header) - 2)))
     for name, reasons in one.failed.items():
         if reasons:
-            rows.append((title(name), failure_in_words(reasons, len(one.seeds)), *[""] * (len(header) - 2)))
+            rows.append((field_title(name), describe_task_failure(reasons, len(one.seeds)), *[""] * (len(header) - 2)))
     count = len(one.seeds)
     caption = (
         f"{count} seed{'s' * (count != 1)}. Test regret is the mean ± its standard error over the seeds; the lowest is "
         "bold, those whose difference has an interval that reaches zero are underlined."
     )
-    sentences = [f"{one.task.origin}.", one.task.protocol, *_other_published(one)]
+    sentences = [f"{one.task.origin}.", one.task.protocol, *_field_section_origins(one)]
     if one.incomplete:
         sentences.append(f"{one.incomplete} runs of seeds that many methods have not ended are not shown.")
     grid = PageGrid("All methods", tuple(header), tuple(rows), caption)
     return PageSection(one.task.name, one.task.title, tuple(filter(None, sentences)), (grid,))
 
 
-def mean_and_error(numbers: np.ndarray) -> str:
-    """Return a mean and its standard error; the mean alone for one number.
+def field_section_mean(numbers: np.ndarray) -> str:
+    """Return the mean of numbers and its standard error as text; a single number without an error.
 
     Example:
-        >>> mean_and_error(np.array([1.0, 2.0, 3.0])), mean_and_error(np.array([0.001234]))
+        >>> field_section_mean(np.array([1.0, 2.0, 3.0])), field_section_mean(np.array([0.001234]))
         ('2.00 ± 0.58', '0.0012')
     """
     mean = float(numbers.mean())
@@ -165,8 +169,8 @@ def mean_and_error(numbers: np.ndarray) -> str:
     return f"{mean:.{decimals}f} ± {error:.{decimals}f}"
 
 
-def speed_section(found: Sequence[TaskResults]) -> PageSection:
-    """Make the section that says how often and how soon each method comes near the best."""
+def field_speed_section(found: Sequence[TaskResults]) -> PageSection:
+    """Make the section with a table of how often and how soon each method comes near the best regret."""
     spent: dict[str, list[float]] = {}
     near: dict[str, list[float | None]] = {}
     kept: Counter[str] = Counter()
@@ -178,12 +182,12 @@ def speed_section(found: Sequence[TaskResults]) -> PageSection:
             kept[name] += one.start_kept(name)
             capped[name] += sum(run.metrics.get("stopped") == "time_cap" for run in one.done[name].values())
     rows = []
-    for name, times in sorted(near.items(), key=lambda pair: -_share_reached(pair[1])):
+    for name, times in sorted(near.items(), key=lambda pair: -_field_section_share(pair[1])):
         reached = [time for time in times if time is not None]
         median = f"{statistics.median(reached):.2f}" if reached else "–"
         share = f"{len(reached)} of {len(times)}"
         counts = str(kept[name]), str(capped[name])
-        rows.append((title(name), share, median, f"{statistics.fmean(spent[name]):.2f}", *counts))
+        rows.append((field_title(name), share, median, f"{statistics.fmean(spent[name]):.2f}", *counts))
     header = ("Method", "Runs that come near", "Median seconds of these", "Mean seconds, all tries", "Start kept",
               "Ended by the time cap")  # fmt: skip
     words = (
@@ -197,18 +201,18 @@ def speed_section(found: Sequence[TaskResults]) -> PageSection:
     )
 
 
-def settings_section(found: Sequence[TaskResults]) -> PageSection:
-    """Make the table of all settings, with how often each was chosen."""
+def field_settings_section(found: Sequence[TaskResults]) -> PageSection:
+    """Make the section with a table of all settings, and how often each was chosen."""
     rows = []
     for name in dict.fromkeys(name for one in found for name in one.done):
         runs = [run for one in found for run in one.done.get(name, {}).values()]
         if not runs:
             continue
-        chosen = Counter(setting_in_words(run.metrics["chosen"]) for run in runs)
-        tries = [setting_in_words(setting) for setting in runs[-1].settings["tries"]]
+        chosen = Counter(describe_method_setting(run.metrics["chosen"]) for run in runs)
+        tries = [describe_method_setting(setting) for setting in runs[-1].settings["tries"]]
         words = "; ".join(f"{words} ({chosen[words]})" for words in tries)
         way = "pear.fit, its defaults" if runs[-1].settings["way"] == "fit" else words
-        rows.append((title(name), runs[-1].settings["loss"], way))
+        rows.append((field_title(name), runs[-1].settings["loss"], way))
     words = (
         "In brackets, how often validation chose the setting. Other options are those of the row of the method in "
         "pear.losses.METHODS. Strengths that measure costs do so in the unit of the training costs, their typical "
@@ -218,16 +222,21 @@ def settings_section(found: Sequence[TaskResults]) -> PageSection:
     return PageSection("settings", "All settings", (words,), (PageGrid("By method", header, tuple(rows)),))
 
 
-def failures_section(found: Sequence[TaskResults]) -> PageSection:
-    """List what failed and what does not apply, each with its reason."""
+def field_failures_section(found: Sequence[TaskResults]) -> PageSection:
+    """Make the section that lists failed and inapplicable methods and failed tries, with reasons."""
     rows = [
-        (one.task.title, title(name), failure_in_words(reasons, len(one.seeds)))
+        (one.task.title, field_title(name), describe_task_failure(reasons, len(one.seeds)))
         for one in found
         for name, reasons in one.failed.items()
         if reasons
     ]
     broken = [
-        (one.task.title, title(name), f"{sum(bool(t.get('failure')) for t in tries)} of {len(tries)} tries", reason)
+        (
+            one.task.title,
+            field_title(name),
+            f"{sum(bool(t.get('failure')) for t in tries)} of {len(tries)} tries",
+            reason,
+        )
         for one in found
         for name, runs in one.done.items()
         if (tries := [t for run in runs.values() for t in run.metrics.get("tries", [])])
@@ -242,11 +251,13 @@ def failures_section(found: Sequence[TaskResults]) -> PageSection:
     return PageSection("failures", "What failed, and what does not apply", () if grids else ("Nothing.",), tuple(grids))
 
 
-def _share_reached(times: Sequence[float | None]) -> float:
+def _field_section_share(times: Sequence[float | None]) -> float:
+    """Return the share of runs that come near the best regret."""
     return sum(time is not None for time in times) / len(times)
 
 
-def _difference(one: TaskResults, name: str) -> str:
+def _field_section_difference(one: TaskResults, name: str) -> str:
+    """Return a method's difference from the best method, with its interval, as text."""
     if name == one.best:
         return "–"
     interval = one.differences[name]
@@ -255,35 +266,42 @@ def _difference(one: TaskResults, name: str) -> str:
     return f"{estimate} ({low} to {high})"
 
 
-def _reached(times: Sequence[float | None]) -> str:
+def _field_section_seconds(times: Sequence[float | None]) -> str:
+    """Return the median time to come near the best regret, and how often this happens, as text."""
     reached = [time for time in times if time is not None]
     if not reached:
         return "never"
     return f"{statistics.median(reached):.2f} ({len(reached)} of {len(times)})"
 
 
-def _chosen(runs: Sequence[RunRecord]) -> str:
-    (words, count), *_ = Counter(setting_in_words(run.metrics["chosen"]) for run in runs).most_common(1)
+def _field_section_setting(runs: Sequence[RunRecord]) -> str:
+    """Return the setting that was chosen most often, and how often, as text; empty for defaults."""
+    (words, count), *_ = Counter(describe_method_setting(run.metrics["chosen"]) for run in runs).most_common(1)
     return "" if words == "defaults" else f"{words} ({count} of {len(runs)})"
 
 
-def _published_by_method(one: TaskResults) -> dict[str, str]:
-    """Return the published numbers of methods that have a row here."""
+def _field_section_published(one: TaskResults) -> dict[str, str]:
+    """Return the published numbers, as text, of methods that the comparison has."""
     rows = field_methods()
-    return {item.method: _published(one, item.value, item.error) for item in one.task.published if item.method in rows}
+    return {
+        item.method: _field_section_number(one, item.value, item.error)
+        for item in one.task.published
+        if item.method in rows
+    }
 
 
-def _published(one: TaskResults, value: float, error: float | None) -> str:
+def _field_section_number(one: TaskResults, value: float, error: float | None) -> str:
+    """Return a published number and its error, in the unit of the task's table, as text."""
     spread = "" if error is None else f" ± {one.factor * error:.{_DECIMALS}f}"
     return f"{one.factor * value:.{_DECIMALS}f}{spread}"
 
 
-def _other_published(one: TaskResults) -> list[str]:
-    """Say where the published numbers come from, and list those of methods that have no row here."""
+def _field_section_origins(one: TaskResults) -> list[str]:
+    """Return a sentence on the origins of published numbers, and on numbers of methods that the comparison lacks."""
     if not one.task.published:
         return []
     rows = field_methods()
-    others = [f"{item.method} {_published(one, item.value, item.error)}" for item in one.task.published
+    others = [f"{item.method} {_field_section_number(one, item.value, item.error)}" for item in one.task.published
               if item.method not in rows]  # fmt: skip
     origins = "; ".join(dict.fromkeys(item.where for item in one.task.published))
     listed = f" Published without a row here: {', '.join(others)}." if others else ""

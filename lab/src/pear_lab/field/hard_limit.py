@@ -1,4 +1,4 @@
-"""``at_most``: ends a computation that takes far longer than its time cap, which is looked at between steps alone."""
+"""A hard time limit, which stops a computation within a step. Time caps of trainings are checked between steps only."""
 
 from __future__ import annotations
 
@@ -11,21 +11,22 @@ from pear_lab.experiments.experiment_errors import RunError
 
 
 class TooSlowError(RunError):
-    """A step of a method takes longer than a whole training may."""
+    """The error of a computation that exceeds its hard time limit."""
 
 
 @contextlib.contextmanager
-def at_most(seconds: float, what: str) -> Iterator[None]:
-    """Raise ``TooSlowError`` in the block after some time of the processor; without effect outside the main thread.
+def hard_time_limit(seconds: float, what: str) -> Iterator[None]:
+    """Raise ``TooSlowError`` in the block of the with statement when the time is over.
 
-    Compiled code is not interrupted: the error is raised when it returns to Python.
+    Compiled code is not interrupted; the error is raised when such code returns to Python. Outside the main thread, and
+    on systems without interval timers, there is no limit.
 
     Args:
         seconds: the limit, in seconds of processor time of this process.
-        what: the subject of the message, such as "a step on 4 samples".
+        what: the subject of the error message, such as "a step on 4 samples".
 
     Example:
-        >>> with at_most(0.01, "a long sum"):
+        >>> with hard_time_limit(0.01, "a long sum"):
         ...     while True:
         ...         pass
         Traceback (most recent call last):
@@ -36,10 +37,10 @@ def at_most(seconds: float, what: str) -> Iterator[None]:
         yield
         return
 
-    def ring(number: int, frame: object) -> None:
+    def raise_hard_limit(number: int, frame: object) -> None:
         raise TooSlowError(f"{what} takes more than {seconds:.3g} s")
 
-    before = signal.signal(signal.SIGPROF, ring)
+    before = signal.signal(signal.SIGPROF, raise_hard_limit)
     signal.setitimer(signal.ITIMER_PROF, seconds)
     try:
         yield

@@ -1,7 +1,7 @@
 """The tasks and methods that the published comparison leaves out, each with the reason.
 
-They are left out for their running time, for what applies to them, or because a near relative is run. They are never
-left out for a result.
+The reasons are running times, tasks to which few methods apply, and similar tasks or methods that are run. No result is
+a reason.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ TASKS: Mapping[str, str] = {
     "energy-scheduling": _DEAR,
     "energy-knapsack": _DEAR,
 }
-"""By the name of a public task, why the published comparison does not run it."""
+"""By the name of a public task, the reason why the published comparison does not run the task."""
 
 METHODS: Mapping[str, str] = {
     "spo+relaxed": "it is SPO+ on the relaxation",
@@ -42,11 +42,11 @@ METHODS: Mapping[str, str] = {
     "pfyl-fit": "its runs did not end in the time that there was; SPO+ by pear.fit shows what pear.fit brings",
     "lava": "it does not apply to three of the tasks, and the neighbours of its vertices take seconds on others",
 }
-"""By the name of a method, why the published comparison does not run it: of near relatives one was taken."""
+"""By the name of a method, the reason why the published comparison does not run the method."""
 
 
 def left_out_section(found: Sequence[TaskResults]) -> PageSection | None:
-    """List the tasks and the methods that were not run, each with the reason; None where there are none."""
+    """Make the section that lists the tasks and methods without runs, with reasons; None if all have runs."""
     there = {one.task.name for one in found}, {name for one in found for name in one.done}
     tasks = [(one.title, TASKS.get(one.name, "not run")) for one in PUBLIC_TASKS if one.name not in there[0]]
     methods = [

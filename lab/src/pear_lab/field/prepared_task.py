@@ -1,4 +1,4 @@
-"""``PreparedTask``: the samples of a task and a seed, the common start, and the judges of validation and test."""
+"""``PreparedTask``: the samples of a task for one seed, the common start of all methods, and the measure of regret."""
 
 from __future__ import annotations
 
@@ -24,17 +24,17 @@ from pear_lab.tasks.public import Drawing
 Measure = Literal["normalized", "mean"]
 
 
-class Judge:
-    """The regret of forecasts on fixed samples, as a metric of ``pear.fit``.
+class PreparedTaskJudge:
+    """A function that returns the regret of forecasts on fixed samples. It is a metric of ``pear.fit``.
 
     Args:
         problem: the decision problem.
         costs: (N, k) the true values.
-        keys: the rows of the samples in a problem with fields per sample; None where all share one.
-        measure: "normalized" is the sum of regret over the sum of the best values' sizes; "mean" is the mean regret.
+        keys: (N,) the positions of the samples in a batch of problems; None if all samples share one problem.
+        measure: "normalized" for the sum of regrets over the sum of absolute best values; "mean" for the mean regret.
 
     Attributes:
-        check_seconds: the seconds of the last judgement, by which ``pear.fit`` plans for the time cap.
+        check_seconds: the seconds of the last call, which ``pear.fit`` reads to keep the time cap.
     """
 
     def __init__(self, problem: Problem | Model, costs: Tensor, keys: Tensor | None, measure: Measure) -> None:
@@ -43,7 +43,7 @@ class Judge:
         self.check_seconds = 0.0
 
     def __call__(self, predicted: Tensor, true: Tensor | None = None) -> float:
-        """Return the measure of forecasts (N, k); the true values are those of the fixed samples."""
+        """Return the regret of forecasts (N, k). The argument ``true`` is ignored."""
         began = read_clock()
         outcome = self._outcomes(predicted)
         self.check_seconds = read_clock() - began
@@ -52,18 +52,19 @@ class Judge:
 
 @dataclass(frozen=True)
 class PreparedTask:
-    """What all methods of a task and a seed share.
+    """The data and the start that all methods share on a task with one seed.
 
     Attributes:
         problem: the decision problem.
-        split: the samples, at most as many as the budget allows.
-        forecaster: makes an untrained forecaster.
-        start: the weights of the common start: the squared error, as ``pear.fit`` finds it.
-        start_seconds: the seconds that the start took.
-        validation: the judge of the validation samples.
+        split: the samples, with at most as many as the budget allows.
+        forecaster: function that makes an untrained forecaster.
+        start: the weights of the common start, which ``pear.fit`` finds with the squared error.
+        start_seconds: the seconds of training the common start.
+        validation: the measure of regret on the validation samples.
         start_regret: the validation regret of the start.
-        keys: the rows of train, validation and test in a problem with fields per sample; None where all share one.
-        measure: how regret is measured.
+        keys: the positions of training, validation and test samples in a batch of problems; None if all samples share
+            one problem.
+        measure: "normalized" or "mean", as in ``PreparedTaskJudge``.
     """
 
     problem: Problem | Model
@@ -71,38 +72,40 @@ class PreparedTask:
     forecaster: Callable[[int, int], nn.Module]
     start: dict[str, Any]
     start_seconds: float
-    validation: Judge
+    validation: PreparedTaskJudge
     start_regret: float
     keys: tuple[Tensor, ...] | None
     measure: Measure
 
     def model(self, seed: int, start: bool = True) -> nn.Module:
-        """Make a forecaster: with the weights of the common start, or with fresh ones that depend on the seed alone."""
-        model = fresh_model(self.forecaster, self.split.train, seed)
+        """Make a forecaster with the weights of the common start or, if not ``start``, with weights of the seed."""
+        model = fresh_task_model(self.forecaster, self.split.train, seed)
         if start:
             model.load_state_dict(self.start)
         return model
 
     @property
     def train(self) -> tuple[Any, ...]:
-        """Features and costs of the training samples, and their rows where the problem has some."""
+        """Features and costs of the training samples and, for a batch of problems, their keys."""
         return self.split.train if self.keys is None else (*self.split.train, self.keys[0])
 
     def test(self, *models: nn.Module) -> list[float]:
-        """Return the test regret of each of these models."""
-        judge = Judge(self.problem, self.split.test.costs, None if self.keys is None else self.keys[2], self.measure)
-        return [judge(forecast(model, self.split.test)) for model in models]
+        """Return the test regret of each model."""
+        judge = PreparedTaskJudge(
+            self.problem, self.split.test.costs, None if self.keys is None else self.keys[2], self.measure
+        )
+        return [judge(forecast_task_samples(model, self.split.test)) for model in models]
 
 
-def fresh_model(forecaster: Callable[[int, int], nn.Module], train: Samples, seed: int) -> nn.Module:
-    """Make an untrained forecaster of these samples, whose first weights depend on the seed alone."""
+def fresh_task_model(forecaster: Callable[[int, int], nn.Module], train: Samples, seed: int) -> nn.Module:
+    """Make an untrained forecaster of these samples, whose weights depend only on the seed."""
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(seed)
         return forecaster(train.features.shape[-1], train.costs.shape[-1])
 
 
-def forecast(model: nn.Module, samples: Samples) -> Tensor:
-    """Return what a model predicts for samples."""
+def forecast_task_samples(model: nn.Module, samples: Samples) -> Tensor:
+    """Return a model's forecasts for samples."""
     model.eval()
     with torch.no_grad():
         predicted: Tensor = model(samples.features)
@@ -110,34 +113,34 @@ def forecast(model: nn.Module, samples: Samples) -> Tensor:
 
 
 @lru_cache(maxsize=2)
-def draw_task(name: str, seed: int) -> Drawing:
-    """Draw the problem and the samples of a task; kept for the next method of the same task and seed."""
+def draw_prepared_task(name: str, seed: int) -> Drawing:
+    """Draw the problem and the samples of a task. The last two drawings are cached."""
     return field_tasks()[name].draw(seed)
 
 
 @lru_cache(maxsize=2)
 def prepare_task(name: str, seed: int, most: tuple[int, int, int]) -> PreparedTask:
-    """Draw the samples of a task, and fit the common start; kept for the next method of the same task and seed.
+    """Draw the samples of a task, and train the common start. The last two results are cached.
 
     Args:
         name: the name of the task.
         seed: the seed of the samples, of the first weights and of the batches.
-        most: how many samples train, validate and test at most; the first ones of each part are taken.
+        most: the largest numbers of samples for training, validation and test. The first samples of each are used.
     """
-    task, drawing = field_tasks()[name], draw_task(name, seed)
+    task, drawing = field_tasks()[name], draw_prepared_task(name, seed)
     split = Split(*(Samples(part.features[:k], part.costs[:k]) for part, k in zip(drawing.split, most, strict=True)))
     keys = None
     if count_keyed_samples(drawing.problem) is not None:
         counts = [len(part.costs) for part in drawing.split]
         begins = [0, counts[0], counts[0] + counts[1]]
         keys = tuple(torch.arange(at, at + len(part.costs)) for at, part in zip(begins, split, strict=True))
-    judge = Judge(drawing.problem, split.validation.costs, None if keys is None else keys[1], task.measure)
+    judge = PreparedTaskJudge(drawing.problem, split.validation.costs, None if keys is None else keys[1], task.measure)
     began = read_clock()
-    model = fresh_model(task.forecaster, split.train, seed)
+    model = fresh_task_model(task.forecaster, split.train, seed)
     train = split.train if keys is None else (*split.train, keys[0])
     fit(model, make_loss("mse", drawing.problem), train, split.validation, judge, FitConfig(seed=seed))
     seconds = read_clock() - began
-    regret = judge(forecast(model, split.validation))
+    regret = judge(forecast_task_samples(model, split.validation))
     return PreparedTask(
         drawing.problem, split, task.forecaster, model.state_dict(), seconds, judge, regret, keys, task.measure
     )

@@ -1,4 +1,4 @@
-"""The critical-difference diagram: mean ranks on a line, and bars under methods that cannot be told apart."""
+"""The figure of mean ranks: a critical-difference diagram, whose bars join methods that cannot be told apart."""
 
 from __future__ import annotations
 
@@ -7,22 +7,25 @@ from pathlib import Path
 from typing import Any
 
 from pear.pages.figure_style import INK, LIGHT, MUTED, save_figure, styled_figure
-from pear_lab.field.rank_statistics import MeanRanks
+from pear_lab.field.rank_statistics import MeanRankStatistics
 
 _ROW = 0.27
-"""Inches between two names."""
+"""The distance between two names, in inches."""
 
 
-def save_rank_diagram(found: MeanRanks, titles: Mapping[str, str], path: Path) -> Path:
-    """Draw mean ranks with Nemenyi's critical difference, as in Demšar 2006, and save the picture.
+def save_rank_figure(found: MeanRankStatistics, titles: Mapping[str, str], path: Path) -> Path:
+    """Draw mean ranks with Nemenyi's critical difference, as in Demšar 2006, and save the figure.
 
-    The best methods are named on the left, from the top; the others on the right, from the bottom. A thick bar joins
-    methods whose ranks differ by less than the critical difference.
+    The better half of the methods is named on the left, with the best at the top; the other half on the right, with the
+    worst at the top. A thick bar joins methods whose ranks differ by less than the critical difference.
 
     Args:
         found: the ranks.
-        titles: how each method is named.
+        titles: the titles of the methods, by name.
         path: a file that ends in .svg or .png.
+
+    Returns:
+        The file.
     """
     names, groups, count = list(found.ranks), found.groups(), len(found.ranks)
     half = (count + 1) // 2
@@ -40,15 +43,15 @@ def save_rank_diagram(found: MeanRanks, titles: Mapping[str, str], path: Path) -
         for place, name in enumerate(names):
             left = place < half
             down = bars + _ROW * (place if left else count - 1 - place) + 0.2
-            _draw_name(axes, found.ranks[name], down, left, count, titles[name], name.startswith("pear"))
+            _draw_rank_figure_name(axes, found.ranks[name], down, left, count, titles[name], name.startswith("pear"))
         for place, group in enumerate(groups):
             ends = [found.ranks[group[0]] - 0.05, found.ranks[group[-1]] + 0.05]
             axes.plot(ends, [-0.1 - 0.18 * place] * 2, color=INK, lw=3.2, solid_capstyle="butt")
         return save_figure(figure, path)
 
 
-def _draw_name(axes: Any, rank: float, down: float, left: bool, count: int, title: str, ours: bool) -> None:
-    """Draw the line from a rank to the name of its method."""
+def _draw_rank_figure_name(axes: Any, rank: float, down: float, left: bool, count: int, title: str, ours: bool) -> None:
+    """Draw the line from a rank to the title of its method, and the title."""
     edge = 0.6 if left else count + 0.4
     color = LIGHT["pear"] if ours else INK
     axes.plot([rank, rank, edge], [0, -down, -down], color=color, lw=1)

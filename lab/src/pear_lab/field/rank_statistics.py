@@ -1,4 +1,4 @@
-"""Mean ranks of methods over tasks, with the tests of Friedman and Nemenyi.
+"""Statistics of ranks: mean ranks of methods over tasks, the tests of Friedman and Nemenyi, and sign tests.
 
 After J. Demšar, Statistical comparisons of classifiers over multiple data sets, JMLR 7 (2006), section 3.2.2.
 """
@@ -18,15 +18,16 @@ LEVEL = 0.95
 
 
 @dataclass(frozen=True)
-class MeanRanks:
-    """The mean rank of each method over several tasks; rank 1 is the lowest regret.
+class MeanRankStatistics:
+    """The mean ranks of methods over several tasks, with Friedman's test. Rank 1 is the lowest regret.
 
     Attributes:
-        ranks: the mean rank by method, the best first.
+        ranks: the mean rank by method, in increasing order.
         tasks: the number of tasks.
         chi_square: the statistic of Friedman's test, corrected for ties.
-        p_value: its probability where all methods are equal.
-        critical_difference: two methods whose mean ranks differ by less cannot be told apart (Nemenyi, 95 %).
+        p_value: the p value of Friedman's test.
+        critical_difference: Nemenyi's critical difference at 95 %. Methods whose mean ranks differ by at most this
+            cannot be told apart.
     """
 
     ranks: Mapping[str, float]
@@ -36,10 +37,10 @@ class MeanRanks:
     critical_difference: float
 
     def groups(self) -> list[tuple[str, ...]]:
-        """Return the largest groups of methods whose mean ranks lie within the critical difference.
+        """Return the maximal groups of methods whose mean ranks differ by at most the critical difference.
 
         Example:
-            >>> MeanRanks({"a": 1.0, "b": 1.5, "c": 2.4}, 9, 0.0, 1.0, 1.0).groups()
+            >>> MeanRankStatistics({"a": 1.0, "b": 1.5, "c": 2.4}, 9, 0.0, 1.0, 1.0).groups()
             [('a', 'b'), ('b', 'c')]
         """
         names = list(self.ranks)
@@ -52,41 +53,41 @@ class MeanRanks:
         return [tuple(names[first : last + 1]) for first, last in found if last > first]
 
     def as_good_as_best(self) -> tuple[str, ...]:
-        """Return the methods that cannot be told from the one with the best mean rank, that one included."""
+        """Return the method with the best mean rank, and all methods that cannot be told from it."""
         best = min(self.ranks.values())
         return tuple(name for name, rank in self.ranks.items() if rank - best <= self.critical_difference)
 
 
-def critical_difference(methods: int, tasks: int, level: float = LEVEL) -> float:
+def critical_rank_difference(methods: int, tasks: int, level: float = LEVEL) -> float:
     """Return Nemenyi's critical difference of mean ranks.
 
     Args:
         methods: the number of methods, k.
         tasks: the number of tasks, N.
-        level: one less the probability of any false difference.
+        level: the probability of no false difference if all methods are equal.
 
     Returns:
-        ``q √(k (k + 1) / 6 N)``, with q the quantile of the studentised range over √2.
+        ``q √(k (k + 1) / (6 N))``, where q is the quantile of the studentised range divided by √2.
 
     Example:
-        >>> round(critical_difference(4, 14), 2)  # the example of Demšar, table 6
+        >>> round(critical_rank_difference(4, 14), 2)  # the example of Demšar, table 6
         1.25
     """
     q = float(stats.studentized_range.ppf(level, methods, np.inf)) / math.sqrt(2)
     return q * math.sqrt(methods * (methods + 1) / (6 * tasks))
 
 
-def mean_ranks(values: Mapping[str, Sequence[float]]) -> MeanRanks:
+def mean_rank_statistics(values: Mapping[str, Sequence[float]]) -> MeanRankStatistics:
     """Rank methods on every task, and test whether their mean ranks differ.
 
     Args:
-        values: by method, one value for each task, lower is better; equal values share the mean of their ranks.
+        values: by method, a value for each task. Lower is better, and equal values share the mean of their ranks.
 
     Raises:
         ProblemError: there are fewer than three methods or two tasks, or a method lacks a task.
 
     Example:
-        >>> found = mean_ranks({"a": [1.0, 1.0, 2.0], "b": [2.0, 3.0, 3.0], "c": [3.0, 2.0, 1.0]})
+        >>> found = mean_rank_statistics({"a": [1.0, 1.0, 2.0], "b": [2.0, 3.0, 3.0], "c": [3.0, 2.0, 1.0]})
         >>> {name: round(rank, 2) for name, rank in found.ranks.items()}
         {'a': 1.33, 'c': 2.0, 'b': 2.67}
     """
@@ -103,18 +104,18 @@ def mean_ranks(values: Mapping[str, Sequence[float]]) -> MeanRanks:
     else:
         chi_square, p_value = 0.0, 1.0
     by_name = dict(sorted(zip(values, map(float, ranks), strict=True), key=lambda one: one[1]))
-    limit = critical_difference(len(values), table.shape[1])
-    return MeanRanks(by_name, table.shape[1], chi_square, p_value, limit)
+    limit = critical_rank_difference(len(values), table.shape[1])
+    return MeanRankStatistics(by_name, table.shape[1], chi_square, p_value, limit)
 
 
 @dataclass(frozen=True)
 class SignTest:
-    """One method against another over several tasks.
+    """A sign test of a method against a control method, over several tasks.
 
     Attributes:
-        lower: the number of tasks on which its value is lower.
-        higher: the number of tasks on which it is higher; the others are equal.
-        p_value: the p value of the two-sided sign test, adjusted by Holm for the number of methods.
+        lower: the number of tasks on which the method has the lower value.
+        higher: the number of tasks on which the method has the higher value.
+        p_value: the p value of the two-sided test, adjusted by Holm for the number of methods.
     """
 
     lower: int
@@ -122,17 +123,17 @@ class SignTest:
     p_value: float
 
 
-def sign_tests(values: Mapping[str, Sequence[float]], control: str) -> dict[str, SignTest]:
-    """Compare every method with one of them, task by task (Demšar 2006, sections 3.1.4 and 3.2.2).
+def sign_test_statistics(values: Mapping[str, Sequence[float]], control: str) -> dict[str, SignTest]:
+    """Compare every method with a control method by sign tests (Demšar 2006, sections 3.1.4 and 3.2.2).
 
-    The test counts wins and losses alone, so that the scales of the tasks do not matter; ties are left out.
+    A sign test counts only wins and losses, so that the scales of the tasks do not matter. Ties do not count.
 
     Args:
-        values: by method, one value for each task, lower is better.
-        control: the method that the others are compared with.
+        values: by method, a value for each task. Lower is better.
+        control: the name of the control method.
 
     Example:
-        >>> found = sign_tests({"a": [1.0] * 8, "b": [2.0] * 8, "c": [1.0] * 7 + [0.5]}, "a")
+        >>> found = sign_test_statistics({"a": [1.0] * 8, "b": [2.0] * 8, "c": [1.0] * 7 + [0.5]}, "a")
         >>> found["b"], round(found["c"].p_value, 2)
         (SignTest(lower=0, higher=8, p_value=0.015625), 1.0)
     """
@@ -149,21 +150,21 @@ def sign_tests(values: Mapping[str, Sequence[float]], control: str) -> dict[str,
     return {name: SignTest(*counts[name], adjusted[name]) for name in counts}
 
 
-def complete_block(has: Mapping[str, frozenset[str]], tasks: Sequence[str]) -> tuple[list[str], list[str]]:
-    """Find methods and tasks such that every method has a result on every task.
+def complete_rank_block(has: Mapping[str, frozenset[str]], tasks: Sequence[str]) -> tuple[list[str], list[str]]:
+    """Return methods and tasks such that every method has a result on every task.
 
-    The method or the task with the largest share of missing results is left out, again and again until nothing is
-    missing; of equals a method goes first, the last in the table. No result is looked at, only whether there is one.
+    The method or the task with the largest share of missing results is removed until none is missing. Of equal shares
+    a method is removed first, and of equal methods or tasks the last one. The values of the results have no effect.
 
     Args:
-        has: by method, the tasks that it has a result for.
+        has: by method, the tasks with a result.
         tasks: the names of all tasks.
 
     Returns:
-        The methods, and the tasks.
+        The remaining methods, and the remaining tasks.
 
     Example:
-        >>> complete_block({"a": frozenset("xy"), "b": frozenset("xy"), "c": frozenset("x")}, "xy")
+        >>> complete_rank_block({"a": frozenset("xy"), "b": frozenset("xy"), "c": frozenset("x")}, "xy")
         (['a', 'b'], ['x', 'y'])
     """
     methods, left = list(has), list(tasks)

@@ -1,4 +1,4 @@
-"""``TaskResults``: what the database says about one task, with the seeds that every method has."""
+"""``TaskResults``: the results of all methods on one task, for common seeds, from the records of the database."""
 
 from __future__ import annotations
 
@@ -19,10 +19,10 @@ from pear_lab.report.bootstrap import Interval, paired_interval
 from pear_lab.tasks.public import PublicTask
 
 NOT_ENDED = "its run has not ended"
-"""The reason of a run that is not in the database, where other methods have one."""
+"""The reason of a missing run, if other methods have a run of the task and the seed."""
 
 NEAR = 0.1
-"""A regret is near the best one where it is at most this share larger."""
+"""A regret is near the best if it exceeds the best by at most this share."""
 
 
 @dataclass(frozen=True)
@@ -31,12 +31,10 @@ class TaskResults:
 
     Attributes:
         task: the task.
-        seeds: the seeds that count, see ``counted_seeds``.
+        seeds: the seeds that are compared, which ``counted_task_seeds`` chooses.
         done: by method and seed, the finished runs of these seeds.
-        failed: by method and seed, why a run has failed.
+        failed: by method and seed, the reasons of failed and of missing runs.
         incomplete: the number of runs of other seeds, which are not shown.
-
-    A method without a run of a seed that counts is among the failed ones, so that no table leaves it out in silence.
     """
 
     task: PublicTask
@@ -47,29 +45,29 @@ class TaskResults:
 
     @property
     def methods(self) -> list[str]:
-        """The methods that are done on all seeds, in the order of the table."""
+        """The names of the methods with finished runs of all seeds, in the order of the table."""
         return [name for name, runs in self.done.items() if len(runs) == len(self.seeds)]
 
     def regrets(self, method: str) -> np.ndarray:
-        """Return the test regret of each seed that is done; in per cent where the measure is normalised."""
+        """Return the test regret of each finished run, multiplied by ``factor``."""
         return self.factor * np.array([run.metrics["regret"] for run in self._runs(method)])
 
     def start_regrets(self) -> np.ndarray:
-        """Return the test regret of the common start for each seed, from any run of the seed."""
+        """Return the test regret of the common start for each seed, multiplied by ``factor``."""
         found = {run.seed: run.metrics["start_regret"] for runs in self.done.values() for run in runs.values()}
         return self.factor * np.array([found[seed] for seed in sorted(found)])
 
     def mean(self, method: str) -> float:
-        """Return the mean test regret over the seeds."""
+        """Return the mean test regret over the seeds, multiplied by ``factor``."""
         return float(self.regrets(method).mean())
 
     def seconds(self, method: str) -> float:
-        """Return the mean seconds of training, all tries included."""
+        """Return the mean seconds of training, including all tries."""
         return float(np.mean([run.timings["total"] for run in self._runs(method)]))
 
     @property
     def factor(self) -> float:
-        """100 where regret is shown in per cent, else 1."""
+        """100 if the regret is normalised and shown in percent, otherwise 1."""
         return 100.0 if self.task.measure == "normalized" else 1.0
 
     @cached_property
@@ -79,18 +77,17 @@ class TaskResults:
 
     @cached_property
     def differences(self) -> dict[str, Interval]:
-        """By method, its regret less that of the best, paired by seed, with the bootstrap interval."""
+        """By method, the regret less that of the best method, paired by seed, with its bootstrap interval."""
         return {name: paired_interval(self.regrets(name), self.regrets(self.best)) for name in self.methods}
 
     def is_shared_best(self, method: str) -> bool:
-        """Whether the interval of the difference to the best includes zero."""
+        """Return whether the method is the best, or the interval of its difference from the best includes zero."""
         return method == self.best or self.differences[method].low <= 0
 
     def seconds_to_near_best(self) -> dict[str, list[float | None]]:
-        """Return, by method and seed, the seconds after which the validation regret is near the best of all methods.
+        """Return, by method and seed, the seconds until the validation regret is near the best; None if it never is.
 
-        The best is the lowest validation regret that any method ends with in that seed. None where the method's
-        training never comes so near.
+        The best is the lowest final validation regret of all methods for the seed.
         """
         found: dict[str, list[float | None]] = {name: [] for name in self.methods}
         for seed in self.seeds:
@@ -102,7 +99,7 @@ class TaskResults:
         return found
 
     def start_kept(self, method: str) -> int:
-        """Return in how many seeds no check was better than the start by validation."""
+        """Return the number of seeds in which no check has a lower validation regret than the start."""
         kept = 0
         for run in self._runs(method):
             lowest = min((check[3] for check in run.history if check[0] > 0), default=math.inf)
@@ -110,17 +107,18 @@ class TaskResults:
         return kept
 
     def _runs(self, method: str) -> list[RunRecord]:
+        """Return the finished runs of a method, by seed."""
         return [self.done[method][seed] for seed in self.seeds if seed in self.done[method]]
 
 
-def read_results(records: Iterable[RunRecord]) -> list[TaskResults]:
-    """Sort the records of the comparison by task; those of ``--quick`` and of earlier settings are left out.
+def read_task_results(records: Iterable[RunRecord]) -> list[TaskResults]:
+    """Group the records of the comparison by task. Records of ``--quick`` and of earlier settings are ignored.
 
     Args:
-        records: the records of a database, oldest first.
+        records: the records of a database, the oldest first.
 
     Returns:
-        One result for each task on which a method is done, in the order of the tasks.
+        The results of each task with a finished method, in the order of the tasks.
     """
     rows, tasks = field_methods(), field_tasks()
     groups: dict[str, dict[str, list[RunRecord]]] = {}
@@ -133,17 +131,17 @@ def read_results(records: Iterable[RunRecord]) -> list[TaskResults]:
     return [one for one in found if one.methods]
 
 
-def counted_seeds(ended: Mapping[str, frozenset[int]]) -> tuple[int, ...]:
-    """Choose the seeds of a task, such that as many pairs of methods and seeds as possible are complete.
+def counted_task_seeds(ended: Mapping[str, frozenset[int]]) -> tuple[int, ...]:
+    """Choose the seeds of a task that maximise the number of seeds times the number of methods with all these seeds.
 
-    A comparison that was stopped has a last seed that few methods have ended, and perhaps a method that has ended
-    nowhere; neither must cost the rest. No result is looked at, only whether there is one.
+    In a stopped comparison the last seed has runs of few methods, and some methods may have no run. The values of the
+    results have no effect on the choice.
 
     Args:
-        ended: by method, the seeds whose run has ended, done or failed.
+        ended: by method, the seeds whose runs have finished or failed.
 
     Example:
-        >>> counted_seeds({"a": frozenset({0, 1, 2}), "b": frozenset({0, 1}), "c": frozenset()})
+        >>> counted_task_seeds({"a": frozenset({0, 1, 2}), "b": frozenset({0, 1}), "c": frozenset()})
         (0, 1)
     """
     every = sorted({seed for seeds in ended.values() for seed in seeds})
@@ -159,8 +157,9 @@ def counted_seeds(ended: Mapping[str, frozenset[int]]) -> tuple[int, ...]:
 
 
 def _task_results(task: PublicTask, groups: Mapping[str, list[RunRecord]], order: list[str]) -> TaskResults:
-    latest = {name: _with_latest_settings(groups[name]) if name in groups else [] for name in order}
-    seeds = counted_seeds({name: frozenset(run.seed for run in runs) for name, runs in latest.items()})
+    """Make the results of a task from its records, which ``groups`` has by method. ``order`` has all methods."""
+    latest = {name: _latest_task_runs(groups[name]) if name in groups else [] for name in order}
+    seeds = counted_task_seeds({name: frozenset(run.seed for run in runs) for name, runs in latest.items()})
     shown = {name: [run for run in runs if run.seed in seeds] for name, runs in latest.items()}
     done = {name: {run.seed: run for run in runs if run.status == "done"} for name, runs in shown.items()}
     failed = {name: {run.seed: run.reason for run in runs if run.status != "done"} for name, runs in shown.items()}
@@ -170,19 +169,19 @@ def _task_results(task: PublicTask, groups: Mapping[str, list[RunRecord]], order
     return TaskResults(task, seeds, done, failed, incomplete)
 
 
-def _with_latest_settings(runs: list[RunRecord]) -> list[RunRecord]:
-    """Keep the runs whose settings are those of the newest run."""
+def _latest_task_runs(runs: list[RunRecord]) -> list[RunRecord]:
+    """Return the runs with the settings of the newest run."""
     latest = json.dumps(max(runs, key=lambda run: run.created).settings, sort_keys=True)
     return [run for run in runs if json.dumps(run.settings, sort_keys=True) == latest]
 
 
-def failure_in_words(reasons: Mapping[int, str], seeds: int) -> str:
-    """Say why a method has no result: that it does not apply, or in how many seeds it failed, with one reason.
+def describe_task_failure(reasons: Mapping[int, str], seeds: int) -> str:
+    """Return a sentence on a method without a result: that it does not apply, or how often it failed and one reason.
 
     Example:
-        >>> failure_in_words({0: "does not apply: it is curved", 1: "does not apply: it is curved"}, 2)
+        >>> describe_task_failure({0: "does not apply: it is curved", 1: "does not apply: it is curved"}, 2)
         'does not apply: it is curved'
-        >>> failure_in_words({3: "no solution"}, 10)
+        >>> describe_task_failure({3: "no solution"}, 10)
         'failed in 1 of 10 seeds: no solution'
     """
     first = next(iter(reasons.values()))
