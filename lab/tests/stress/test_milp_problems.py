@@ -20,6 +20,7 @@ pytest.importorskip("highspy")
 
 from pear_lab.judge.integer_judge import IntegerJudge
 from pear_lab.stress import examine_milp, milp_references
+from pear_lab.stress.journal import Journal
 from pear_lab.stress.milp_families import MILP_FAMILIES, MilpFamilyCase, draw_milp_family
 
 CI_SEED, CI_COUNT = 7, 24
@@ -137,3 +138,17 @@ def test_the_command_goes_on_where_it_was_stopped(tmp_path: Path, monkeypatch: p
     assert "3" in (tmp_path / "table.md").read_text().splitlines()[-1]
     other = CliRunner().invoke(app, [*options, "--seed", "1", "--resume"])
     assert other.exit_code != 0
+
+
+def test_a_line_that_was_cut_off_is_dropped(tmp_path: Path) -> None:
+    def journal() -> Journal[dict[str, int]]:
+        return Journal(tmp_path, {"seed": 0}, dict, dict)
+
+    assert journal().begin(resume=True) == []
+    journal().append({"number": 0})
+    file = tmp_path / "verdicts.jsonl"
+    file.write_text(file.read_text() + '{"num')
+    again = journal()
+    assert again.begin(resume=True) == [{"number": 0}]
+    again.append({"number": 1})
+    assert journal().begin(resume=True) == [{"number": 0}, {"number": 1}]

@@ -35,6 +35,8 @@ class Journal(Generic[Result]):
     def begin(self, resume: bool) -> list[Result]:
         """Start a new file and return no results or, if ``resume``, return the results of the existing file.
 
+        An incomplete last line, which a killed run leaves behind, is removed from the file.
+
         Raises:
             ProblemError: the existing file is of a run with other settings.
         """
@@ -44,11 +46,15 @@ class Journal(Generic[Result]):
             self._path.parent.mkdir(parents=True, exist_ok=True)
             self._path.write_text(self._settings + "\n", encoding="utf-8")
             return []
-        first, *lines = self._path.read_text(encoding="utf-8").splitlines()
-        if first != self._settings:
+        first, *lines = self._path.read_text(encoding="utf-8").splitlines(keepends=True)
+        if first.rstrip() != self._settings:
             raise ProblemError(
-                f"{self._path} is of a run with other settings ({first}); run it with these, or without --resume"
+                f"{self._path} is of a run with other settings ({first.rstrip()}); run it with these, or without "
+                "--resume"
             )
+        if lines and not lines[-1].endswith("\n"):
+            del lines[-1]
+            self._path.write_text("".join((first, *lines)), encoding="utf-8")
         return [self._decode(json.loads(line)) for line in lines]
 
     def append(self, result: Result) -> None:
