@@ -13,17 +13,14 @@ import signal
 import subprocess
 import sys
 import time
-from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 from one_run import execute
-from typer.testing import CliRunner
 
 import pear
-from pear.cli.app import app
 from pear.engines import EngineError
 from pear_lab.experiments import (
     FILE_NAME,
@@ -39,7 +36,6 @@ from pear_lab.experiments import (
 )
 from pear_lab.experiments.database import read_records
 from pear_lab.experiments.processes import MAX_STARTS, _Process
-from pear_lab.stress import kill_sweep, soak
 
 PATHS = {"grid": [3, 3], "samples": 80, "time_cap": 60.0, "max_epochs": 2, "degree": 4, "noise": 0.0}
 
@@ -368,89 +364,3 @@ def test_ctrl_c_twice_ends_at_once_and_leaves_a_database_that_is_whole(tmp_path:
     with open_folder(tmp_path / "out") as database:
         assert list(database.statuses().values()) == ["done"]
         assert database._connection.execute("SELECT count(*) FROM weights").fetchone() == (1,)
-
-
-# --- all of it, at random moments -------------------------------------------------------------------------------------
-
-
-@pytest.mark.long
-def test_a_sweep_that_is_killed_and_resumed_is_that_of_an_undisturbed_one(terminal: None) -> None:
-    result = CliRunner().invoke(app, ["stress", "kill", "--times", "2", "--seed", "3"])
-    assert result.exit_code == 0, result.output
-    assert "Nothing is lost, nothing is repeated, nothing is wrong." in result.output
-
-
-def test_an_engine_that_does_not_exist_is_not_killed(terminal: None) -> None:
-    refused = CliRunner().invoke(app, ["stress", "kill", "--engine", "steam"])
-    assert refused.exit_code == 2
-    assert "there is no engine 'steam'; there is local, ray or ray://HOST:PORT" in refused.output
-
-
-def test_a_command_that_ends_with_an_error_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(kill_sweep, "_COMMAND", (sys.executable, "-c", "raise SystemExit('no luck')"))
-    verdict = kill_sweep.kill_and_compare(2)
-    assert (verdict.wrong, verdict.lost, sum(verdict.kills.values())) == (1, 15, 0)
-    assert verdict.examples[0] == "the command ended with exit code 1: no luck\n"
-
-
-def test_a_command_that_stands_still_is_ended_and_said(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(kill_sweep, "_COMMAND", (sys.executable, "-c", "import time; time.sleep(600)"))
-    monkeypatch.setattr(kill_sweep, "_LIMIT_SECONDS", 1.0)
-    verdict = kill_sweep.kill_and_compare(2)
-    assert (verdict.wrong, verdict.lost, sum(verdict.kills.values())) == (1, 15, 0)
-    assert verdict.examples[0] == "a command did not come to its end within 1 s"
-    assert verdict.examples[1] == "the command ended with exit code -9: "
-
-
-def test_what_is_lost_repeated_or_wrong_is_counted_and_said(terminal: None, monkeypatch: pytest.MonkeyPatch) -> None:
-    verdict = kill_sweep.KillCounts()
-    verdict.compare({"a": 1, "b": 2, "c": 3}, {"a": 1, "b": 0}, ["a", "b", "a"])
-    assert (verdict.rows, verdict.lost, verdict.repeated, verdict.wrong) == (2, 1, 1, 1)
-    monkeypatch.setattr("pear_lab.stress.kill_sweep.kill_and_compare", lambda *given: verdict)
-    result = CliRunner().invoke(app, ["stress", "kill", "--times", "1"])
-    assert result.exit_code == 1
-    assert "3 things differ. the row c is missing; the row b is 0, and undisturbed 2; " in result.output
-
-
-def test_a_short_soak_meets_its_goals_but_for_time(terminal: None, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Forty steps are too few to time; memory, statuses and answers are as they must be."""
-    some = [
-        one for one in soak.STRUCTURES if one.name in ("paths", "paths, in compiled epochs", "some samples infeasible")
-    ]
-    monkeypatch.setattr(soak, "STRUCTURES", some)
-    monkeypatch.setattr(soak, "SLOWDOWN", float("inf"))
-    monkeypatch.setattr(soak, "_JUDGED", 10)
-    found = soak.soak_all(120)
-    assert [(one.steps, one.judged, one.wrong) for one in found] == [(40, 4, [])] * 3
-    assert found[2].statuses == {"SOLVED": 560, "INFEASIBLE": 80}
-    monkeypatch.setattr(soak, "soak_all", lambda *given: found)
-    result = CliRunner().invoke(app, ["stress", "soak"])
-    assert result.exit_code == 0, result.output
-    assert "no answer is wrong" in result.stdout
-
-
-def test_a_soak_says_which_goals_are_missed(terminal: None, monkeypatch: pytest.MonkeyPatch) -> None:
-    good = {"early": 1000, "late": 1009, "first": 1.0, "last": 1.2}
-    statuses = Counter({"SOLVED": 5})
-    assert soak.SoakResult("a", statuses=statuses, **good).missed() == []
-    bad = soak.SoakResult("b", statuses=Counter(), early=1000, late=1020, first=1.0, last=2.0, wrong=["step 3: x"])
-    monkeypatch.setattr(soak, "soak_all", lambda *given: [bad])
-    result = CliRunner().invoke(app, ["stress", "soak"])
-    assert result.exit_code == 1
-    for why in ("step 3: x", "memory grew by 2.0% (goal 1%)", "2.00 times as long", "0 samples are inaccurate"):
-        assert why in result.stderr
-
-
-def test_a_wrong_answer_of_a_long_training_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
-    training = soak.SoakTraining(soak.STRUCTURES[0], 40, 0, lambda steps: None)
-    training.loss(training.model(training.X[:4]), training.C[:4]).backward()
-    last = training.loss.last
-    assert last is not None
-    training._judge(last)
-    assert training.found.wrong == []
-    last._parts.exact.add_(1.0)
-    training._judge(last)
-    assert "the gradient is off" in training.found.wrong[0]
-    last.decision.mul_(2.0)
-    training._judge(last)
-    assert "objective" in training.found.wrong[1]

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import builtins
-import csv
 import dataclasses
 import itertools
 from collections.abc import Callable
@@ -11,182 +9,28 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import openpyxl
 import pytest
 import torch
+from lab_files import BUILDINGS, building_rows, write_building_workbook
 from one_run import execute
 from real_data import real_data
 
 import pear
-from pear.errors import DataError, MissingExtraError, ProblemError, SolveError
+from pear.errors import DataError, ProblemError, SolveError
 from pear.losses.methods import make_loss
 from pear.train import FitConfig, fit
-from pear_lab.data import BuildingData, fetch_building, load_building
-from pear_lab.data.building_data import ECONOMICS, HEADER, PROPERTIES, WORKBOOK
+from pear_lab.data import BuildingData, load_building
+from pear_lab.data.building_data import PROPERTIES, WORKBOOK
 from pear_lab.experiments import Database, Selection, check_data_of_runs, expand
 from pear_lab.tasks import Building, SharedLinear, building, building_split
 from pear_lab.tasks.worst_case import decide_worst
 
-COUNT = 60
 METHODS = ("mse", "spo+", "spo+relaxed", "pfyl", "dbb", "lava", "pear")
-
-
-def rows(count: int = COUNT, seed: int = 0) -> list[list[Any]]:
-    """Properties whose price is linear in their features, and costs in steps of five."""
-    random = np.random.default_rng(seed)
-    table = random.normal(size=(count, len(HEADER))).round(4)
-    table[:, 4] = random.integers(1, 4, count)
-    table[:, -2] = 1000 + 300 * table[:, 5] + 200 * table[:, 11]
-    table[:, -1] = 5 * random.integers(4, 100, count)
-    return table.tolist()
-
-
-def write_workbook(path: Path, table: list[list[Any]], sheet: str = "Data", header: tuple[str, ...] = HEADER) -> Path:
-    book = openpyxl.Workbook()
-    page = book.active
-    page.title = sheet
-    for line in (["PROJECT DATES"], list(header), *table):
-        page.append(line)
-    path.parent.mkdir(parents=True, exist_ok=True)
-    book.save(path)
-    return path
 
 
 @pytest.fixture(scope="module")
 def data(tmp_path_factory: pytest.TempPathFactory) -> BuildingData:
-    return load_building(write_workbook(tmp_path_factory.mktemp("data") / WORKBOOK, rows()))
-
-
-# --- the loader -----------------------------------------------------------------------------------------------------
-
-
-def test_the_workbook_is_read_column_by_column(data: BuildingData) -> None:
-    table = np.array(rows())
-    assert data.features.shape == (COUNT, 7 + 19 * 5 + 3)
-    assert data.names[:2] == ("V-2", "V-3")
-    assert data.names[7] == "V-11 lag 1"
-    assert data.names[-1] == "V-1 = 3"
-    np.testing.assert_array_equal(data.features[:, :102], table[:, 5:107])
-    np.testing.assert_array_equal(data.features[:, -3:].argmax(1) + 1, table[:, 4])
-    np.testing.assert_allclose(data.prices, table[:, -2], rtol=1e-12)  # a workbook keeps 15 digits
-    np.testing.assert_array_equal(data.costs, table[:, -1])
-
-
-def test_neither_dates_nor_price_nor_cost_are_features(tmp_path: Path, data: BuildingData) -> None:
-    table = rows()
-    for row in table:
-        row[:4] = [99.0] * 4
-        row[-2:] = [row[-2] + 1, row[-1] + 5]
-    other = load_building(write_workbook(tmp_path / WORKBOOK, table))
-    assert torch.equal(other.features, data.features)
-
-
-def test_the_project_alone_and_the_folder_of_the_environment(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    write_workbook(tmp_path / "building" / WORKBOOK, rows())
-    monkeypatch.setenv("PEAR_DATA", str(tmp_path))
-    assert load_building(features="project").features.shape == (COUNT, 7 + 3)
-
-
-def write_tables(folder: Path, count: int = 4) -> None:
-    dates = ["START YEAR", "START QUARTER", "COMPLETION YEAR", "COMPLETION QUARTER"]
-    header = ["Sl", *dates, "ZIP Codes", "Floor area", "Actual sales prices", "Actual construction costs"]
-    first = [header, *[[i, 81, 1, 85, 1, i % 2, 0.5 * i, 0.1 * i, 10 + i] for i in range(1, count + 1)]]
-    second = [["Lag", "Sl", "CPI"], *[[lag, i, 10 * lag + i] for lag in (2, 1) for i in range(1, count + 1)]]
-    for name, table in ((PROPERTIES, first), (ECONOMICS, second)):
-        with (folder / name).open("w", newline="") as stream:
-            csv.writer(stream).writerows(table)
-
-
-def test_the_processed_tables_are_joined_by_property_and_lag(tmp_path: Path) -> None:
-    write_tables(tmp_path)
-    found = load_building(tmp_path)
-    assert found.names == ("Floor area", "CPI lag 1", "CPI lag 2", "V-1 = 0", "V-1 = 1")
-    assert found.features[1].tolist() == [1.0, 12.0, 22.0, 1.0, 0.0]
-    assert found.costs.tolist() == [11.0, 12.0, 13.0, 14.0]
-
-
-def without_a_lag(folder: Path) -> Path:
-    write_tables(folder)
-    lines = (folder / ECONOMICS).read_text().splitlines()
-    (folder / ECONOMICS).write_text("\n".join(line for line in lines if not line.startswith("2,3,")))
-    return folder
-
-
-def changed(at: tuple[int, int], value: Any) -> Callable[[Path], Path]:
-    def make(folder: Path) -> Path:
-        table = rows(6)
-        table[at[0]][at[1]] = value
-        return write_workbook(folder / WORKBOOK, table)
-
-    return make
-
-
-def text_file(folder: Path) -> Path:
-    (folder / WORKBOOK).write_text("no workbook")
-    return folder
-
-
-def empty_table(folder: Path) -> Path:
-    (folder / PROPERTIES).write_text("")
-    return folder
-
-
-@pytest.mark.parametrize(
-    ("make", "message"),
-    [
-        (changed((1, 6), None), r"row 4, column 7 \(V-3\) is empty; nothing is filled in"),
-        (lambda folder: write_workbook(folder / WORKBOOK, [rows(1)[0][:-1]]), r"row 3, column 109 \(V-10\) is empty"),
-        (changed((0, 5), "large"), r"row 3, column 6 \(V-2\) must be a number; got 'large'"),
-        (changed((2, -1), 0.0), "construction costs must be positive; property 3"),
-        (lambda folder: write_workbook(folder / WORKBOOK, rows(3), sheet="A"), "no sheet 'Data'; its sheets: A"),
-        (lambda folder: write_workbook(folder / WORKBOOK, rows(3), header=HEADER[:-1]), "names 108, and column 109"),
-        (lambda folder: write_workbook(folder / WORKBOOK, rows(3), header=("A", *HEADER[1:])), "column 1 is 'A'"),
-        (lambda folder: write_workbook(folder / WORKBOOK, []), "has 2 rows; expected two of header"),
-        (text_file, "cannot be read as a workbook"),
-        (empty_table, "holds no rows"),
-        (without_a_lag, "property 3 has lags 1; expected 1, 2"),
-        (lambda folder: folder, "found none of .*building.*fetch_building"),
-    ],
-)  # fmt: skip
-def test_a_file_that_is_not_right_is_refused(tmp_path: Path, make: Callable[[Path], Path], message: str) -> None:
-    with pytest.raises(DataError, match=message):
-        load_building(make(tmp_path))
-
-
-def test_no_place_to_look_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.delenv("PEAR_DATA", raising=False)
-    with pytest.raises(DataError, match=r"set \$PEAR_DATA, or name a file"):
-        load_building()
-
-
-def test_the_extra_is_named_where_openpyxl_is_missing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    file = write_workbook(tmp_path / WORKBOOK, rows(3))
-    found = builtins.__import__
-
-    def without(name: str, *args: Any, **kwargs: Any) -> Any:
-        if name == "openpyxl":
-            raise ImportError(name)
-        return found(name, *args, **kwargs)
-
-    monkeypatch.setattr(builtins, "__import__", without)
-    with pytest.raises(MissingExtraError, match=r"pear-lab\[data\]"):
-        load_building(file)
-
-
-def test_the_workbook_is_fetched_once(tmp_path: Path) -> None:
-    source = write_workbook(tmp_path / "there.xlsx", rows(3))
-    got = fetch_building(tmp_path / "here", source.as_uri())
-    assert got == tmp_path / "here" / "building" / WORKBOOK
-    assert len(load_building(tmp_path / "here").prices) == 3
-    assert fetch_building(tmp_path / "here", "file:///nowhere") == got
-
-
-def test_fetching_says_what_went_wrong_and_leaves_nothing(tmp_path: Path) -> None:
-    (tmp_path / "page.html").write_text("<html>")
-    for url, message in (((tmp_path / "page.html").as_uri(), "no workbook"), ("file:///nowhere", "cannot download")):
-        with pytest.raises(DataError, match=f"{message}.*by hand"):
-            fetch_building(tmp_path, url)
-    assert not (tmp_path / "building").exists()
+    return load_building(write_building_workbook(tmp_path_factory.mktemp("data") / WORKBOOK, building_rows()))
 
 
 # --- decisions ------------------------------------------------------------------------------------------------------
@@ -297,7 +141,7 @@ def test_budgets_are_shares_of_each_instance(data: BuildingData) -> None:
 
 def test_nothing_of_validation_and_test_reaches_the_training_instances(data: BuildingData) -> None:
     before = building_split(data, instance_size=5)
-    dealt = torch.from_numpy(np.random.RandomState(0).permutation(COUNT)).reshape(12, 5)
+    dealt = torch.from_numpy(np.random.RandomState(0).permutation(BUILDINGS)).reshape(12, 5)
     assert torch.equal(before.test.task.weights, data.costs[dealt[list(before.test.ids)]])
     held = dealt[[*before.validation.ids, *before.test.ids]].flatten()
     features, prices = data.features.clone(), data.prices.clone()
@@ -406,7 +250,7 @@ def test_training_lowers_the_regret_of_instances_not_seen(
 
 
 def test_a_run_keeps_what_every_instance_lost(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    write_workbook(tmp_path / "building" / WORKBOOK, rows())
+    write_building_workbook(tmp_path / "building" / WORKBOOK, building_rows())
     monkeypatch.setenv("PEAR_DATA", str(tmp_path))
     (run,) = expand(["building"], Selection(methods=["spo+"], seeds=[0], quick=True))
     run = dataclasses.replace(run, settings={**run.settings, "instance_size": 5, "max_epochs": 3})

@@ -9,14 +9,15 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
+from lab_files import ENERGY_DAYS, energy_lines, write_energy_files
 from one_run import execute
 from real_data import real_data
 
-from pear.errors import DataError, ProblemError
+from pear.errors import ProblemError
 from pear.losses.methods import make_loss
 from pear.train import FitConfig, fit
 from pear_lab.data import EnergyData, load_energy
-from pear_lab.data.energy_data import FEATURES, PRICES, WEIGHTS
+from pear_lab.data.energy_data import FEATURES
 from pear_lab.experiments import Database, Selection, expand
 from pear_lab.experiments.catalogue import EXPERIMENTS
 from pear_lab.report import read, write_report
@@ -25,118 +26,10 @@ from pear_lab.report.paired_comparison import difference_grid, difference_in_poi
 from pear_lab.report.table_cells import cells_of_experiment
 from pear_lab.tasks import SharedLinear, energy_split
 
-HEADER = (
-    "#DateTime Holiday HolidayFlag DayOfWeek WeekOfYear Day Month Year PeriodOfDay ForecastWindProduction SystemLoadEA "
-    "SMPEA ORKTemperature ORKWindspeed CO2Intensity ActualWindProduction SystemLoadEP2 SMPEP2"
-)
-DAYS = 40
-ITEMS = np.tile([3, 5, 7, 5], 12)
-
-
-def lines(days: int = DAYS) -> list[str]:
-    """Prices that follow the forecast wind and load; what comes true in other columns is noise, some of it missing."""
-    random = np.random.default_rng(0)
-    found = [HEADER]
-    for day in range(days):
-        for period in range(48):
-            wind, load, noise = random.normal(size=3).round(3)
-            price = round(60 + 20 * load - 10 * wind + noise, 3)
-            name = '"Bank Holiday, New" 1' if day == 2 else '"" 0'
-            found.append(
-                f'"x {day} 00:00" {name} {day % 7} 44 {1 + day % 28} {1 + day // 28} 2012 {period}  {wind}  {load} '
-                f"{round(price + 5 * noise, 3)}  NaN 1.0  2.0 {noise} {noise} {price}"
-            )
-    return found
-
-
-def write(folder: Path, text: list[str]) -> Path:
-    folder.mkdir(parents=True, exist_ok=True)
-    (folder / PRICES).write_text("\n".join(text) + "\n")
-    np.savez(folder / WEIGHTS, weights=ITEMS)
-    return folder
-
 
 @pytest.fixture(scope="module")
 def data(tmp_path_factory: pytest.TempPathFactory) -> EnergyData:
-    return load_energy(write(tmp_path_factory.mktemp("energy"), lines()))
-
-
-# --- the loader -----------------------------------------------------------------------------------------------------
-
-
-def test_days_features_and_prices_are_read(data: EnergyData) -> None:
-    assert data.features.shape == (DAYS, 48, len(FEATURES))
-    assert (data.dates[0], data.dates[28], data.dropped) == ("2012-01-01", "2012-02-01", ())
-    fields = lines()[1 + 3 * 48 + 5].split()
-    assert data.prices[3, 5] == float(fields[-1])
-    assert data.features[3, 5].tolist() == [0, 3, 44, 1, 5, *map(float, fields[-9:-6])]
-    assert data.features[2, 0, 0] == 1  # a name of several words is one field
-    assert data.weights.tolist() == ITEMS.tolist()
-
-
-def test_no_feature_is_known_only_afterwards(tmp_path: Path, data: EnergyData) -> None:
-    changed = [lines()[0]]
-    for line in lines()[1:]:
-        fields = line.rsplit(" ", 3)
-        changed.append(" ".join([fields[0], "9", "9", str(float(fields[3]) + 1)]))
-    assert torch.equal(load_energy(write(tmp_path, changed)).features, data.features)
-
-
-def without(at: int, text: str = "NaN") -> list[str]:
-    """A price is missing."""
-    found = lines(6)
-    found[at] = found[at].rsplit(" ", 1)[0] + f" {text}"
-    return found
-
-
-def test_days_with_gaps_are_dropped_by_name_or_refused(tmp_path: Path) -> None:
-    gaps = without(1 + 2 * 48 + 7)
-    del gaps[1 + 4 * 48]  # a day of 47 half-hours
-    folder = write(tmp_path, gaps)
-    found = load_energy(folder)
-    assert found.dropped == ("2012-01-03", "2012-01-05")
-    assert found.dates == ("2012-01-01", "2012-01-02", "2012-01-04", "2012-01-06")
-    assert not found.features.isnan().any()
-    with pytest.raises(DataError, match="days with gaps: 2012-01-03, 2012-01-05"):
-        load_energy(folder, gaps="raise")
-
-
-def test_a_gap_in_a_column_that_is_not_used_is_none(data: EnergyData) -> None:
-    assert "NaN" in lines()[1]
-    assert len(data.dates) == DAYS
-
-
-@pytest.mark.parametrize(
-    ("text", "message"),
-    [
-        (without(3, "dear"), r"line 4 \(SMPEP2\) must be a number; got 'dear'"),
-        ([HEADER.replace("SMPEA", "SMP"), *lines(1)[1:]], "'SMPEA' is missing"),
-        ([lines(1)[0], "1 2 3"], "line 2 has 3 fields; the first line names 18"),
-        ([HEADER], "no day of 48 half-hours"),
-        ([], "first line must name the columns"),
-    ],
-)
-def test_a_file_that_is_not_right_is_refused(tmp_path: Path, text: list[str], message: str) -> None:
-    with pytest.raises(DataError, match=message):
-        load_energy(write(tmp_path, text))
-
-
-def test_what_is_no_text_is_refused(tmp_path: Path) -> None:
-    (write(tmp_path, lines(1)) / PRICES).write_bytes(b"\xff\xfe\x00")
-    with pytest.raises(DataError, match="no text in UTF-8"):
-        load_energy(tmp_path)
-
-
-def test_what_is_missing_is_named(tmp_path: Path) -> None:
-    with pytest.raises(DataError, match=r"found none of .*energy/prices2013.dat.*ICON"):
-        load_energy(tmp_path)
-    write(tmp_path, lines(1))
-    (tmp_path / WEIGHTS).unlink()
-    with pytest.raises(DataError, match="pass weights="):
-        load_energy(tmp_path)
-    assert load_energy(tmp_path, weights=[1.0] * 48).weights.sum() == 48
-    with pytest.raises(DataError, match=r"48 positive numbers; got shape \(3,\)"):
-        load_energy(tmp_path, weights=[1.0] * 3)
+    return load_energy(write_energy_files(tmp_path_factory.mktemp("energy"), energy_lines()))
 
 
 # --- split ----------------------------------------------------------------------------------------------------------
@@ -144,7 +37,7 @@ def test_what_is_missing_is_named(tmp_path: Path) -> None:
 
 def test_days_are_cut_in_their_order(data: EnergyData) -> None:
     split = energy_split(data)
-    assert [*split.train.ids, *split.validation.ids, *split.test.ids] == list(range(DAYS))
+    assert [*split.train.ids, *split.validation.ids, *split.test.ids] == list(range(ENERGY_DAYS))
     assert [len(part.ids) for part in (split.train, split.validation, split.test)] == [28, 4, 8]
     values = data.prices[-8:] * data.weights
     torch.testing.assert_close(split.test.samples.costs * split.unit, values)
@@ -195,7 +88,7 @@ def test_training_lowers_the_regret_of_later_days(data: EnergyData, method: str,
 
 
 def test_runs_become_a_table_with_paired_differences(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    write(tmp_path / "energy", lines(20))
+    write_energy_files(tmp_path / "energy", energy_lines(20))
     monkeypatch.setenv("PEAR_DATA", str(tmp_path))
     runs = expand(["energy"], Selection(methods=["mse", "pear"], seeds=[0, 1], quick=True))
     with Database(tmp_path / "results.sqlite") as database:
