@@ -27,8 +27,8 @@ from pear.solvers.active_set.multipliers import (
 from pear.solvers.active_set.program_products import set_gradient_by_hessian_product
 from pear.solvers.active_set.solution_check import (
     check_solution_feasibility,
-    solution_kkt_residual,
-    solution_stationarity_residual,
+    checked_kkt_residual,
+    checked_stationarity_residual,
     write_checked_solution,
 )
 
@@ -68,9 +68,9 @@ def verify(D: ProgramData, point: CompiledSolutions, k: int, outcome: CompiledSo
     set_gradient_by_hessian_product(D, w)
     subtract_multipliers_from_gradient(D, w)
     measure_multiplier_sizes(D, w)
-    good = solution_stationarity_residual(D, w) <= FEASIBLE
+    good = checked_stationarity_residual(D, w) <= FEASIBLE
     good = check_solution_feasibility(D, w) and good
-    good = solution_kkt_residual(D, w) <= OPTIMAL and good
+    good = checked_kkt_residual(D, w) <= OPTIMAL and good
     write_checked_solution(D, outcome, i, w)
     for j in span(D.n):  # the signs that count are those of the given multipliers
         w.reduced[j] = -w.bound[j]

@@ -409,13 +409,13 @@ def test_many_rows_need_a_definite_curvature() -> None:
     """The dual method starts from H⁻¹; with few rows the primal method needs none."""
     qp = grid(6)
     flat = replace(qp, H=qp.H * torch.eye(qp.n).double()[0])  # curvature of one variable alone
-    assert gpu.has_gpu_method(qp)
-    assert not gpu.has_gpu_method(flat)
-    assert gpu.has_gpu_method(replace(qp, H=torch.cat([qp.H, flat.H])))  # the sample that has one is solved
+    assert gpu.has_gpu_plan_method(qp)
+    assert not gpu.has_gpu_plan_method(flat)
+    assert gpu.has_gpu_plan_method(replace(qp, H=torch.cat([qp.H, flat.H])))  # the sample that has one is solved
     few = slice(0, gpu._MAX_PRIMAL_ROWS)
-    assert gpu.has_gpu_method(replace(flat, A=qp.A[:, few], b=qp.b[:, few]))
+    assert gpu.has_gpu_plan_method(replace(flat, A=qp.A[:, few], b=qp.b[:, few]))
     linear = replace(qp, H=0.0 * qp.H)
-    assert not gpu.has_gpu_method(linear)
+    assert not gpu.has_gpu_plan_method(linear)
 
 
 def test_a_batch_that_memory_has_no_room_for_is_not_taken(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -17,7 +17,7 @@ from pear.problem import quadratic_program as rule
 from pear.problem.matrix import SparseMatrix
 from pear.sensitivity.sparse_reduced_systems import SparseReducedSystems
 from pear.solvers.backend_registry import get_backend
-from pear.solvers.exchanges import exchange_arrays
+from pear.solvers.exchanges import exchange_plan
 from pear.solvers.linalg import saddle as sparse_kkt
 from pear.solvers.linalg.ldl import SymbolicFactor
 
@@ -321,7 +321,7 @@ class TestMemory:
         assert float(again) > 0
 
     def test_the_factor_of_the_forward_pass_serves_the_gradient(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        monkeypatch.setattr(exchange_arrays, "MOST_UNKNOWNS", 0)  # smaller systems are factored whole, and again
+        monkeypatch.setattr(exchange_plan, "MOST_UNKNOWNS", 0)  # smaller systems are factored whole, and again
         thin, _ = both(**ZOO["smoothed lp"][0])
         verified = solve_continuous_programs(thin, costs(), 0.1, "auto")
         assert isinstance(verified.systems, SparseReducedSystems)

@@ -28,7 +28,7 @@ from pear.sensitivity.dense_reduced_systems import DenseReducedSystems, SystemSo
 from pear.sensitivity.kept_by_sets import keep_by_sets
 
 if TYPE_CHECKING:
-    from pear.solvers.exchanges.exchange_arrays import ExchangePlan
+    from pear.solvers.exchanges.exchange_plan import ExchangePlan
 
 Array = NDArray[Any]
 
@@ -357,7 +357,7 @@ def _sparse_system_probe(n: int) -> Tensor:
 
 def sparse_system_plan(qp: QuadraticProgram) -> ExchangePlan | None:
     """Return the plan for factors of whole KKT systems, made once for a problem; None if they cannot be factored."""
-    from pear.solvers.exchanges.exchange_arrays import make_exchange_plan  # numba, which dense programs do not need
+    from pear.solvers.exchanges.exchange_plan import make_exchange_plan  # numba, which dense programs do not need
 
     return qp.prepare_once("exchanges", lambda qp: make_exchange_plan(qp, convexity_sign(qp) > 0))
 

@@ -63,7 +63,7 @@ def fits_active_set(n: int, rows: int) -> bool:
 
 def fits_gpu(n: int, rows: int) -> bool:
     """Return True if a kernel on a GPU solves curved programs of n variables and this number of rows."""
-    return gpu_plan.fits_gpu_kernel(n, rows, linear=False)
+    return gpu_plan.fits_gpu_plan(n, rows, linear=False)
 
 
 def prepare(qp: QuadraticProgram) -> Any:

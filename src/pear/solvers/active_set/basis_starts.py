@@ -7,7 +7,7 @@ import math
 from pear.compile.jit import inner, span
 from pear.solvers.active_set import kernel_arrays as ix
 from pear.solvers.active_set.basis_and_superbasics import set_nonbasic_variables
-from pear.solvers.active_set.compiled_sizes import measure_compiled_least_size, positive_size_or_one
+from pear.solvers.active_set.compiled_sizes import compiled_size_or_one, measure_compiled_least_size
 from pear.solvers.active_set.kernel_arrays import ProgramData, States, Workspace
 from pear.solvers.active_set.search_phases import search_phase_one
 from pear.solvers.active_set.settings import FAR, PIVOT
@@ -54,7 +54,7 @@ def set_slack_basis_start(D: ProgramData, w: Workspace) -> None:
     for j in span(n):
         size = max(size, abs(w.c[j]) / curvature if curvature > 0.0 else 0.0)
     for k in span(R):
-        size = max(size, abs(w.rhs[k]) / positive_size_or_one(math.sqrt(w.norm[k])))
+        size = max(size, abs(w.rhs[k]) / compiled_size_or_one(math.sqrt(w.norm[k])))
     far = FAR * size if size > 0.0 else math.inf
     for j in span(n):
         above = ix.UPPER if abs(w.up[j]) <= far else ix.FREE

@@ -27,7 +27,7 @@ from pear.solvers.active_set.kernel_arrays import (
 )
 from pear.solvers.active_set.sample_program import load_sample_norms, load_sample_program, select_sample_program
 from pear.solvers.active_set.sample_regret import set_sample_regret
-from pear.solvers.active_set.solution_check import mark_solution_given_up
+from pear.solvers.active_set.solution_check import mark_unchecked_solution
 from pear.solvers.active_set.solve_sample import solve_sample_decision
 
 
@@ -72,7 +72,7 @@ def run_batch_task(
     """Run a task other than REGRET for one sample."""
     slot, at, cost, outcome = samples.slots[i], samples.at[i], samples.predicted[i], results.outcome
     D = refer(select_sample_program(P, P.Q, at))
-    mark_solution_given_up(outcome, i)
+    mark_unchecked_solution(outcome, i)
     if task == ix.PROJECT:
         measure_compiled_curvature(D, w)
         load_sample_norms(P, D, at, w)

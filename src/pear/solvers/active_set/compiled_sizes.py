@@ -30,7 +30,7 @@ def measure_compiled_sizes(D: ProgramData, w: Workspace) -> None:
 
 
 @inner
-def largest_size(values: Array, count: int) -> float:
+def largest_compiled_size(values: Array, count: int) -> float:
     """Return the largest absolute value of the first entries.
 
     Four maxima are taken side by side, because each has to wait for the one before.
@@ -46,7 +46,7 @@ def largest_size(values: Array, count: int) -> float:
 
 
 @inner
-def positive_size_or_one(value: float) -> float:
+def compiled_size_or_one(value: float) -> float:
     """Return a positive value unchanged, and 1 instead of any other, so that it can be divided by."""
     return value if value > 0.0 else 1.0
 
@@ -58,16 +58,16 @@ def measure_compiled_least_size(D: ProgramData, w: Workspace) -> None:
     curvature, largest, least = w.number[ix.MAX_CURVATURE], 0.0, math.inf
     for j in span(n):
         largest = max(largest, abs(w.c[j]))
-        least = smaller_nonzero_size(smaller_nonzero_size(least, w.lo[j]), w.up[j])
+        least = smaller_compiled_size(smaller_compiled_size(least, w.lo[j]), w.up[j])
     for k in span(D.equalities, R):
-        least = smaller_nonzero_size(least, w.rhs[k] / positive_size_or_one(math.sqrt(w.norm[k])))
+        least = smaller_compiled_size(least, w.rhs[k] / compiled_size_or_one(math.sqrt(w.norm[k])))
     if curvature > 0.0:
-        least = smaller_nonzero_size(least, largest / curvature)
+        least = smaller_compiled_size(least, largest / curvature)
     w.number[ix.LEAST_SIZE] = least if least < math.inf else 1.0
 
 
 @inner
-def smaller_nonzero_size(least: float, size: float) -> float:
+def smaller_compiled_size(least: float, size: float) -> float:
     """Return the smaller of two sizes; a ``size`` of zero does not count."""
     return abs(size) if size != 0.0 and abs(size) < least else least
 

@@ -15,7 +15,11 @@ import math
 from pear.compile.jit import inner, span
 from pear.optimality.rule import RANK
 from pear.solvers.active_set import kernel_arrays as ix
-from pear.solvers.active_set.dual_working_set import drop_from_dual_working_set, dual_limit, empty_dual_working_set
+from pear.solvers.active_set.dual_working_set import (
+    drop_from_dual_working_set,
+    dual_working_set_limit,
+    empty_dual_working_set,
+)
 from pear.solvers.active_set.gram_matrix import (
     add_gram_rows,
     append_gram_factor_row,
@@ -83,7 +87,7 @@ def most_violated_in_dual_search(D: ProgramData, w: Workspace) -> int:
         if wrong * w.weight[i] > worst:
             found, worst = i, wrong * w.weight[i]
     for i in span(n, gram_size(D)):
-        wrong = w.value[i] - dual_limit(D, w, i, ix.UPPER) - slop
+        wrong = w.value[i] - dual_working_set_limit(D, w, i, ix.UPPER) - slop
         if wrong * w.weight[i] > worst:
             found, worst = i, wrong * w.weight[i]
     return found
@@ -99,8 +103,8 @@ def add_in_dual_search(D: ProgramData, w: Workspace, entering: int) -> bool:
     room = gram_row(D, w, entering)[entering]
     if w.weight[entering] == 0.0:  # the equalities fix its value, as its row of K says
         return True
-    above = w.value[entering] > dual_limit(D, w, entering, ix.UPPER)
-    side, goal = 1.0 if above else -1.0, dual_limit(D, w, entering, ix.UPPER if above else ix.LOWER)
+    above = w.value[entering] > dual_working_set_limit(D, w, entering, ix.UPPER)
+    side, goal = 1.0 if above else -1.0, dual_working_set_limit(D, w, entering, ix.UPPER if above else ix.LOWER)
     multiplier = 0.0
     while True:
         size = w.tally[ix.WORKING]

@@ -9,7 +9,7 @@ from pear.optimality.rule import SHARP
 from pear.solvers.active_set import kernel_arrays as ix
 from pear.solvers.active_set.dual_search import restart_dual_search, run_dual_search, start_dual_search
 from pear.solvers.active_set.dual_working_set import (
-    held_dual_limit,
+    held_dual_working_set_limit,
     hold_tight_in_dual_working_set,
     is_dual_working_set_kept,
     load_dual_working_set,
@@ -25,7 +25,7 @@ from pear.solvers.active_set.kernel_arrays import ProgramData, States, Workspace
 from pear.solvers.active_set.multipliers import measure_multiplier_sizes, subtract_multipliers_from_gradient
 from pear.solvers.active_set.program_products import set_gradient_by_hessian_product
 from pear.solvers.active_set.settings import DUAL_ATTEMPTS, REFINEMENTS
-from pear.solvers.active_set.solution_check import check_refined_solution, solution_stationarity_residual
+from pear.solvers.active_set.solution_check import check_refined_solution, checked_stationarity_residual
 
 
 @inner
@@ -78,14 +78,14 @@ def refine_dual_solution(D: ProgramData, w: Workspace) -> float:
             correct_dual_solution(D, w)
         for a in span(w.tally[ix.WORKING]):
             if w.sup[a] < n:
-                w.x[w.sup[a]] = held_dual_limit(D, w, w.sup[a])
+                w.x[w.sup[a]] = held_dual_working_set_limit(D, w, w.sup[a])
         set_gradient_by_hessian_product(D, w)
         set_dual_solution_multipliers(D, w)
         subtract_multipliers_from_gradient(D, w)
         measure_multiplier_sizes(D, w)
         for j in span(n):  # held bounds absorb the reduced gradient, whatever its sign
             w.bound[j] = 0.0 if w.place[j] == ix.SUPER else -w.reduced[j]
-        unbalanced = solution_stationarity_residual(D, w)
+        unbalanced = checked_stationarity_residual(D, w)
         if unbalanced == math.inf or unbalanced <= SHARP:
             break
     return unbalanced
@@ -139,7 +139,7 @@ def correct_dual_solution(D: ProgramData, w: Workspace) -> None:
     for j in span(n):
         w.x[j] += w.step[j]
     for a in span(size):
-        w.pull[a] = gram_constraint_value(D, w.x, w.sup[a]) - held_dual_limit(D, w, w.sup[a])
+        w.pull[a] = gram_constraint_value(D, w.x, w.sup[a]) - held_dual_working_set_limit(D, w, w.sup[a])
     solve_gram_factor(w, size, w.pull)
     solve_transposed_gram_factor(w, size, w.pull)
     for a in span(size):

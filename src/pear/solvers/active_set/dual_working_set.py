@@ -7,7 +7,7 @@ import math
 from pear.compile.jit import inner, span
 from pear.optimality.rule import RANK, ROUNDOFF
 from pear.solvers.active_set import kernel_arrays as ix
-from pear.solvers.active_set.compiled_sizes import largest_size
+from pear.solvers.active_set.compiled_sizes import largest_compiled_size
 from pear.solvers.active_set.gram_matrix import (
     add_gram_rows,
     append_gram_factor_row,
@@ -20,7 +20,7 @@ from pear.solvers.active_set.kernel_arrays import ProgramData, States, Workspace
 
 
 @inner
-def dual_limit(D: ProgramData, w: Workspace, i: int, place: int) -> float:
+def dual_working_set_limit(D: ProgramData, w: Workspace, i: int, place: int) -> float:
     """Return the limit of constraint i on the side ``place``, LOWER or UPPER.
 
     An inequality row has an upper limit only, which is infinite if the row is absent.
@@ -77,14 +77,14 @@ def load_dual_working_set(D: ProgramData, w: Workspace, states: States, slot: in
     for i in span(gram_size(D)):
         place = states.place[slot, i if i < n else D.equalities + i]
         held = place == ix.LOWER or place == ix.UPPER
-        if held and abs(dual_limit(D, w, i, place)) < math.inf:
+        if held and abs(dual_working_set_limit(D, w, i, place)) < math.inf:
             hold_in_dual_working_set(D, w, i)
     wrong = True
     while wrong and w.tally[ix.WORKING] > 0:
         wrong = False
         size = w.tally[ix.WORKING]
         for a in span(size):
-            w.force[a] = w.value[w.sup[a]] - dual_limit(D, w, w.sup[a], states.place[slot, w.sup[a]])
+            w.force[a] = w.value[w.sup[a]] - dual_working_set_limit(D, w, w.sup[a], states.place[slot, w.sup[a]])
         solve_gram_factor(w, size, w.force)
         solve_transposed_gram_factor(w, size, w.force)
         for a in range(size - 1, -1, -1):
@@ -147,9 +147,9 @@ def mark_dual_working_set(D: ProgramData, w: Workspace) -> None:
 
 
 @inner
-def held_dual_limit(D: ProgramData, w: Workspace, i: int) -> float:
+def held_dual_working_set_limit(D: ProgramData, w: Workspace, i: int) -> float:
     """Return the limit at which the working set holds constraint i."""
-    return dual_limit(D, w, i, w.place[i])
+    return dual_working_set_limit(D, w, i, w.place[i])
 
 
 @inner
@@ -192,7 +192,7 @@ def depends_on_dual_working_set(D: ProgramData, w: Workspace, i: int) -> bool:
         held = gram_row(D, w, w.sup[a])
         for j in span(n):
             w.step[j] -= w.pull[a] * held[j]
-    return largest_size(w.step, n) <= ROUNDOFF * largest_size(row, n)
+    return largest_compiled_size(w.step, n) <= ROUNDOFF * largest_compiled_size(row, n)
 
 
 @inner

@@ -9,7 +9,7 @@ from pear.optimality.rule import NEGLIGIBLE, PROJECTED, SHARP
 from pear.solvers.active_set import kernel_arrays as ix
 from pear.solvers.active_set.basis_and_superbasics import is_basis_steep, set_superbasic_columns
 from pear.solvers.active_set.basis_starts import load_basis_start
-from pear.solvers.active_set.compiled_sizes import positive_size_or_one
+from pear.solvers.active_set.compiled_sizes import compiled_size_or_one
 from pear.solvers.active_set.dual_working_set import factor_dual_working_set
 from pear.solvers.active_set.gram_matrix import (
     gram_constraint_value,
@@ -51,10 +51,10 @@ def project_error_primal(D: ProgramData, error: Array, g: Array, w: Workspace) -
                 g[i] = math.nan
             return True
         top = max(top, abs(error[j]))
-    noise = NEGLIGIBLE * top / positive_size_or_one(w.number[ix.MAX_CURVATURE])
+    noise = NEGLIGIBLE * top / compiled_size_or_one(w.number[ix.MAX_CURVATURE])
     largest, change = 0.0, math.inf
     for attempt in span(REFINEMENTS):
-        if attempt > 0 and not correct_projection(D, error, w) <= max(PROJECTED * largest, noise):
+        if attempt > 0 and not correct_error_projection(D, error, w) <= max(PROJECTED * largest, noise):
             return False  # the inverse, and so the tangent space, has become inaccurate
         for t in span(supers):
             s = w.error[w.sup[t]] if w.sup[t] < n else 0.0
@@ -75,11 +75,11 @@ def project_error_primal(D: ProgramData, error: Array, g: Array, w: Workspace) -
             break
     if not change <= max(PROJECTED * largest, noise):
         return False
-    return write_projection(D, w, g, noise)
+    return write_error_projection(D, w, g, noise)
 
 
 @inner
-def correct_projection(D: ProgramData, error: Array, w: Workspace) -> float:
+def correct_error_projection(D: ProgramData, error: Array, w: Workspace) -> float:
     """Correct the direction p in ``w.step`` so that Jp = 0, and write the remaining error − Hp to ``w.error``.
 
     Returns:
@@ -96,7 +96,7 @@ def correct_projection(D: ProgramData, error: Array, w: Workspace) -> float:
             s += w.inverse[b, k] * w.left[k]
         w.step[w.basis[b]] += s
         largest = max(largest, abs(s) if w.basis[b] < n else 0.0)
-    set_projection_residual(D, error, w)
+    set_error_projection_residual(D, error, w)
     return largest
 
 
@@ -121,23 +121,23 @@ def project_error_dual(D: ProgramData, error: Array, g: Array, w: Workspace) -> 
         return True
     if size >= D.freedom:
         return True
-    noise = NEGLIGIBLE * top / positive_size_or_one(w.number[ix.MAX_CURVATURE])
+    noise = NEGLIGIBLE * top / compiled_size_or_one(w.number[ix.MAX_CURVATURE])
     largest, change = 0.0, math.inf
     for attempt in span(REFINEMENTS):
         if attempt > 0:
-            set_projection_residual(D, error, w)
-        change = add_dual_projection(D, w)
+            set_error_projection_residual(D, error, w)
+        change = add_dual_error_projection(D, w)
         if attempt == 0:
             largest = change
         elif change <= max(SHARP * largest, NOISE * noise):
             break
     if not change <= max(PROJECTED * largest, noise):
         return False
-    return write_projection(D, w, g, noise)
+    return write_error_projection(D, w, g, noise)
 
 
 @inner
-def add_dual_projection(D: ProgramData, w: Workspace) -> float:
+def add_dual_error_projection(D: ProgramData, w: Workspace) -> float:
     """Add the projection of ``w.error`` to ``w.step``; return the largest change. Held variables do not move."""
     n, size = D.n, w.tally[ix.WORKING]
     for j in span(n):
@@ -164,7 +164,7 @@ def add_dual_projection(D: ProgramData, w: Workspace) -> float:
 
 
 @inner
-def set_projection_residual(D: ProgramData, error: Array, w: Workspace) -> None:
+def set_error_projection_residual(D: ProgramData, error: Array, w: Workspace) -> None:
     """Set ``w.error`` to what the direction p in ``w.step`` leaves of an error: error − Hp."""
     n = D.n
     for j in span(n):
@@ -177,7 +177,7 @@ def set_projection_residual(D: ProgramData, error: Array, w: Workspace) -> None:
 
 
 @inner
-def write_projection(D: ProgramData, w: Workspace, g: Array, noise: float) -> bool:
+def write_error_projection(D: ProgramData, w: Workspace, g: Array, noise: float) -> bool:
     """Write the projection in ``w.step`` to g; False where it is of rounding size, which needs exact residuals."""
     biggest = 0.0
     for j in span(D.n):

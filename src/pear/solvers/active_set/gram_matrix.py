@@ -5,7 +5,7 @@ from __future__ import annotations
 from pear.compile.jit import inner, span
 from pear.optimality.rule import RANK
 from pear.solvers.active_set import kernel_arrays as ix
-from pear.solvers.active_set.compiled_sizes import positive_size_or_one
+from pear.solvers.active_set.compiled_sizes import compiled_size_or_one
 from pear.solvers.active_set.kernel_arrays import Array, ProgramData, Workspace
 
 
@@ -39,7 +39,7 @@ def compute_gram_row(D: ProgramData, w: Workspace, i: int) -> None:
             entry = D.J[p + i - n, k]
             if entry != 0.0:
                 curvature = D.smoothing + (D.sign * D.Q[k, k] if len(D.Q) > 0 else 0.0)
-                room += entry**2 / positive_size_or_one(curvature if curvature > 0.0 else w.number[ix.MAX_CURVATURE])
+                room += entry**2 / compiled_size_or_one(curvature if curvature > 0.0 else w.number[ix.MAX_CURVATURE])
                 for j in span(n):
                     out[j] += entry * D.response[k, j]
     for k in span(n, gram_size(D)):

@@ -7,7 +7,7 @@ import math
 from pear.compile.jit import inner, span
 from pear.optimality.rule import FLOOR, ROUNDOFF, SHARE_OF_FORCE, SIGN, WEAK
 from pear.solvers.active_set import kernel_arrays as ix
-from pear.solvers.active_set.compiled_sizes import largest_size, positive_size_or_one
+from pear.solvers.active_set.compiled_sizes import compiled_size_or_one, largest_compiled_size
 from pear.solvers.active_set.kernel_arrays import ProgramData, Workspace
 from pear.solvers.active_set.program_products import (
     add_abs_column_products,
@@ -140,13 +140,13 @@ def measure_multiplier_sizes(D: ProgramData, w: Workspace) -> None:
     for j in span(n):
         largest = max(largest, w.dual_scale[j])
     for j in span(n):
-        w.dual_scale[j] = positive_size_or_one(max(w.dual_scale[j], SHARE_OF_FORCE * largest))
+        w.dual_scale[j] = compiled_size_or_one(max(w.dual_scale[j], SHARE_OF_FORCE * largest))
     if D.equalities < R:
         for k in span(R):
             w.terms[k] = 0.0
         add_abs_row_products(D, w.dual_scale, w.terms)
         for k in span(D.equalities, R):
-            w.dual_scale[n + k] = positive_size_or_one(w.terms[k]) / positive_size_or_one(w.norm[k])
+            w.dual_scale[n + k] = compiled_size_or_one(w.terms[k]) / compiled_size_or_one(w.norm[k])
 
 
 @inner
@@ -159,7 +159,7 @@ def most_wrong_multiplier(D: ProgramData, w: Workspace, rough: bool, first: bool
         rough: compare multipliers without their natural sizes. This is enough to choose a direction, but not to stop.
         first: return the first variable with a wrong sign instead of the most wrong one.
     """
-    N, allowed = len(D.J) + D.n, SIGN * (largest_size(w.grad, D.n) if rough else 1.0)
+    N, allowed = len(D.J) + D.n, SIGN * (largest_compiled_size(w.grad, D.n) if rough else 1.0)
     for j in span(N):  # without branches, so that it runs in parallel lanes
         place = w.place[j]
         wrong = multiplier_sign_violation(place, w.reduced[j])
@@ -169,7 +169,7 @@ def most_wrong_multiplier(D: ProgramData, w: Workspace, rough: bool, first: bool
         for j in span(N):
             if w.step[j] > 0.0:
                 w.step[j] /= w.dual_scale[j]
-    worst = largest_size(w.step, N)
+    worst = largest_compiled_size(w.step, N)
     if not worst > allowed:
         return -1
     found = 0

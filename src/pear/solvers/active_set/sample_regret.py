@@ -23,7 +23,7 @@ from pear.solvers.active_set.kernel_arrays import (
 )
 from pear.solvers.active_set.program_products import subtract_row_products
 from pear.solvers.active_set.sample_program import load_sample_program, select_sample_program
-from pear.solvers.active_set.solution_check import mark_solution_given_up
+from pear.solvers.active_set.solution_check import mark_unchecked_solution
 from pear.solvers.active_set.solve_sample import solve_sample
 
 
@@ -50,9 +50,9 @@ def set_sample_regret(
         refer(select_sample_program(P, P.Q, at)),
         refer(select_sample_program(P, pair.true_Q, at)),
     )
-    mark_solution_given_up(outcome, i)
-    if not (table.best.code[slot] == ix.SOLVED and is_best_of_sample_current(table, slot, true)):
-        mark_solution_given_up(table.best, slot)
+    mark_unchecked_solution(outcome, i)
+    if not (table.best.code[slot] == ix.SOLVED and is_sample_regret_best_kept(table, slot, true)):
+        mark_unchecked_solution(table.best, slot)
         if load_sample_program(P, T, true, at, w):
             solve_sample(T, table.true, row, default, np.int64(0), table.best, slot, w)
         if len(table.fingerprints) > 0:
@@ -64,15 +64,15 @@ def set_sample_regret(
     if outcome.code[i] == ix.SOLVED:
         injected, exact = results.injected[i], results.exact[i]
         results.value[i] = measure_sample_regret(T, table.best, slot, w)
-        set_sample_cost_error(D, T, pair.curved, cost, true, injected, w)
+        set_sample_regret_error(D, T, pair.curved, cost, true, injected, w)
         dual = w.tally[ix.METHOD] == ix.DUAL
         if not (project_error_dual(D, injected, exact, w) if dual else project_error_primal(D, injected, exact, w)):
             outcome.code[i] = ix.GIVEN_UP
-        inject_normal_in_sample(D, pair.factor, i, strength, injected, exact)
+        inject_in_sample_regret(D, pair.factor, i, strength, injected, exact)
 
 
 @inner
-def is_best_of_sample_current(table: SolutionTable, slot: int, true: Array) -> bool:
+def is_sample_regret_best_kept(table: SolutionTable, slot: int, true: Array) -> bool:
     """True where the best decision in the table was computed for these true costs, none of which is NaN."""
     if len(table.fingerprints) == 0:
         return False
@@ -114,7 +114,7 @@ def measure_sample_regret(T: ProgramData, best: CompiledSolutions, slot: int, w:
 
 
 @inner
-def set_sample_cost_error(
+def set_sample_regret_error(
     D: ProgramData, T: ProgramData, curved: bool, predicted: Array, true: Array, e: Array, w: Workspace
 ) -> None:
     """Write the error ``e = (ĉ − c) + (Q̂ − Q)x`` of the objective's gradient.
@@ -132,7 +132,7 @@ def set_sample_cost_error(
 
 
 @inner
-def inject_normal_in_sample(D: ProgramData, factor: Array, i: int, strength: float, e: Array, g: Array) -> None:
+def inject_in_sample_regret(D: ProgramData, factor: Array, i: int, strength: float, e: Array, g: Array) -> None:
     """Replace the error e of sample i by g + β (‖g‖/‖n‖) n with n = H⁻¹e − g, in place; see ``add_normal_component``.
 
     For β = 0 it becomes g. For β < 0 it does not change.
@@ -143,7 +143,7 @@ def inject_normal_in_sample(D: ProgramData, factor: Array, i: int, strength: flo
     size_n = size_g = size_e = 0.0
     if strength > 0.0:
         if len(factor) > 0:
-            solve_sample_hessian(factor[i if len(factor) > 1 else 0], e)
+            solve_in_sample_regret(factor[i if len(factor) > 1 else 0], e)
         for j in span(n):
             if len(factor) == 0:
                 e[j] /= D.smoothing
@@ -157,7 +157,7 @@ def inject_normal_in_sample(D: ProgramData, factor: Array, i: int, strength: flo
 
 
 @inner
-def solve_sample_hessian(L: Array, e: Array) -> None:
+def solve_in_sample_regret(L: Array, e: Array) -> None:
     """Solve ``L Lᵀ x = e`` in place, with a lower triangular L (n, n)."""
     n = len(e)
     for i in span(n):

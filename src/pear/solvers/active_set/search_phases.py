@@ -15,7 +15,7 @@ from pear.solvers.active_set.basis_and_superbasics import (
     replace_basic_variable,
     swap_basic_and_superbasic,
 )
-from pear.solvers.active_set.compiled_sizes import largest_size
+from pear.solvers.active_set.compiled_sizes import largest_compiled_size
 from pear.solvers.active_set.kernel_arrays import ProgramData, Workspace
 from pear.solvers.active_set.multipliers import (
     measure_multiplier_sizes,
@@ -116,7 +116,7 @@ def take_phase_one_step(D: ProgramData, w: Workspace, entering: int, direction: 
     """
     R = len(w.inverse)
     apply_basis_inverse(D, entering, w, w.column)
-    largest = largest_size(w.column, R)
+    largest = largest_compiled_size(w.column, R)
     far = w.up[entering] if direction > 0.0 else w.lo[entering]
     length, leaving, place = abs(far - w.x[entering]), -1, ix.UPPER if direction > 0.0 else ix.LOWER
     rate_taken = 0.0
@@ -231,7 +231,7 @@ def phase_two_ratio_test(D: ProgramData, w: Workspace, longest: float) -> tuple[
         numbered first, then basic ones.
     """
     R, supers = len(D.J), w.tally[ix.SUPERS]
-    largest = max(largest_size(w.along, supers), largest_size(w.column, R))
+    largest = max(largest_compiled_size(w.along, supers), largest_compiled_size(w.column, R))
     length, met, rate_taken = longest, -1, 0.0
     for a in span(supers + R):
         v = w.sup[a] if a < supers else w.basis[a - supers]

@@ -10,7 +10,7 @@ from pear.compile.jit import inner, span
 from pear.optimality.rule import FEASIBLE, FLOOR, OPTIMAL, SHARE_OF_FORCE, SHARE_OF_TERMS, SHARP, TIGHT, WEAK
 from pear.solvers.active_set import kernel_arrays as ix
 from pear.solvers.active_set.basis_and_superbasics import solve_for_basics
-from pear.solvers.active_set.compiled_sizes import measure_compiled_sizes, positive_size_or_one
+from pear.solvers.active_set.compiled_sizes import compiled_size_or_one, measure_compiled_sizes
 from pear.solvers.active_set.kernel_arrays import CompiledSolutions, ProgramData, Workspace
 from pear.solvers.active_set.multipliers import (
     centre_multipliers,
@@ -56,7 +56,7 @@ def refine_and_check_solution(D: ProgramData, w: Workspace) -> int:
         measure_multiplier_sizes(D, w)
         for j in span(D.n):  # held bounds absorb the reduced gradient, whatever its sign
             w.bound[j] = 0.0 if w.place[j] in (ix.BASIC, ix.SUPER) else -w.reduced[j]
-        unbalanced = solution_stationarity_residual(D, w)
+        unbalanced = checked_stationarity_residual(D, w)
         if unbalanced == math.inf:
             return ix.GIVEN_UP
         if unbalanced <= SHARP:
@@ -84,7 +84,7 @@ def check_refined_solution(D: ProgramData, w: Workspace, unbalanced: float) -> i
 def check_solution_multipliers(D: ProgramData, w: Workspace) -> bool:
     """Give the tight constraints their multipliers; True where the KKT residual passes."""
     set_tight_multipliers(D, w)
-    return solution_kkt_residual(D, w) <= OPTIMAL
+    return checked_kkt_residual(D, w) <= OPTIMAL
 
 
 @inner
@@ -102,7 +102,7 @@ def check_centred_solution(D: ProgramData, w: Workspace) -> bool:
 
 
 @inner
-def solution_stationarity_residual(D: ProgramData, w: Workspace) -> float:
+def checked_stationarity_residual(D: ProgramData, w: Workspace) -> float:
     """Return the largest residual of stationarity, relative to natural sizes; infinite where one is not a number."""
     worst = 0.0
     for j in span(D.n):
@@ -130,16 +130,16 @@ def check_solution_feasibility(D: ProgramData, w: Workspace) -> bool:
     for j in span(n):
         x, lower, upper = w.x[j], math.inf, math.inf
         if w.lo[j] > -math.inf:
-            lower = (x - w.lo[j]) / positive_size_or_one(w.size[j] + abs(w.lo[j]))
+            lower = (x - w.lo[j]) / compiled_size_or_one(w.size[j] + abs(w.lo[j]))
         if w.up[j] < math.inf:
-            upper = (w.up[j] - x) / positive_size_or_one(w.size[j] + abs(w.up[j]))
+            upper = (w.up[j] - x) / compiled_size_or_one(w.size[j] + abs(w.up[j]))
         place = w.place[j]
         good = good and lower >= -FEASIBLE and upper >= -FEASIBLE
         good = good and not (place == ix.LOWER and lower > FEASIBLE) and not (place == ix.UPPER and upper > FEASIBLE)
         above = place == ix.UPPER or upper <= TIGHT
         w.held[j] = 1 if place == ix.LOWER or lower <= TIGHT else (2 if above else 0)
     for k in span(R):
-        slack, held = w.left[k] / positive_size_or_one(w.terms[k]), w.place[n + k] == ix.LOWER
+        slack, held = w.left[k] / compiled_size_or_one(w.terms[k]), w.place[n + k] == ix.LOWER
         if k < D.equalities:
             good = good and abs(slack) <= FEASIBLE
             w.held[n + k] = 1
@@ -153,7 +153,7 @@ def check_solution_feasibility(D: ProgramData, w: Workspace) -> bool:
 
 
 @inner
-def mark_working_set_of_solution(D: ProgramData, w: Workspace) -> None:
+def mark_checked_working_set(D: ProgramData, w: Workspace) -> None:
     """Mark only the constraints of the working set as held.
 
     Other constraints that look tight may turn out not to be, once there are more digits.
@@ -193,7 +193,7 @@ def write_checked_solution(D: ProgramData, outcome: CompiledSolutions, k: int, w
 
 
 @inner
-def solution_kkt_residual(D: ProgramData, w: Workspace) -> float:
+def checked_kkt_residual(D: ProgramData, w: Workspace) -> float:
     """Compute the KKT residual as ``pear.optimality.kkt_residual`` defines it, and keep it in w.
 
     ``w.left`` must hold the slacks of the rows.
@@ -209,7 +209,7 @@ def solution_kkt_residual(D: ProgramData, w: Workspace) -> float:
     for j in span(n):
         size = max(size, abs(w.x[j]))
         dual = max(dual, abs(w.c[j]), abs(w.grad[j] - w.c[j]))
-    dual = positive_size_or_one(dual)
+    dual = compiled_size_or_one(dual)
     worst = 0.0
     for j in span(n):
         bound = w.bound[j]
@@ -220,7 +220,7 @@ def solution_kkt_residual(D: ProgramData, w: Workspace) -> float:
         slack = (w.up[j] - w.x[j]) / size if w.up[j] < math.inf else 1.0
         worst = max(worst, -slack, abs(slack * max(bound, 0.0) / dual))
     for i in span(R):
-        norm = positive_size_or_one(math.sqrt(w.norm[i]))
+        norm = compiled_size_or_one(math.sqrt(w.norm[i]))
         slack = w.left[i] / norm / size if w.lo[n + i] > -math.inf else 1.0
         if i < p:
             worst = max(worst, abs(slack))
@@ -232,7 +232,7 @@ def solution_kkt_residual(D: ProgramData, w: Workspace) -> float:
 
 
 @inner
-def mark_solution_given_up(outcome: CompiledSolutions, k: int) -> None:
+def mark_unchecked_solution(outcome: CompiledSolutions, k: int) -> None:
     """Mark row k as given up; a solution overwrites this mark."""
     outcome.code[k] = ix.GIVEN_UP
     outcome.changes[k] = 0

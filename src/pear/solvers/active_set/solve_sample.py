@@ -28,8 +28,8 @@ from pear.solvers.active_set.search_phases import begin_phase_two, search_phase_
 from pear.solvers.active_set.settings import FINE_PIVOT, PIVOT, VERDICTS
 from pear.solvers.active_set.solution_check import (
     check_centred_solution,
-    mark_solution_given_up,
-    mark_working_set_of_solution,
+    mark_checked_working_set,
+    mark_unchecked_solution,
     refine_and_check_solution,
     write_checked_solution,
 )
@@ -62,14 +62,14 @@ def solve_sample_from_start(
             w.tally[ix.CHANGES] += 1
         elif len(fallback.has_start) > 0 or not find_own_basis_start(D, w):
             continue
-        code = search_and_check_sample(D, w) if refresh_basis_inverse(D, w) else ix.GIVEN_UP
+        code = solve_sample_from_working_set(D, w) if refresh_basis_inverse(D, w) else ix.GIVEN_UP
         if code != ix.GIVEN_UP:
             break
     return code
 
 
 @inner
-def write_and_keep_sample(
+def write_solved_sample(
     D: ProgramData, states: States, slot: int, outcome: CompiledSolutions, k: int, held: bool, w: Workspace
 ) -> None:
     """Write a solution to row k of ``outcome``, and keep it in ``states[slot]``.
@@ -97,13 +97,13 @@ def solve_sample(
 ) -> None:
     """Solve the loaded sample, add the tight constraints to its working set, and write the results.
 
-    See ``solve_sample_from_start`` and ``write_and_keep_sample`` for the arguments.
+    See ``solve_sample_from_start`` and ``write_solved_sample`` for the arguments.
     """
     if solve_sample_by_dual(D, states, slot, fallback, fallback_slot, outcome, k, w):
         return
     if solve_sample_from_start(D, states, slot, fallback, fallback_slot, w) == ix.SOLVED:
         held = make_tight_nonbasic(w)
-        write_and_keep_sample(D, states, slot, outcome, k, held, w)
+        write_solved_sample(D, states, slot, outcome, k, held, w)
         if not held:  # no projection is possible from this working set
             outcome.code[k] = ix.GIVEN_UP
 
@@ -133,7 +133,7 @@ def solve_sample_by_dual(
 
 
 @inner
-def search_and_check_sample(D: ProgramData, w: Workspace) -> int:
+def solve_sample_from_working_set(D: ProgramData, w: Workspace) -> int:
     """Solve from the working set in ``w``, and check the solution; return SOLVED, CLOSE or GIVEN_UP."""
     if not (set_nonbasic_variables(D, w) and search_phase_one(D, w)):
         return ix.GIVEN_UP
@@ -174,13 +174,13 @@ def solve_sample_decision(
     if solve_sample_by_dual(D, states, slot, default, np.int64(0), outcome, i, w):
         if not (centred and outcome.weak[i]):
             return
-        mark_solution_given_up(outcome, i)
+        mark_unchecked_solution(outcome, i)
     code = solve_sample_from_start(D, states, slot, default, np.int64(0), w)
     if code == ix.CLOSE:
-        mark_working_set_of_solution(D, w)
+        mark_checked_working_set(D, w)
         write_checked_solution(D, outcome, i, w)
         outcome.code[i] = code
     elif code == ix.SOLVED:
         held = make_tight_nonbasic(w)
         if not centred or check_centred_solution(D, w):
-            write_and_keep_sample(D, states, slot, outcome, i, held, w)
+            write_solved_sample(D, states, slot, outcome, i, held, w)

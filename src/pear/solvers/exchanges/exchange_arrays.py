@@ -1,142 +1,44 @@
-"""The arrays of the compiled exchanges: what a problem prepares once, what samples bring, and the memory of a thread.
+"""The arrays of the compiled exchanges: the data of samples, right-hand sides, and the memory of a thread.
 
-Everything is in the equilibrated units of ``interior_point.sparse_interior_point``: decisions are divided by
-``columns``, multipliers of rows by ``rows``. These factors are powers of two, so that nothing is rounded.
+All numbers are in the equilibrated units of an ``ExchangePlan``.
 """
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
-from scipy import sparse
 
-from pear.optimality.natural_sizes import positive_size
-from pear.problem.matrix import matrix_row_squares
-from pear.problem.quadratic_program import QuadraticProgram
+from pear.solvers.exchanges.exchange_plan import ExchangePlan
 from pear.solvers.linalg import Array
-from pear.solvers.linalg.equilibrated_program import equilibrated_program
-from pear.solvers.linalg.supernodes import SupernodeBlocks, supernode_memory
+from pear.solvers.linalg.supernodes import supernode_memory
 
-# The rows of the memory of a thread: steps, right-hand sides, products and sizes, of variables and of rows.
-DX, F, HX, GRADIENT, SIZE, SCALE, ABS = 0, 1, 2, 3, 4, 5, 6
-DV, R, SLACK, ROW_SIZE, ROW_SCALE, LENGTH = 0, 1, 2, 3, 4, 8
+DX, F, HX, GRADIENT, SIZE, SCALE, ABS, STEP, STEP_H, STEP_JT, LEFT = range(11)
+"""Rows of ``ExchangeMemory.variables``.
 
-FREE, LOWER, UPPER = 0, 1, 2
-"""Places of a variable: between its bounds, or held at one of them."""
+They hold the step of the decisions, the right-hand side of the system, Hx, the gradient, the natural sizes of decisions
+and of their multipliers, and these last sizes in other units. From STEP on they serve the refinement of a solution: its
+last step, the products H x and Jᵀv, and the residual.
+"""
 
-MOST_UNKNOWNS = 10_000
-"""Variables and rows up to which whole systems are factored. In larger programs the free variables alone are fewer."""
+DV, R, SLACK, ROW_SIZE, ROW_SCALE, LENGTH, ROW_STEP, STEP_J, ROW_LEFT = range(9)
+"""Rows of ``ExchangeMemory.sides``.
 
-SHIFT = 1e-10
-"""Shift of the rows relative to the curvature, for rows that are nearly dependent."""
+They hold the step of the multipliers, the right-hand side of the system, the slacks, the natural sizes of rows and of
+their multipliers, and the lengths of the rows over the free variables. From ROW_STEP on they serve the refinement: its
+last step, the product J x, and the residual.
+"""
 
-LIFT = 1e-7
-"""Shift of a curvature that may be singular, and of its rows; so large that rounding does not hide it."""
-
-HELD = 1e18
-"""Diagonal entry, relative to the curvature, that takes a variable or a row out of a system."""
-
-
-class ExchangeMatrix(NamedTuple):
-    """A sparse matrix by rows: the entries of row i are those at ``start[i] : start[i + 1]``."""
-
-    start: Array
-    at: Array
-    value: Array
-
-    @classmethod
-    def of(cls, matrix: Any) -> ExchangeMatrix:
-        """The arrays of a SciPy matrix."""
-        csr = sparse.csr_array(matrix)
-        return cls(csr.indptr.astype(np.int64), csr.indices.astype(np.int64), csr.data.astype(float))
-
-
-class ExchangePlan(NamedTuple):
-    """What all samples of a problem share.
-
-    Attributes:
-        blocks: the storage plan of the factor of ``[H + D, Jᵀ; J, −E]``.
-        data: the numbers of this matrix without its diagonal.
-        diagonal: the positions of its diagonal in ``data``.
-        taken: how the inverse diagonals of the variables ``alone``, which are eliminated first, change ``data``.
-        alone: these variables, and ``alone_rows`` their columns of J.
-        left: the variables and rows, counted on from n, that are factored.
-        H, J, JT: the matrices, J = [A; G].
-        curvature: (n,) the diagonal of H.
-        columns, rows: the units.
-        norms: (p + m,) lengths of the rows in the units of the data, 1 where a row is empty.
-        equalities: p.
-        lift, shift: what is added to the curvature, and to rows of length one, of a system.
-        largest: the largest curvature, or 1.
-    """
-
-    blocks: SupernodeBlocks
-    data: Array
-    diagonal: Array
-    taken: ExchangeMatrix
-    alone: Array
-    alone_rows: ExchangeMatrix
-    left: Array
-    H: ExchangeMatrix
-    J: ExchangeMatrix
-    JT: ExchangeMatrix
-    curvature: Array
-    columns: Array
-    rows: Array
-    norms: Array
-    equalities: int
-    lift: float
-    shift: float
-    largest: float
-
-
-def make_exchange_plan(qp: QuadraticProgram, definite: bool) -> ExchangePlan | None:
-    """Make the plan of sparse programs; None where their systems cannot be factored whole, or are so large.
-
-    Args:
-        qp: the programs; only their matrices matter.
-        definite: whether H is positive definite.
-    """
-    if qp.n + qp.p + qp.m > MOST_UNKNOWNS:
-        return None
-    whole = equilibrated_program(qp)
-    pattern = whole.pattern
-    if not (pattern.direct and pattern.affordable):
-        return None
-    largest = float(pattern.curvature.max(initial=0.0)) or 1.0
-    lift, shift = (0.0, SHIFT) if definite else (LIFT, LIFT)
-    norms = [positive_size(matrix_row_squares(rows).sqrt())[0].numpy() for rows in (qp.A, qp.G)]
-    everything = np.arange(pattern.n + pattern.rows)
-    blocks, data, diagonal, taken = pattern.numbers
-    return ExchangePlan(
-        blocks=blocks,
-        data=data,
-        diagonal=diagonal,
-        taken=ExchangeMatrix.of(taken),
-        alone=everything[pattern.alone],
-        alone_rows=ExchangeMatrix.of(pattern.alone_JT),
-        left=everything[pattern.left],
-        H=ExchangeMatrix.of(pattern.H),
-        J=ExchangeMatrix.of(pattern.J),
-        JT=ExchangeMatrix.of(pattern.JT),
-        curvature=pattern.curvature,
-        columns=whole.columns,
-        rows=whole.rows,
-        norms=np.concatenate(norms),
-        equalities=qp.p,
-        lift=lift * largest,
-        shift=shift / largest,
-        largest=largest,
-    )
+FREE, LOWER, UPPER = range(3)
+"""The place of a variable: free between its bounds, or held at its lower or upper bound."""
 
 
 class ExchangeSamples(NamedTuple):
-    """The data of B samples and the points that they start from; the points become the results.
+    """The data of B samples, and the points that they start from. The search replaces the points by its results.
 
     Attributes:
         c: (B, n) costs.
-        rhs: (B, p + m) right-hand sides; infinite where a row is absent.
+        rhs: (B, p + m) right-hand sides; infinite if a row is absent.
         lb, ub: (B, n) bounds.
         x: (B, n) decisions.
         v: (B, p + m) multipliers of the rows.
@@ -160,7 +62,7 @@ class ExchangeSamples(NamedTuple):
     done: Array
 
 
-class SetSystems(NamedTuple):
+class MaskedSystems(NamedTuple):
     """Reduced systems ``[H Jᵀ; J 0][x; v] = [f; r]`` of B working sets, with K right-hand sides each.
 
     Attributes:
@@ -186,12 +88,12 @@ class ExchangeMemory(NamedTuple):
     """The memory of one thread.
 
     Attributes:
-        data, L, pivots, stack, tiles, positions, pair: of the factorisation and of its solves.
-        inverse: (alone,) inverse diagonals of the variables that are eliminated first.
-        variables: (12, n) vectors, with the names of their rows above; those from 8 on are of the refinement.
-        sides: (9, p + m) vectors, with the names of their rows above; those from 5 to 7 are of the refinement.
-        inside: (p + m,) bool, the rows of the system: held, and with a free variable.
-        wrong: (2n + m,) bool, the constraints to exchange: rows, lower and upper bounds.
+        data, L, pivots, stack, tiles, positions, pair: for the factorisation and for solves with the factor.
+        inverse: inverse diagonal entries of the variables that are eliminated first.
+        variables: vectors (n,), one in each of the rows DX to LEFT.
+        sides: vectors (p + m,), one in each of the rows DV to ROW_LEFT.
+        inside: (p + m,) bool, the rows of the system: those that are held and have a free variable.
+        wrong: (m + 2n,) bool, the constraints to exchange: inequalities, lower bounds, upper bounds.
     """
 
     data: Array
@@ -218,8 +120,8 @@ def new_exchange_memory(plan: ExchangePlan) -> ExchangeMemory:
         *supernode_memory(plan.blocks),
         np.empty((3, size)),
         np.empty(len(plan.alone)),
-        np.zeros((12, n)),
-        np.zeros((9, rows)),
+        np.zeros((LEFT + 1, n)),
+        np.zeros((ROW_LEFT + 1, rows)),
         np.zeros(rows, bool),
         np.zeros(rows - plan.equalities + 2 * n, bool),
     )

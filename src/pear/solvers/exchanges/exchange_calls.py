@@ -20,16 +20,16 @@ from pear.solvers.exchanges.exchange_arrays import (
     LOWER,
     UPPER,
     ExchangeMemory,
-    ExchangePlan,
     ExchangeSamples,
-    SetSystems,
+    MaskedSystems,
     new_exchange_memory,
 )
+from pear.solvers.exchanges.exchange_plan import ExchangePlan
 from pear.solvers.exchanges.exchange_search import search_exchanges
 from pear.solvers.exchanges.masked_system import solve_masked_systems
 
 _WORTH_THREADS = 8  # samples from which threads save more than they cost
-_own = local()
+_thread = local()
 
 
 @dataclass(frozen=True)
@@ -60,12 +60,12 @@ def call_exchange_search(qp: QuadraticProgram, plan: ExchangePlan, start: Start,
         start: the warm starts, one for each sample.
         most: the largest number of exchanges of a sample.
     """
-    samples = _pack_exchange_samples(qp, plan, start)
-    _run_exchanges_in_threads(
+    samples = _pack_exchange_call(qp, plan, start)
+    _run_exchange_calls(
         qp.batch,
-        lambda first, last: search_exchanges(plan, samples, first, last, most, _exchange_memory_of_thread(plan)),
+        lambda first, last: search_exchanges(plan, samples, first, last, most, _exchange_call_memory(plan)),
     )
-    return _unpack_exchange_samples(plan, samples)
+    return _unpack_exchange_call(plan, samples)
 
 
 def call_exchange_systems(plan: ExchangePlan, active: ActiveSet, f: Tensor, r: Tensor) -> tuple[Tensor, Tensor, Tensor]:
@@ -78,12 +78,13 @@ def call_exchange_systems(plan: ExchangePlan, active: ActiveSet, f: Tensor, r: T
         r: (K, B, p + m) right-hand sides; entries of rows that are not active are ignored.
 
     Returns:
-        x (K, B, n), zero at bounds; v (K, B, p + m), zero on other rows; and (K, B) whether the residual vanished.
+        x (K, B, n), zero at bounds; v (K, B, p + m), zero on rows that are not active; (K, B) bool, whether the
+        residual vanished up to rounding.
     """
     count, batch, n = f.shape
     place = np.where(active.fixed.numpy(), LOWER, FREE).astype(np.int8)
     rows = active.rows.numpy()
-    systems = SetSystems(
+    systems = MaskedSystems(
         place=place,
         held=np.concatenate([np.ones((batch, plan.equalities), bool), rows], 1),
         f=f.numpy() * plan.columns,
@@ -92,37 +93,45 @@ def call_exchange_systems(plan: ExchangePlan, active: ActiveSet, f: Tensor, r: T
         v=np.zeros((count, batch, len(plan.rows))),
         good=np.zeros((count, batch), bool),
     )
-    _run_exchanges_in_threads(
-        batch, lambda first, last: solve_masked_systems(plan, systems, first, last, _exchange_memory_of_thread(plan))
+    _run_exchange_calls(
+        batch, lambda first, last: solve_masked_systems(plan, systems, first, last, _exchange_call_memory(plan))
     )
     x, v = systems.x * plan.columns, systems.v * plan.rows
     return torch.from_numpy(x), torch.from_numpy(v), torch.from_numpy(systems.good)
 
 
-def _run_exchanges_in_threads(batch: int, run: Callable[[int, int], None]) -> None:
-    """Call a function for the samples of a batch, a few at a time, in threads where there are enough of them."""
+def _run_exchange_calls(batch: int, run: Callable[[int, int], None]) -> None:
+    """Call a function for all samples of a batch, in threads if the batch has enough samples.
+
+    Args:
+        batch: the number of samples.
+        run: takes the first sample and the end of a part of the batch.
+    """
     stop = Event()
 
-    def run_part(part: slice) -> None:
+    def run_exchange_part(part: slice) -> None:
         if not stop.is_set():
             run(part.start, min(part.stop, batch))
 
     if batch < _WORTH_THREADS or thread_pools.thread_count() == 1:
         run(0, batch)
     else:
-        thread_pools.run_in_threads(run_part, thread_pools.split_for_threads(batch), stop.set)
+        thread_pools.run_in_threads(run_exchange_part, thread_pools.split_for_threads(batch), stop.set)
 
 
-def _exchange_memory_of_thread(plan: ExchangePlan) -> ExchangeMemory:
-    """The memory of this thread for a plan."""
-    kept: tuple[ExchangePlan, ExchangeMemory] | None = getattr(_own, "kept", None)
+def _exchange_call_memory(plan: ExchangePlan) -> ExchangeMemory:
+    """Return the memory that this thread keeps for a plan."""
+    kept: tuple[ExchangePlan, ExchangeMemory] | None = getattr(_thread, "kept", None)
     if kept is None or kept[0] is not plan:
-        kept = _own.kept = plan, new_exchange_memory(plan)
+        kept = _thread.kept = plan, new_exchange_memory(plan)
     return kept[1]
 
 
-def _pack_exchange_samples(qp: QuadraticProgram, plan: ExchangePlan, start: Start) -> ExchangeSamples:
-    """Bring the samples and their starts into equilibrated units; what is absent or pinned is not left to the start."""
+def _pack_exchange_call(qp: QuadraticProgram, plan: ExchangePlan, start: Start) -> ExchangeSamples:
+    """Convert the samples and their starts to arrays in equilibrated units.
+
+    A start that holds an absent bound or row does not count. A variable with equal bounds is always held.
+    """
     B, p = qp.batch, qp.p
     sides = torch.cat([qp.b.expand(B, -1), qp.h.expand(B, -1)], 1).numpy()
     lb, ub = (bound.expand(B, -1).numpy() / plan.columns for bound in (qp.lb, qp.ub))
@@ -145,8 +154,8 @@ def _pack_exchange_samples(qp: QuadraticProgram, plan: ExchangePlan, start: Star
     )
 
 
-def _unpack_exchange_samples(plan: ExchangePlan, samples: ExchangeSamples) -> ExchangedPoints:
-    """The results in the units of the data."""
+def _unpack_exchange_call(plan: ExchangePlan, samples: ExchangeSamples) -> ExchangedPoints:
+    """Convert the results to tensors in the units of the data."""
     p, place = plan.equalities, samples.place
     x, v, bound = samples.x * plan.columns, samples.v * plan.rows, samples.bound / plan.columns
     multipliers = v[:, :p], np.where(samples.held[:, p:], v[:, p:], 0.0), bound

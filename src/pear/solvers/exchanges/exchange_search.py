@@ -1,6 +1,7 @@
 """The compiled exchanges of one sample: solve on the working set, find the constraints that are wrong, exchange them.
 
-The rules are those of ``pear.decisions.repair``, which repairs what this search leaves.
+A constraint is wrong if it is held and its multiplier has the wrong sign, or if it is not held and violated. The rules
+are those of ``pear.decisions.repair``, which repairs what this search leaves.
 """
 
 from __future__ import annotations
@@ -9,7 +10,7 @@ import math
 
 from pear.compile.jit import entry, inner
 from pear.optimality.rule import FEASIBLE, FLOOR, SHARE_OF_FORCE, SHARE_OF_SIZE, SHARP, SIGN
-from pear.solvers.active_set.compiled_sizes import smaller_nonzero_size
+from pear.solvers.active_set.compiled_sizes import smaller_compiled_size
 from pear.solvers.exchanges.exchange_arrays import (
     ABS,
     DV,
@@ -25,17 +26,13 @@ from pear.solvers.exchanges.exchange_arrays import (
     SLACK,
     UPPER,
     ExchangeMemory,
-    ExchangePlan,
     ExchangeSamples,
     F,
     R,
 )
-from pear.solvers.exchanges.masked_system import (
-    factor_masked_system,
-    multiply_abs_exchange_matrix,
-    multiply_exchange_matrix,
-    solve_masked_system,
-)
+from pear.solvers.exchanges.exchange_matrix import multiply_abs_exchange_matrix, multiply_exchange_matrix
+from pear.solvers.exchanges.exchange_plan import ExchangePlan
+from pear.solvers.exchanges.masked_system import factor_masked_system, solve_masked_system
 
 _TINY = 2.2250738585072014e-308
 _FINAL_STEPS = 3  # steps on the right working set, at most; at least one is made
@@ -44,14 +41,18 @@ _PATIENCE = 3  # exchanges in a row that may leave the number of wrong constrain
 
 @entry
 def search_exchanges(P: ExchangePlan, S: ExchangeSamples, first: int, last: int, most: int, w: ExchangeMemory) -> None:
-    """Exchange constraints of the samples from ``first`` to ``last``, at most ``most`` times each."""
+    """Exchange constraints of the samples from ``first`` up to ``last``, at most ``most`` times each."""
     for i in range(first, last):
         S.done[i] = _search_exchanges_of_sample(P, S, i, most, w)
 
 
 @inner
 def _search_exchanges_of_sample(P: ExchangePlan, S: ExchangeSamples, i: int, most: int, w: ExchangeMemory) -> bool:
-    """Exchange constraints of sample i until none is wrong; False where that fails."""
+    """Exchange constraints of sample i until none is wrong; return False if that fails.
+
+    All wrong constraints are exchanged together as long as their number falls, and a few times more. Then the last one
+    is exchanged alone.
+    """
     place, held, fewest, patience = S.place[i], S.held[i], 1 << 60, _PATIENCE
     S.exchanges[i] = 0
     while True:
@@ -61,14 +62,14 @@ def _search_exchanges_of_sample(P: ExchangePlan, S: ExchangeSamples, i: int, mos
             if not held[k]:
                 S.v[i, k] = 0.0
         _step_onto_exchanged_set(P, S, i, w)
-        wrong = _mark_constraints_to_exchange(P, S, i, w)
+        wrong, unbalanced = _mark_constraints_to_exchange(P, S, i, w)
         for step in range(_FINAL_STEPS):  # each step solves for what is left, relative to its own size
-            if wrong != 0 or (step > 0 and w.sides[R, 0] <= SHARP):
+            if wrong != 0 or (step > 0 and unbalanced <= SHARP):
                 break
             _step_onto_exchanged_set(P, S, i, w)
-            wrong = _mark_constraints_to_exchange(P, S, i, w)
+            wrong, unbalanced = _mark_constraints_to_exchange(P, S, i, w)
         if wrong == 0:
-            return w.sides[R, 0] <= FEASIBLE
+            return unbalanced <= FEASIBLE
         if wrong < 0 or S.exchanges[i] >= most:
             return False
         fell = wrong < fewest
@@ -83,7 +84,7 @@ def _search_exchanges_of_sample(P: ExchangePlan, S: ExchangeSamples, i: int, mos
 
 @inner
 def _step_onto_exchanged_set(P: ExchangePlan, S: ExchangeSamples, i: int, w: ExchangeMemory) -> None:
-    """Move the point of sample i onto its working set, by one solution of the reduced system."""
+    """Move the point and the multipliers of sample i onto its working set, by one solution of the reduced system."""
     n, rows, place = len(P.curvature), len(P.rows), S.place[i]
     x, v = S.x[i], S.v[i]
     for j in range(n):
@@ -107,10 +108,12 @@ def _step_onto_exchanged_set(P: ExchangePlan, S: ExchangeSamples, i: int, w: Exc
 
 
 @inner
-def _mark_constraints_to_exchange(P: ExchangePlan, S: ExchangeSamples, i: int, w: ExchangeMemory) -> int:
-    """Mark the wrong constraints of sample i in ``w.wrong``, and return their number, −1 where a number is not finite.
+def _mark_constraints_to_exchange(P: ExchangePlan, S: ExchangeSamples, i: int, w: ExchangeMemory) -> tuple[int, float]:
+    """Mark the wrong constraints of sample i in ``w.wrong``.
 
-    The residual of what is held, relative to natural sizes, is left in ``w.sides[R, 0]``.
+    Returns:
+        The number of wrong constraints, −1 if a number is not finite; the largest residual of stationarity on free
+        variables and of held rows, relative to natural sizes.
     """
     n, rows, p = len(P.curvature), len(P.rows), P.equalities
     place, held, bound = S.place[i], S.held[i], S.bound[i]
@@ -120,7 +123,7 @@ def _mark_constraints_to_exchange(P: ExchangePlan, S: ExchangeSamples, i: int, w
         slope = w.variables[GRADIENT, j]
         bound[j] = -slope if place[j] != FREE else 0.0
         if not abs(slope) < math.inf:
-            return -1
+            return -1, math.inf
         if place[j] == FREE:
             unbalanced = max(unbalanced, abs(slope) / w.variables[SCALE, j])
         size, low, high = w.variables[SIZE, j], S.lb[i, j], S.ub[i, j]
@@ -139,15 +142,16 @@ def _mark_constraints_to_exchange(P: ExchangePlan, S: ExchangeSamples, i: int, w
             off = S.v[i, k] < -SIGN * w.sides[ROW_SCALE, k] if held[k] else slack < -FEASIBLE * w.sides[ROW_SIZE, k]
             w.wrong[k - p] = off
             wrong += int(off)
-    w.sides[R, 0] = unbalanced
-    return wrong
+    return wrong, unbalanced
 
 
 @inner
 def _measure_exchange_point(P: ExchangePlan, S: ExchangeSamples, i: int, w: ExchangeMemory) -> None:
-    """Measure gradient and slacks of sample i, and the natural sizes that they and the multipliers are divided by.
+    """Compute the gradient and the slacks of sample i, and the natural sizes that they and the multipliers are divided
+    by.
 
-    Units do not matter to most of these ratios. Those that compare entries of a vector are taken in the data's units.
+    The sizes are those of ``pear.optimality.natural_sizes``. Most of the ratios do not depend on the units. Sizes that
+    compare entries of a vector are computed in the units of the data.
     """
     n, rows, p = len(P.curvature), len(P.rows), P.equalities
     x, v, gradient, hx = S.x[i], S.v[i], w.variables[GRADIENT], w.variables[HX]
@@ -167,9 +171,9 @@ def _measure_exchange_point(P: ExchangePlan, S: ExchangeSamples, i: int, w: Exch
         top, root_top = max(top, P.curvature[j] / unit**2), max(root_top, root)
         curved, cost = max(curved, root * abs(x[j]) * unit), max(cost, abs(S.c[i, j]) / unit)
         widest, terms = max(widest, abs(x[j]) * unit), max(terms, scale[j] / unit)
-        limit = smaller_nonzero_size(smaller_nonzero_size(limit, S.lb[i, j] * unit), S.ub[i, j] * unit)
+        limit = smaller_compiled_size(smaller_compiled_size(limit, S.lb[i, j] * unit), S.ub[i, j] * unit)
     for k in range(p, rows):
-        limit = smaller_nonzero_size(limit, S.rhs[i, k] / P.rows[k] / P.norms[k])
+        limit = smaller_compiled_size(limit, S.rhs[i, k] / P.rows[k] / P.norms[k])
     by_curvature = cost / top if top > 0.0 and cost > 0.0 else math.inf
     least = min(by_curvature, limit)
     floor = FLOOR * (least if least < math.inf else 1.0)
@@ -196,22 +200,24 @@ def _measure_exchange_point(P: ExchangePlan, S: ExchangeSamples, i: int, w: Exch
 def _exchange_marked_constraints(
     P: ExchangePlan, S: ExchangeSamples, i: int, together: bool, w: ExchangeMemory
 ) -> None:
-    """Exchange the wrong constraints of sample i, all of them ``together`` or the last one alone."""
+    """Exchange the wrong constraints of sample i: all of them if ``together`` is True, otherwise the last one.
+
+    A constraint that is held is released, and one that is not held becomes held. If both bounds of a variable would be
+    held, only the nearer one is.
+    """
     n, p = len(P.curvature), P.equalities
     m, place, held = len(P.rows) - p, S.place[i], S.held[i]
-    last = -1
-    for a in range(m + 2 * n):
-        if w.wrong[a]:
-            last = a
-    for a in range(m + 2 * n):
-        if not w.wrong[a] or not (together or a == last):
-            continue
-        if a < m:
-            held[p + a] = not held[p + a]
+    if not together:
+        last = -1
+        for a in range(m + 2 * n):
+            if w.wrong[a]:
+                last = a
+        for a in range(m + 2 * n):
+            w.wrong[a] = a == last
+    for k in range(m):
+        held[p + k] = held[p + k] != w.wrong[k]
     for j in range(n):
         low, high = w.wrong[m + j], w.wrong[m + n + j]
-        if not together:
-            low, high = low and last == m + j, high and last == m + n + j
         lower, upper = (place[j] == LOWER) != low, (place[j] == UPPER) != high
         if lower and upper:
             lower = abs(S.x[i, j] - S.lb[i, j]) <= abs(S.x[i, j] - S.ub[i, j])

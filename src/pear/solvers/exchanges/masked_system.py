@@ -1,8 +1,8 @@
 """The reduced system of a working set, as the whole system with large numbers on the diagonal of what is left out.
 
 The whole system ``[H + D, Jᵀ; J, −E]`` is analysed once for a problem. For a working set, D is huge for the variables
-at a bound and E for the rows that are not held, so that their part of the solution vanishes. The numbers alone are
-factored for another working set, which takes a fraction of the time of another analysis.
+at a bound, and E is huge for the rows that are not held, so that their part of the solution vanishes. Another working
+set needs another factorisation of these numbers, but no other analysis, which would take several times as long.
 """
 
 from __future__ import annotations
@@ -13,27 +13,33 @@ from pear.compile.jit import entry, inner
 from pear.optimality.rule import PROJECTED, SHARP
 from pear.solvers.exchanges.exchange_arrays import (
     FREE,
-    HELD,
+    LEFT,
     LENGTH,
-    ExchangeMatrix,
+    ROW_LEFT,
+    ROW_STEP,
+    STEP,
+    STEP_H,
+    STEP_J,
+    STEP_JT,
     ExchangeMemory,
-    ExchangePlan,
     F,
+    MaskedSystems,
     R,
-    SetSystems,
 )
+from pear.solvers.exchanges.exchange_matrix import multiply_exchange_matrix
+from pear.solvers.exchanges.exchange_plan import HELD, ExchangePlan
 from pear.solvers.linalg import Array
 from pear.solvers.linalg.supernodes import factorise_supernodes_into
 from pear.solvers.linalg.triangular import solve_triangular_into
 
 REFINEMENTS = 40
 STALLED = 0.7
-"""Refinement stops where more than this share of the residual remains."""
+"""Refinement stops if more than this share of the residual remains."""
 
 
 @entry
-def solve_masked_systems(P: ExchangePlan, S: SetSystems, first: int, last: int, w: ExchangeMemory) -> None:
-    """Solve the reduced systems of the samples from ``first`` to ``last``, each for all of its right-hand sides."""
+def solve_masked_systems(P: ExchangePlan, S: MaskedSystems, first: int, last: int, w: ExchangeMemory) -> None:
+    """Solve the reduced systems of the samples from ``first`` up to ``last``, each for all of its right-hand sides."""
     for i in range(first, last):
         factored = factor_masked_system(P, S.place[i], S.held[i], w)
         for k in range(len(S.f)):
@@ -50,31 +56,13 @@ def solve_masked_systems(P: ExchangePlan, S: SetSystems, first: int, last: int, 
 
 
 @inner
-def multiply_exchange_matrix(M: ExchangeMatrix, x: Array, out: Array) -> None:
-    """Compute ``M x``."""
-    for i in range(len(M.start) - 1):
-        total = 0.0
-        for k in range(M.start[i], M.start[i + 1]):
-            total += M.value[k] * x[M.at[k]]
-        out[i] = total
-
-
-@inner
-def multiply_abs_exchange_matrix(M: ExchangeMatrix, x: Array, out: Array) -> None:
-    """Compute ``|M| x``."""
-    for i in range(len(M.start) - 1):
-        total = 0.0
-        for k in range(M.start[i], M.start[i + 1]):
-            total += abs(M.value[k]) * x[M.at[k]]
-        out[i] = total
-
-
-@inner
 def factor_masked_system(P: ExchangePlan, place: Array, held: Array, w: ExchangeMemory) -> bool:
-    """Factor the system of a working set; False where a pivot is zero or not finite.
+    """Factor the system of a working set, without the rows that have no free variable.
 
-    Rows without a free variable are left out. The shift of a row is relative to its length over the free variables,
-    which may be much shorter than the whole row.
+    The shift of a row is relative to its length over the free variables, which may be much shorter than the whole row.
+
+    Returns:
+        False if a pivot is zero or not finite.
     """
     n, rows, apart = len(P.curvature), len(P.rows), HELD * P.largest
     for k in range(rows):
@@ -105,7 +93,7 @@ def factor_masked_system(P: ExchangePlan, place: Array, held: Array, w: Exchange
 
 @inner
 def solve_masked_factor(P: ExchangePlan, f: Array, r: Array, dx: Array, dv: Array, w: ExchangeMemory) -> None:
-    """Solve the factored system once: dx (n,) and dv (p + m,) for the right-hand sides f and r."""
+    """Solve once with the factored system: write dx (n,) and dv (p + m,) for the right-hand sides f and r."""
     n, rhs, B = len(P.curvature), w.pair[2], P.blocks
     for k in range(len(r)):
         dv[k] = r[k]
@@ -135,21 +123,22 @@ def solve_masked_factor(P: ExchangePlan, f: Array, r: Array, dx: Array, dv: Arra
 def solve_masked_system(
     P: ExchangePlan, place: Array, f: Array, r: Array, x: Array, v: Array, w: ExchangeMemory
 ) -> float:
-    """Solve the reduced system by iterative refinement: x is zero at bounds, v on rows that are left out.
-
-    Returns the residual, relative to the terms that it is computed from; infinite where it is not a number.
+    """Solve the reduced system by iterative refinement; x is zero at bounds, and v on rows that are left out.
 
     Args:
         P: the plan.
         place: (n,) the places of the variables.
-        f, r: the right-hand sides, zero on what is left out.
-        x, v: the solution; written.
+        f, r: (n,) and (p + m,) the right-hand sides, zero on what is left out.
+        x, v: (n,) and (p + m,) the solution; written.
         w: the memory, with the factored system.
+
+    Returns:
+        The residual, relative to the terms that it is computed from; infinite if it is not a number.
     """
     rest = math.inf
     n, rows = len(f), len(r)
-    dx, hx, jv, rest_f = w.variables[8], w.variables[9], w.variables[10], w.variables[11]
-    dv, jx, rest_r = w.sides[5], w.sides[6], w.sides[7]
+    dx, hx, jv, rest_f = w.variables[STEP], w.variables[STEP_H], w.variables[STEP_JT], w.variables[LEFT]
+    dv, jx, rest_r = w.sides[ROW_STEP], w.sides[STEP_J], w.sides[ROW_LEFT]
     for j in range(n):
         x[j], rest_f[j] = 0.0, f[j]
     for k in range(rows):

@@ -46,14 +46,14 @@ _ROUNDS = tl.constexpr(1 + settings.KERNEL_REFINEMENTS)
 
 
 @triton.jit
-def _load_dual_terms(terms, since, k, count, size, j):  # type: ignore[no-untyped-def]
+def _dual_kernel_terms(terms, since, k, count, size, j):  # type: ignore[no-untyped-def]
     """Load (chunk, width) the entries of the terms k; zeros at constraints that were added after term k."""
     counts = (k < count)[:, None] & (k[:, None] >= since[None, :]) & (j < size)[None, :]
     return tl.load(terms + k[:, None] * size + j[None, :], mask=counts, other=0.0)
 
 
 @triton.jit
-def _dual_move_with_constraint(terms, weight, index, first_term, since, count, size, j, chunk: tl.constexpr):  # type: ignore[no-untyped-def]
+def _dual_kernel_move_with(terms, weight, index, first_term, since, count, size, j, chunk: tl.constexpr):  # type: ignore[no-untyped-def]
     """Compute Σ_k weight_k v_k[index] v_k over the terms from ``first_term`` on, and its entry at ``index``.
 
     The sum says how values and multipliers move with the constraint ``index``. For a constraint that is not held, it
@@ -67,12 +67,12 @@ def _dual_move_with_constraint(terms, weight, index, first_term, since, count, s
         entry = tl.load(terms + k * size + index, mask=(k < count) & (k >= first_term), other=0.0)
         share = entry * tl.load(weight + k, mask=k < count, other=0.0)
         squares += share * entry
-        total += tl.sum(_load_dual_terms(terms, since, k, count, size, j) * share[:, None], axis=0)
+        total += tl.sum(_dual_kernel_terms(terms, since, k, count, size, j) * share[:, None], axis=0)
     return total, tl.sum(squares)
 
 
 @triton.jit
-def _dual_move_of_held(terms, weight, off, since, count, size, j, chunk: tl.constexpr):  # type: ignore[no-untyped-def]
+def _dual_kernel_move_of_held(terms, weight, off, since, count, size, j, chunk: tl.constexpr):  # type: ignore[no-untyped-def]
     """Compute Σ_k weight_k (u_k · off) v_k for a vector ``off`` that is zero at constraints that are not held.
 
     At held constraints the result is the change of multipliers that moves the constraints by ``off``. Elsewhere it is
@@ -82,14 +82,14 @@ def _dual_move_of_held(terms, weight, off, since, count, size, j, chunk: tl.cons
     total = tl.zeros_like(since).to(tl.float64)
     for first in range(0, count, chunk):
         k = first + c
-        tile = _load_dual_terms(terms, since, k, count, size, j)
+        tile = _dual_kernel_terms(terms, since, k, count, size, j)
         share = tl.sum(tile * off[None, :], axis=1) * tl.load(weight + k, mask=k < count, other=0.0)
         total += tl.sum(tile * share[:, None], axis=0)
     return total
 
 
 @triton.jit
-def _dual_kkt_product(  # type: ignore[no-untyped-def]
+def _dual_kernel_kkt_product(  # type: ignore[no-untyped-def]
     H, J, columns, w, scratch, n, R, j, diagonal: tl.constexpr, rows: tl.constexpr, chunk: tl.constexpr
 ):
     """Compute (Hx + Jᵀy, Jx) for w = (x, y); ``scratch`` has the size of w."""
@@ -104,7 +104,7 @@ def _dual_kkt_product(  # type: ignore[no-untyped-def]
 
 
 @triton.jit
-def _correct_dual_point(  # type: ignore[no-untyped-def]
+def _dual_kernel_correction(  # type: ignore[no-untyped-def]
     response, H, J, columns, terms, weight, c, w, limit, scratch,
     since, count, j, n, R,
     diagonal: tl.constexpr, rows: tl.constexpr, chunk: tl.constexpr,
@@ -116,16 +116,16 @@ def _correct_dual_point(  # type: ignore[no-untyped-def]
     ``terms`` are removed.
     """
     held = since >= 0
-    product = _dual_kkt_product(H, J, columns, w, scratch, n, R, j, diagonal, rows, chunk)
+    product = _dual_kernel_kkt_product(H, J, columns, w, scratch, n, R, j, diagonal, rows, chunk)
     missing = tl.where(held | (j >= n), 0.0, -c - product)  # the multiplier of a held bound takes what is left there
     step = kernel_product_with_curvature(response, missing, scratch, n, n + R, j, False, chunk)
     off = tl.where(held, tl.where(j < n, step, step + product - limit), 0.0)
-    total = _dual_move_of_held(terms, weight, off, since, count, n + R, j, chunk)
+    total = _dual_kernel_move_of_held(terms, weight, off, since, count, n + R, j, chunk)
     return tl.where(j < n, tl.where(held, 0.0, step - total), tl.where(held, total, 0.0))
 
 
 @triton.jit
-def _farther_dual_candidate(distance, code, size, other_distance, other_code, other_size):  # type: ignore[no-untyped-def]
+def _dual_kernel_farther_candidate(distance, code, size, other_distance, other_code, other_size):  # type: ignore[no-untyped-def]
     """Combine two candidates of a parallel reduction: the code of the farther one, and the larger of their sizes."""
     first = (distance > other_distance) | ((distance == other_distance) & (code < other_code))
     larger = tl.maximum(size, other_size)
@@ -133,7 +133,7 @@ def _farther_dual_candidate(distance, code, size, other_distance, other_code, ot
 
 
 @triton.jit
-def _most_violated_dual(x, lo, up, since, scale, norm, drift, j, decisions):  # type: ignore[no-untyped-def]
+def _dual_kernel_most_violated(x, lo, up, since, scale, norm, drift, j, decisions):  # type: ignore[no-untyped-def]
     """Find the constraint that is violated most.
 
     Returns:
@@ -141,7 +141,9 @@ def _most_violated_dual(x, lo, up, since, scale, norm, drift, j, decisions):  # 
     """
     over = tl.where(since < 0, tl.maximum(lo - x, x - up) * scale, 0.0)
     code = 2 * j + tl.where(x > up, 1, 0)
-    worst, met, size = tl.reduce((over, code, tl.where(j < decisions, tl.abs(x), 0.0)), 0, _farther_dual_candidate)
+    worst, met, size = tl.reduce(
+        (over, code, tl.where(j < decisions, tl.abs(x), 0.0)), 0, _dual_kernel_farther_candidate
+    )
     rising = met % 2 == 1
     wanted = tl.where(worst > tl.maximum(_FEASIBLE * size, drift), met // 2, -1).to(tl.int32)
     gap = worst * tl.load(norm + wanted, mask=wanted >= 0, other=1.0)
@@ -201,13 +203,13 @@ def search_dual_kernel(  # type: ignore[no-untyped-def]
     mu = tl.zeros((width,), tl.float64)  # negative at lower limits, positive at upper ones
     drift = _DRIFT * tl.max(tl.where(j < decisions, tl.abs(x), 0.0))
     count = 0
-    wanted, rising, gap = _most_violated_dual(x, lo, up, since, scale, norm, drift, j, decisions)
+    wanted, rising, gap = _dual_kernel_most_violated(x, lo, up, since, scale, norm, drift, j, decisions)
     while (outcome == RUNNING) & (wanted >= 0):
         # how values and multipliers move with the multiplier of that constraint
         held = since >= 0
         alone = tl.load(response + wanted * size + j, mask=real & (held == 0), other=0.0)
         response_there = tl.load(response + wanted * (size + 1))
-        v, squares = _dual_move_with_constraint(terms, weight, wanted, 0, since, count, size, j, chunk)
+        v, squares = _dual_kernel_move_with(terms, weight, wanted, 0, since, count, size, j, chunk)
         v -= alone
         pivot = response_there - squares
         depends = pivot <= _ROUNDOFF * response_there  # only multipliers can move
@@ -240,7 +242,7 @@ def search_dual_kernel(  # type: ignore[no-untyped-def]
         else:
             moved = lost.to(tl.int32)
             added = tl.max(tl.where(j == moved, since, -1))
-            v, squares = _dual_move_with_constraint(terms, weight, moved, added, since, count, size, j, chunk)
+            v, squares = _dual_kernel_move_with(terms, weight, moved, added, since, count, size, j, chunk)
             tl.debug_barrier()  # all threads have read what is written next
             for first in range(added, count, chunk):
                 k = first + chunk_of
@@ -258,14 +260,14 @@ def search_dual_kernel(  # type: ignore[no-untyped-def]
         count += 1
         tl.debug_barrier()
         if wanted < 0:
-            wanted, rising, gap = _most_violated_dual(x, lo, up, since, scale, norm, drift, j, decisions)
+            wanted, rising, gap = _dual_kernel_most_violated(x, lo, up, since, scale, norm, drift, j, decisions)
         if (count == most_terms) & (wanted >= 0) & (outcome == RUNNING):
             outcome = NO_ROOM
     if outcome == RUNNING:
         outcome = OPTIMAL
     w = tl.where(j < n, x, tl.where(since >= 0, mu, 0.0))
     for _ in range(_REFINEMENTS):
-        w += _correct_dual_point(
+        w += _dual_kernel_correction(
             response, H, J, columns, terms, weight, c, w, up, scratch, since, count, j, n, R, diagonal, rows, chunk
         )
     w = tl.where(j < n, tl.minimum(tl.maximum(w, lo), up), w)  # rounding may exceed a bound that is not held
@@ -313,7 +315,7 @@ def project_dual_kernel(  # type: ignore[no-untyped-def]
     first = noise * 0.0
     change = first
     for k in range(0, _ROUNDS):
-        g_change = _correct_dual_point(
+        g_change = _dual_kernel_correction(
             response, H, J, columns, terms_all, weight_all, -e, g, g * 0.0, g_all,
             since, count, j, n, R, diagonal, rows, chunk,
         )  # fmt: skip

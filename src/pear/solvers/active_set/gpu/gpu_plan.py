@@ -28,20 +28,20 @@ _SPARE_TERMS = 8  # beside one for each constraint that is held
 
 def supports_gpu_plan(qp: QuadraticProgram) -> bool:
     """True for programs on a GPU that a kernel takes, where Triton is installed."""
-    return qp.c.is_cuda and importlib.util.find_spec("triton") is not None and has_gpu_method(qp)
+    return qp.c.is_cuda and importlib.util.find_spec("triton") is not None and has_gpu_plan_method(qp)
 
 
-def has_gpu_method(qp: QuadraticProgram) -> bool:
+def has_gpu_plan_method(qp: QuadraticProgram) -> bool:
     """True for programs that are small enough for a kernel, and that one of the methods can solve.
 
     The dual method needs H⁻¹. Where it is the only one, this waits for the device to say whether any sample has H⁻¹.
     """
     rows = qp.p + qp.m
-    small = fits_gpu_kernel(qp.n, rows, qp.is_linear)
+    small = fits_gpu_plan(qp.n, rows, qp.is_linear)
     return small and (rows <= _MAX_PRIMAL_ROWS or not bool(is_not_definite(qp).all()))
 
 
-def fits_gpu_kernel(n: int, rows: int, linear: bool) -> bool:
+def fits_gpu_plan(n: int, rows: int, linear: bool) -> bool:
     """True for programs of n variables and this number of rows that are small enough for a kernel."""
     dual = not linear and n + rows <= _MAX_DUAL_SIZE
     return n < _MAX_VARIABLES and (rows <= _MAX_PRIMAL_ROWS or dual)

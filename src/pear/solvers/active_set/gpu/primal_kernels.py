@@ -20,13 +20,13 @@ from pear.solvers.active_set import settings
 from pear.solvers.active_set.gpu.gpu_method import OUTCOMES, PLACES
 from pear.solvers.active_set.gpu.kernel_products import kernel_product_rounding, kernel_product_with_curvature
 from pear.solvers.active_set.gpu.primal_working_set import (
-    correct_on_working_set,
-    exchange_working_set_index,
-    gather_from_working_set,
-    primal_row_block,
-    primal_row_products,
-    working_set_curvature_change,
-    working_set_entering_column,
+    correct_on_primal_working_set,
+    gather_from_primal_working_set,
+    primal_working_set_column,
+    primal_working_set_curvature_change,
+    primal_working_set_row_products,
+    primal_working_set_rows,
+    update_primal_working_set,
 )
 
 FREE, AT_LOWER, AT_UPPER, NOWHERE, UNBOUNDED = map(tl.constexpr, PLACES)
@@ -42,14 +42,14 @@ _PUSH = tl.constexpr(settings.KERNEL_PUSH)
 
 
 @triton.jit
-def _nearer_primal_candidate(distance, code, size, other_distance, other_code, other_size):  # type: ignore[no-untyped-def]
+def _primal_kernel_nearer_candidate(distance, code, size, other_distance, other_code, other_size):  # type: ignore[no-untyped-def]
     """Combine two candidates of a parallel reduction: keep the code of the nearer one, and add up their sizes."""
     first = (distance < other_distance) | ((distance == other_distance) & (code < other_code))
     return tl.where(first, distance, other_distance), tl.where(first, code, other_code), size + other_size
 
 
 @triton.jit
-def _primal_largest_and_sum(largest, total, other_largest, other_total):  # type: ignore[no-untyped-def]
+def _primal_kernel_largest_and_sum(largest, total, other_largest, other_total):  # type: ignore[no-untyped-def]
     """Combine two pairs of a parallel reduction: the larger of the first numbers, and the sum of the second ones."""
     return tl.maximum(largest, other_largest), total + other_total
 
@@ -140,7 +140,7 @@ def search_primal_kernel(  # type: ignore[no-untyped-def]
     used = 2 * begun + freedom
     row_size = tl.load(size + sample * size_stride + r, mask=there, other=0.0)
     outcome = RUNNING
-    room = most - primal_row_products(columns, x, r, j, R, n)
+    room = most - primal_working_set_row_products(columns, x, r, j, R, n)
     slope = c + kernel_product_with_curvature(H, x, own, n, n, j, diagonal, chunk)
     if elastic:
         last_variable = j == n - 1
@@ -165,19 +165,21 @@ def search_primal_kernel(  # type: ignore[no-untyped-def]
             # At a vertex nothing can move. Elsewhere M has rounding at variables that the rows hold. So a step is
             # compared with the sum of the sizes of its terms, where |M_jt| is at most √(M_jj M_tt).
             root = tl.sqrt(tl.where(free, tl.maximum(on_diagonal, 0.0), 0.0))
-            most_root, terms = tl.reduce((root, root * tl.abs(gradient)), 0, _primal_largest_and_sum)
+            most_root, terms = tl.reduce((root, root * tl.abs(gradient)), 0, _primal_kernel_largest_and_sum)
             rounding = _ROUNDOFF * most_root * terms
             moving = tl.where(free & (freedom > 0) & (tl.abs(step) > rounding), step, 0.0)
-            p = gather_from_working_set(moving, position)
+            p = gather_from_primal_working_set(moving, position)
             # ratio test: to the first bound, or the first row
             moves = p != 0.0
             distance = tl.where(moves, (tl.where(p > 0, up, lo) - x) / tl.where(moves, p, 1.0), float("inf"))
             code = 2 * j + tl.where(p > 0, 1, 0)
-            length, met, far = tl.reduce((tl.maximum(distance, 0.0), code, tl.abs(p)), 0, _nearer_primal_candidate)
+            length, met, far = tl.reduce(
+                (tl.maximum(distance, 0.0), code, tl.abs(p)), 0, _primal_kernel_nearer_candidate
+            )
             rising = met % 2 == 1
             met = met // 2
             if rows:
-                rate = primal_row_products(columns, p, r, j, R, n)
+                rate = primal_working_set_row_products(columns, p, r, j, R, n)
                 pace = tl.where(equality, tl.abs(rate), rate)  # an equality that is not held blocks on both sides
                 blocks = there & (row_position < 0) & (pace > _ROUNDOFF * row_size * far)
                 reach = tl.where(equality, 0.0, tl.maximum(room, 0.0)) / tl.where(blocks, pace, 1.0)
@@ -192,7 +194,9 @@ def search_primal_kernel(  # type: ignore[no-untyped-def]
             if diagonal:
                 slope += length * kernel_product_with_curvature(H, p, own, n, n, j, diagonal, chunk)
             else:
-                slope += working_set_curvature_change(H, slot, length * moving, order, scratch, used, n, j, chunk)
+                slope += primal_working_set_curvature_change(
+                    H, slot, length * moving, order, scratch, used, n, j, chunk
+                )
             entering = -1
             leaving = -1
             if blocked:
@@ -214,8 +218,8 @@ def search_primal_kernel(  # type: ignore[no-untyped-def]
                 reduced = slope
                 worst_row = allowed * 0.0
                 if rows:
-                    y = gather_from_working_set(step, row_position)
-                    reduced += tl.sum(primal_row_block(J, r, j, R, n) * y[:, None], axis=0)
+                    y = gather_from_primal_working_set(step, row_position)
+                    reduced += tl.sum(primal_working_set_rows(J, r, j, R, n) * y[:, None], axis=0)
                     wrong_row = tl.where(row_position >= 0, -y * row_size, 0.0)
                     worst_row, first_row = tl.max(tl.where(equality, 0.0, wrong_row), axis=0, return_indices=True)
                 wrong = tl.where(place == AT_LOWER, -reduced, tl.where(place == AT_UPPER, reduced, 0.0))
@@ -246,7 +250,7 @@ def search_primal_kernel(  # type: ignore[no-untyped-def]
             if (entering >= 0) & (at == slots):
                 outcome = NO_ROOM
                 entering = -1
-            column, corner = working_set_entering_column(H, J, slot, entering, n, diagonal, rows)
+            column, corner = primal_working_set_column(H, J, slot, entering, n, diagonal, rows)
             column = tl.where(gone, 1.0, column)
             w = tl.sum(M * column[:, None], axis=0)
             product = tl.sum(column * w)
@@ -262,13 +266,13 @@ def search_primal_kernel(  # type: ignore[no-untyped-def]
             freedom += tl.where(changes, tl.where(more, -1, 1), 0)
             used = tl.maximum(used, tl.where(entering >= 0, at + 1, 0))
             on_diagonal = tl.where(gone, 0.0, on_diagonal + w * w * factor)
-            M, slot, position, row_position = exchange_working_set_index(
+            M, slot, position, row_position = update_primal_working_set(
                 M, w, factor, slot, position, row_position, entering, leaving, at, s, j, r, n, rows
             )
         x = tl.where(place == AT_LOWER, lo, tl.where(place == AT_UPPER, up, x))
         y = tl.zeros((height,), tl.float64)
         for _ in range(_REFINEMENTS):
-            x_change, y_change = correct_on_working_set(
+            x_change, y_change = correct_on_primal_working_set(
                 H, J, columns, M, c, x, y, most, own, slot, position, row_position, j, r, n, R, diagonal, rows, chunk
             )
             x += x_change
@@ -276,7 +280,7 @@ def search_primal_kernel(  # type: ignore[no-untyped-def]
         x = tl.minimum(tl.maximum(x, lo), up)  # rounding may exceed a bound that is not held
         curvature = kernel_product_with_curvature(H, x, own, n, n, j, diagonal, chunk)
         slope = c + curvature
-        room = most - primal_row_products(columns, x, r, j, R, n)
+        room = most - primal_working_set_row_products(columns, x, r, j, R, n)
         out = k * B + sample
         tl.store(x_all + out * n + j, x, mask=real)
         tl.store(curvature_all + out * n + j, curvature, mask=real)
@@ -326,7 +330,7 @@ def project_primal_kernel(  # type: ignore[no-untyped-def]
     first = noise * 0.0
     change = first
     for k in range(0, _ROUNDS):
-        g_change, y_change = correct_on_working_set(
+        g_change, y_change = correct_on_primal_working_set(
             H, J, columns, M, -e, g, y, y * 0.0, g_all, slot, position, row_position, j, r, n, R, diagonal, rows, chunk
         )
         g += g_change

@@ -13,7 +13,7 @@ from pear.solvers.active_set.gpu.kernel_products import kernel_product_with_curv
 
 
 @triton.jit
-def working_set_curvature_change(H, slot, weight, order, scratch, last, n, j, chunk: tl.constexpr):  # type: ignore[no-untyped-def]
+def primal_working_set_curvature_change(H, slot, weight, order, scratch, last, n, j, chunk: tl.constexpr):  # type: ignore[no-untyped-def]
     """Compute (width,) Σ_t weight_t H[slot_t, :] over t < last: how Hx changes where free variables move by ``weight``.
 
     ``order`` and ``scratch`` have room for all slots.
@@ -35,20 +35,20 @@ def working_set_curvature_change(H, slot, weight, order, scratch, last, n, j, ch
 
 
 @triton.jit
-def primal_row_block(J, r, j, R, n):  # type: ignore[no-untyped-def]
+def primal_working_set_rows(J, r, j, R, n):  # type: ignore[no-untyped-def]
     """Load J as a block (rows, width), with zeros outside of J."""
     return tl.load(J + r[:, None] * n + j[None, :], mask=(r < R)[:, None] & (j < n)[None, :], other=0.0)
 
 
 @triton.jit
-def primal_row_products(columns, v, r, j, R, n):  # type: ignore[no-untyped-def]
+def primal_working_set_row_products(columns, v, r, j, R, n):  # type: ignore[no-untyped-def]
     """Compute (rows,) J v for v (width,) from Jᵀ, so that every thread adds up numbers that it holds itself."""
     there = (j < n)[:, None] & (r < R)[None, :]
     return tl.sum(tl.load(columns + j[:, None] * R + r[None, :], mask=there, other=0.0) * v[:, None], axis=0)
 
 
 @triton.jit
-def gather_to_working_set(by_variable, by_row, slot, n):  # type: ignore[no-untyped-def]
+def gather_to_primal_working_set(by_variable, by_row, slot, n):  # type: ignore[no-untyped-def]
     """Return one number for each slot: the entry of ``by_variable`` for its variable, or of ``by_row`` for its row."""
     free = (slot >= 0) & (slot < n)
     held = slot >= n
@@ -58,13 +58,13 @@ def gather_to_working_set(by_variable, by_row, slot, n):  # type: ignore[no-unty
 
 
 @triton.jit
-def gather_from_working_set(by_slot, position):  # type: ignore[no-untyped-def]
+def gather_from_primal_working_set(by_slot, position):  # type: ignore[no-untyped-def]
     """Return the entries of ``by_slot`` (slots,) at the slots ``position``; zero where the slot is −1."""
     return tl.where(position >= 0, tl.gather(by_slot, tl.maximum(position, 0), 0), 0.0)
 
 
 @triton.jit
-def working_set_entering_column(H, J, slot, entering, n, diagonal: tl.constexpr, rows: tl.constexpr):  # type: ignore[no-untyped-def]
+def primal_working_set_column(H, J, slot, entering, n, diagonal: tl.constexpr, rows: tl.constexpr):  # type: ignore[no-untyped-def]
     """Load the column of K = [H Jᵀ; J 0] that belongs to an entering index; zeros for index −1.
 
     Returns:
@@ -85,7 +85,7 @@ def working_set_entering_column(H, J, slot, entering, n, diagonal: tl.constexpr,
 
 
 @triton.jit
-def exchange_working_set_index(  # type: ignore[no-untyped-def]
+def update_primal_working_set(  # type: ignore[no-untyped-def]
     M, w, factor, slot, position, row_position, entering, leaving, at, s, j, r, n, rows: tl.constexpr
 ):
     """Let an index enter or leave the working set at slot ``at``; the inverse M changes by a matrix of rank one.
@@ -104,7 +104,7 @@ def exchange_working_set_index(  # type: ignore[no-untyped-def]
 
 
 @triton.jit
-def correct_on_working_set(  # type: ignore[no-untyped-def]
+def correct_on_primal_working_set(  # type: ignore[no-untyped-def]
     H, J, columns, M, c, x, y, limit, scratch,
     slot, position, row_position, j, r, n, R,
     diagonal: tl.constexpr, rows: tl.constexpr, chunk: tl.constexpr,
@@ -116,7 +116,7 @@ def correct_on_working_set(  # type: ignore[no-untyped-def]
     residual = c + kernel_product_with_curvature(H, x, scratch, n, n, j, diagonal, chunk)
     off = tl.zeros_like(y)
     if rows:
-        residual += tl.sum(primal_row_block(J, r, j, R, n) * y[:, None], axis=0)
-        off = tl.where(row_position >= 0, primal_row_products(columns, x, r, j, R, n) - limit, 0.0)
-    step = -tl.sum(M * gather_to_working_set(residual, off, slot, n)[:, None], axis=0)
-    return gather_from_working_set(step, position), gather_from_working_set(step, row_position)
+        residual += tl.sum(primal_working_set_rows(J, r, j, R, n) * y[:, None], axis=0)
+        off = tl.where(row_position >= 0, primal_working_set_row_products(columns, x, r, j, R, n) - limit, 0.0)
+    step = -tl.sum(M * gather_to_primal_working_set(residual, off, slot, n)[:, None], axis=0)
+    return gather_from_primal_working_set(step, position), gather_from_primal_working_set(step, row_position)
