@@ -21,7 +21,7 @@ from pear.solvers.active_set import active_set_solver as active_set
 from pear.solvers.active_set.gpu import gpu_plan as gpu
 from pear.solvers.active_set.gpu import primal_method
 from pear.solvers.active_set.gpu.dual_method import DualMethod
-from pear.solvers.active_set.gpu.gpu_method import RUNNING, SINGULAR
+from pear.solvers.active_set.gpu.gpu_solution import RUNNING, SINGULAR
 from pear.solvers.active_set.gpu.primal_method import PrimalMethod, VertexPrimalMethod
 from pear_lab.benchmarks import gpu_methods
 from pear_lab.benchmarks.program_draws import draw_sector_programs

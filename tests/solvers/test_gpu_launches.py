@@ -89,7 +89,7 @@ def launches(monkeypatch: pytest.MonkeyPatch) -> Iterator[Counter]:
     """Everything within runs on a GPU that is not there: whatever wants a value raises."""
     monkeypatch.setattr(gpu_pass.gpu, "supports_gpu_plan", lambda qp: True)
     monkeypatch.setattr(gpu_pass.gpu, "make_gpu_plan", Nothing)
-    monkeypatch.setattr(gpu_pass, "_read_gpu_flag", lambda flags: False)
+    monkeypatch.setattr(GPUPass, "_read_flag", staticmethod(lambda flags: False))
     with FakeTensorMode(allow_non_fake_inputs=True):
         yield Counter()
 

@@ -19,8 +19,9 @@ from pear.problem.matrix import matvec
 from pear.problem.quadratic_program import QuadraticProgram
 from pear.solvers.active_set import active_set_solver as active_set
 from pear.solvers.active_set.compiled_pass import CompiledPass
-from pear.solvers.active_set.gpu import gpu_pass, gpu_points
+from pear.solvers.active_set.gpu import gpu_pass
 from pear.solvers.active_set.gpu.gpu_pass import GPUPass
+from pear.solvers.active_set.gpu.gpu_tangent_space import GPUTangentSpace
 from pear.solvers.candidate import CandidateProjector
 
 PLAIN_SUPPORTS = GPUPass.supports
@@ -379,7 +380,7 @@ def overwrite(old: Any, new: Any) -> None:
     elif isinstance(old, tuple):
         for mine, theirs in zip(old, new, strict=True):
             overwrite(mine, theirs)
-    elif isinstance(old, (StandInSolution, gpu_points.GPUTangentSpace)):
+    elif isinstance(old, (StandInSolution, GPUTangentSpace)):
         for name, mine in vars(old).items():
             overwrite(mine, getattr(new, name))
         if isinstance(old, StandInSolution):

@@ -38,14 +38,15 @@ class KeptDualPlan:
     def for_programs(self, P: Programs) -> DualPlan:
         """Return the dual plan of programs with these constraints."""
         last = self._last
-        if last is None or not _has_same_curvature(last[0], P):
+        if last is None or not self._have_same_curvature(last[0], P):
             last = self._last = P, make_dual_plan(P)
         return last[1]
 
-
-def _has_same_curvature(one: Programs, other: Programs) -> bool:
-    same = one.sign == other.sign and one.smoothing == other.smoothing
-    return same and (one.Q is other.Q or np.array_equal(one.Q, other.Q))
+    @staticmethod
+    def _have_same_curvature(one: Programs, other: Programs) -> bool:
+        """Return True if two batches of programs have equal Hessians."""
+        same = one.sign == other.sign and one.smoothing == other.smoothing
+        return same and (one.Q is other.Q or np.array_equal(one.Q, other.Q))
 
 
 def make_dual_plan(P: Programs) -> DualPlan:

@@ -147,11 +147,10 @@ def _mark_constraints_to_exchange(P: ExchangePlan, S: ExchangeSamples, i: int, w
 
 @inner
 def _measure_exchange_point(P: ExchangePlan, S: ExchangeSamples, i: int, w: ExchangeMemory) -> None:
-    """Compute the gradient and the slacks of sample i, and the natural sizes that they and the multipliers are divided
-    by.
+    """Compute the gradient and the slacks of sample i, and the natural sizes of their terms.
 
-    The sizes are those of ``pear.optimality.natural_sizes``. Most of the ratios do not depend on the units. Sizes that
-    compare entries of a vector are computed in the units of the data.
+    ``pear.optimality.natural_sizes`` defines these sizes. Most ratios of a number and its size do not depend on the
+    units. Sizes that compare entries of a vector are computed in the units of the data.
     """
     n, rows, p = len(P.curvature), len(P.rows), P.equalities
     x, v, gradient, hx = S.x[i], S.v[i], w.variables[GRADIENT], w.variables[HX]

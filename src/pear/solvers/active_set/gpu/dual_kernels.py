@@ -28,7 +28,7 @@ import triton.language as tl
 
 from pear.optimality import rule
 from pear.solvers.active_set import settings
-from pear.solvers.active_set.gpu.gpu_method import OUTCOMES, PLACES
+from pear.solvers.active_set.gpu.gpu_solution import OUTCOMES, PLACES
 from pear.solvers.active_set.gpu.kernel_products import (
     kernel_product_of_rows,
     kernel_product_rounding,

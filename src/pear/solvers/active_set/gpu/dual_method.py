@@ -17,7 +17,8 @@ from torch.nn.functional import pad
 
 from pear.problem.matrix import matrix_row_squares, tmatvec
 from pear.problem.quadratic_program import QuadraticProgram
-from pear.solvers.active_set.gpu.gpu_method import RUNNING, SINGULAR, GPUMethod, GPUSolution, gpu_sample_stride
+from pear.solvers.active_set.gpu.gpu_method import GPUMethod
+from pear.solvers.active_set.gpu.gpu_solution import RUNNING, SINGULAR, GPUSolution
 from pear.solvers.linalg.cholesky_factor import row_rank
 
 LAUNCH = {64: (1, 8, 128), 128: (2, 8, 128), 256: (4, 8, 128), 512: (8, 16, 255), 1024: (8, 8, 255)}
@@ -118,14 +119,14 @@ class DualMethod(GPUMethod):
             outcome = torch.where((diagonal > 0).all(1), RUNNING, SINGULAR).int()
         H = diagonal.contiguous() if qp.diagonal and not p else H.contiguous()
         if p:
-            response = _repeat_by_sample(response, self.A)
-            outcome = torch.maximum(outcome, _add_equality_responses(response, self.A))
+            response = self._repeat_by_sample(response, self.A)
+            outcome = torch.maximum(outcome, self._add_equality_responses(response, self.A))
             H = pad(H.expand(len(response), -1, -1), (0, p, 0, p))
             H[:, qp.n :, : qp.n] = self.A
             H[:, : qp.n, qp.n :] = self.A.mT
         if self.R:
-            response = _repeat_by_sample(response, self.J)
-            _add_row_responses(response, self.J)
+            response = self._repeat_by_sample(response, self.J)
+            self._add_row_responses(response, self.J)
         return DualCurvature(H, response, outcome.expand(len(response)).contiguous())
 
     def solve(self, qp: QuadraticProgram, costs: Tensor, curvature: DualCurvature | None = None) -> GPUSolution:
@@ -142,7 +143,7 @@ class DualMethod(GPUMethod):
         search_dual_kernel[(K * B,)](
             response, outcome, H, self.J, self.columns, self.norm, self.lower, self.upper, costs,
             w, Hx, place, since, terms, weight, count, status, B, n, self.R, qp.n, room,
-            *map(gpu_sample_stride, (response, H, self.J, self.norm, self.lower)), **self._launch_sizes(H),
+            *map(self.stride, (response, H, self.J, self.norm, self.lower)), **self._launch_sizes(H),
         )  # fmt: skip
         if p:  # Kx has Aᵀ times the multipliers in it
             y = w[..., qp.n : n]
@@ -169,7 +170,7 @@ class DualMethod(GPUMethod):
         sizes = self._launch_sizes(H) | ({"num_warps": 4, "chunk": 8, "maxnreg": 128} if self.size > _WIDE else {})
         project_dual_kernel[(B,)](
             response, H, self.J, self.columns, e.contiguous(), *kept, g, converged, self.n,
-            self.R, decisions, self.room, *map(gpu_sample_stride, (response, H, self.J)), **sizes,
+            self.R, decisions, self.room, *map(self.stride, (response, H, self.J)), **sizes,
         )  # fmt: skip
         return g[:, :decisions], converged.bool()
 
@@ -180,38 +181,38 @@ class DualMethod(GPUMethod):
         sizes = {"diagonal": H.dim() == 2, "rows": self.R > 0, "width": width, "chunk": chunk}
         return sizes | {"num_warps": warps, "maxnreg": registers}
 
+    @staticmethod
+    def _repeat_by_sample(response: Tensor, rows: Tensor) -> Tensor:
+        """Repeat a response matrix that all samples share once per sample, where ``rows`` differ by sample."""
+        B = max(len(response), len(rows))
+        return response if len(response) == B else response.repeat(B, 1, 1)
 
-def _repeat_by_sample(response: Tensor, rows: Tensor) -> Tensor:
-    """Repeat a response matrix that all samples share once per sample, where ``rows`` differ by sample."""
-    B = max(len(response), len(rows))
-    return response if len(response) == B else response.repeat(B, 1, 1)
+    @staticmethod
+    def _add_equality_responses(response: Tensor, A: Tensor) -> Tensor:
+        """Replace H⁻¹ in ``response`` by the larger K⁻¹, in place.
 
+        Returns:
+            (B,) int32 RUNNING, or SINGULAR where there is no inverse.
+        """
+        from pear.solvers.active_set.gpu.inverse_kernel import invert_by_kernel
 
-def _add_equality_responses(response: Tensor, A: Tensor) -> Tensor:
-    """Replace H⁻¹ in ``response`` by the larger K⁻¹, in place.
+        B, (p, n) = len(response), A.shape[1:]
+        some, these = slice(0, n), slice(n, n + p)
+        moved = torch.bmm(response[:, some, some], A.mT.expand(B, n, p))
+        middle, outcome = invert_by_kernel(torch.bmm(A.expand(B, p, n), moved))
+        share = torch.bmm(middle, moved.mT)
+        response[:, some, some].baddbmm_(moved, share, alpha=-1)
+        response[:, these, some] = share
+        response[:, some, these] = share.mT
+        torch.neg(middle, out=response[:, these, these])
+        return outcome
 
-    Returns:
-        (B,) int32 RUNNING, or SINGULAR where there is no inverse.
-    """
-    from pear.solvers.active_set.gpu.inverse_kernel import invert_by_kernel
-
-    B, (p, n) = len(response), A.shape[1:]
-    some, these = slice(0, n), slice(n, n + p)
-    moved = torch.bmm(response[:, some, some], A.mT.expand(B, n, p))
-    middle, outcome = invert_by_kernel(torch.bmm(A.expand(B, p, n), moved))
-    share = torch.bmm(middle, moved.mT)
-    response[:, some, some].baddbmm_(moved, share, alpha=-1)
-    response[:, these, some] = share
-    response[:, some, these] = share.mT
-    torch.neg(middle, out=response[:, these, these])
-    return outcome
-
-
-def _add_row_responses(response: Tensor, J: Tensor) -> None:
-    """Append the responses of the rows to those of the variables, in place."""
-    B, (R, n) = len(response), J.shape[1:]
-    some, rows = slice(0, n), slice(n, n + R)
-    moved = torch.bmm(response[:, some, some], J.mT.expand(B, n, R))
-    response[:, some, rows] = moved
-    response[:, rows, some] = moved.mT
-    response[:, rows, rows] = torch.bmm(J.expand(B, R, n), moved)
+    @staticmethod
+    def _add_row_responses(response: Tensor, J: Tensor) -> None:
+        """Append the responses of the rows to those of the variables, in place."""
+        B, (R, n) = len(response), J.shape[1:]
+        some, rows = slice(0, n), slice(n, n + R)
+        moved = torch.bmm(response[:, some, some], J.mT.expand(B, n, R))
+        response[:, some, rows] = moved
+        response[:, rows, some] = moved.mT
+        response[:, rows, rows] = torch.bmm(J.expand(B, R, n), moved)

@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Hashable
 from dataclasses import replace
 from functools import partial
-from typing import Any, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 import torch
 from torch import Tensor
@@ -20,21 +20,14 @@ from pear.compile.cuda_graphs import CapturedGraph, CudaGraphStore, captured_gra
 from pear.optimality.definiteness import is_not_definite
 from pear.optimality.natural_sizes import Sizes
 from pear.optimality.objective_gap import objective_gap
-from pear.optimality.rule import LARGEST
 from pear.problem import Problem
-from pear.problem.curvature_checks import SYMMETRY
 from pear.problem.matrix import matvec
-from pear.problem.tensor_conversion import float_dtype
 from pear.solvers.active_set.gpu import gpu_plan as gpu
 from pear.solvers.active_set.gpu.dual_method import DualCurvature
-from pear.solvers.active_set.gpu.gpu_method import GPUSolution
-from pear.solvers.active_set.gpu.gpu_points import (
-    GPUPrograms,
-    GPURegrets,
-    GPUTangentSpace,
-    gpu_tangent_space,
-    verify_gpu_points,
-)
+from pear.solvers.active_set.gpu.gpu_points import GPUPoints
+from pear.solvers.active_set.gpu.gpu_programs import GPUPrograms
+from pear.solvers.active_set.gpu.gpu_solution import GPUSolution
+from pear.solvers.active_set.gpu.gpu_tangent_space import GPUTangentSpace
 from pear.solvers.fused_pass import FusedDecisions
 from pear.solvers.normal_component import add_normal_component
 from pear.solvers.regret_call import RegretCall, RegretCallResults
@@ -42,6 +35,31 @@ from pear.solvers.regret_call import RegretCall, RegretCallResults
 Result = TypeVar("Result")
 
 _WORK = 16  # how many numbers the pass computes with for each number that comes with a call
+
+
+class GPUPassRegrets(NamedTuple):
+    """RegretCallResults of a batch on the device, before anything has been read back.
+
+    Attributes:
+        value, exact, injected, x, best, kkt_residual: as in ``RegretCallResults``.
+        good: (B,) bool, True where they can be trusted.
+        solution: the kernel's solutions.
+    """
+
+    value: Tensor
+    exact: Tensor
+    injected: Tensor
+    x: Tensor
+    best: Tensor
+    kkt_residual: Tensor
+    good: Tensor
+    solution: GPUSolution
+
+    def copied(self) -> GPUPassRegrets:
+        """Copy the tensors out of the memory of a CUDA graph; ``good`` is copied to the CPU."""
+        value, residual = torch.stack([self.value, self.kkt_residual])
+        exact, injected, x, best = torch.stack(self[1:5])
+        return GPUPassRegrets(value, exact, injected, x, best, residual, self.good.cpu(), self.solution)
 
 
 class GPUPass:
@@ -85,7 +103,7 @@ class GPUPass:
             return None
 
         def decide(cost: Tensor, *Q: Tensor) -> tuple[Tensor, GPUTangentSpace, Tensor]:
-            return self.decide_on_device(cost, self._with_curvature(own, Q[0], smoothing) if Q else own)
+            return self.decide_on_device(cost, own.with_curvature(Q[0], self.problem.sign, smoothing) if Q else own)
 
         while True:
             (x, tangent, flags), graph = self._run_or_replay("decide", own, (cost, *fields.values()), decide)
@@ -110,8 +128,8 @@ class GPUPass:
         """
         c = cost.double() if self.problem.sign == 1 else -cost.double()
         solution = self._current_plan.solve(replace(programs.qp, c=c), self._curvature(programs))
-        points = verify_gpu_points(programs, c, solution)
-        tangent, sure = gpu_tangent_space(points, programs, len(c))
+        points = GPUPoints.verified(programs, c, solution)
+        tangent, sure = points.tangent_space(programs, len(c))
         probed = tangent.project(self._probe_error(c))[1]
         sure = probed if sure is None else probed & sure
         good = points.good if programs.usable is None else points.good & programs.usable
@@ -140,24 +158,24 @@ class GPUPass:
         reused, repaired = (flags.view(torch.bool) for flags in never)
         return RegretCallResults(*found[:5], status, true_status, found.kkt_residual, reused, repaired), left
 
-    def _regret_function(self, call: RegretCall) -> tuple[Callable[..., GPURegrets], tuple[Any, ...], Hashable]:
+    def _regret_function(self, call: RegretCall) -> tuple[Callable[..., GPUPassRegrets], tuple[Any, ...], Hashable]:
         """Choose the function that computes the regrets of a call.
 
         Returns:
             The function; the curvatures of the call that it needs; a name under which the function can be captured as a
             CUDA graph. The function takes the problem's own programs, predicted and true costs, and these curvatures.
         """
-        injection, smoothing, shared = call.injection, call.smoothing, call.shares_curvature
+        injection, smoothing, shared, sign = call.injection, call.smoothing, call.shares_curvature, self.problem.sign
         own_true = call.true_Q is self.problem.Q
         given = () if call.Q is None else (call.Q,) if shared or own_true else (call.Q, call.true_Q)
 
-        def regret(own: GPUPrograms, predicted: Tensor, true: Tensor, *given: Tensor) -> GPURegrets:
+        def regret(own: GPUPrograms, predicted: Tensor, true: Tensor, *given: Tensor) -> GPUPassRegrets:
             if not given:
                 return self.regret_on_device(predicted, true, injection, (own, own))
-            programs = self._with_curvature(own, given[0], smoothing)
+            programs = own.with_curvature(given[0], sign, smoothing)
             if shared:
                 return self.regret_on_device(predicted, true, injection, (programs, programs))
-            ideal = own if own_true else self._with_curvature(own, given[1], smoothing)
+            ideal = own if own_true else own.with_curvature(given[1], sign, smoothing)
             true_Q = self.problem.Q if own_true else given[1]
             assert true_Q is not None
             change = given[0].double() - true_Q.double()
@@ -192,7 +210,7 @@ class GPUPass:
         injection: float,
         pair: tuple[GPUPrograms, GPUPrograms],
         change: Tensor | None = None,
-    ) -> GPURegrets:
+    ) -> GPUPassRegrets:
         """Compute regrets and gradients of a batch without reading anything back to the host.
 
         Args:
@@ -207,9 +225,9 @@ class GPUPass:
         solution = self._solve_both(programs, true, c)
         x, best = solution.x[:B], solution.x[B:]
         d = x - best
-        points = verify_gpu_points(programs.twice if programs is true else programs.joined(true, B), c, solution)
+        points = GPUPoints.verified(programs.twice if programs is true else programs.joined(true, B), c, solution)
         verdict = points.verdict
-        tangent, sure = gpu_tangent_space(points, programs, B)
+        tangent, sure = points.tangent_space(programs, B)
         error = c[:B] - c[B:] if self.problem.sign == 1 else c[B:] - c[:B]
         if change is not None:
             error = error + matvec(change if change.dim() == 3 else change[None], x)
@@ -219,7 +237,7 @@ class GPUPass:
         for more in (sure, programs.usable, None if true is programs else true.usable):
             good = good if more is None else good & more
         value = objective_gap(d, matvec(true.qp.H, d), verdict.left.rows[:B], verdict.duals[B:])
-        return GPURegrets(value, g, injected, x, best, verdict.kkt_residual[:B], good, solution)
+        return GPUPassRegrets(value, g, injected, x, best, verdict.kkt_residual[:B], good, solution)
 
     def restore(self) -> None:
         """Do nothing: the pass keeps no rows of samples."""
@@ -307,32 +325,11 @@ class GPUPass:
                 if problem.Q is not None and problem.sign == 1 and smoothing == 0:
                     qp = replace(qp, H=problem.Q if problem.Q.dim() == 3 else problem.Q[None])  # without the copy
                 sizes = Sizes.of(qp)
-                sizes = sizes if _read_gpu_flag(qp.lb == qp.ub) else replace(sizes, pinned=None)
-                self._own = GPUPrograms(qp, sizes, definite=not _read_gpu_flag(is_not_definite(qp)))
+                sizes = sizes if self._read_flag(qp.lb == qp.ub) else replace(sizes, pinned=None)
+                self._own = GPUPrograms(qp, sizes, definite=not self._read_flag(is_not_definite(qp)))
         return self._own
 
-    def _with_curvature(self, own: GPUPrograms, Q: Tensor, smoothing: float) -> GPUPrograms:
-        """Return the programs with the curvature Q of a call in place of their own.
-
-        Args:
-            own: the programs.
-            Q: (n, n) or (B, n, n), not yet checked.
-            smoothing: λ.
-        """
-        wide = Q.detach().double()
-        wide = wide if wide.dim() == 3 else wide[None]
-        H = torch.add(wide, wide.mT).mul_(0.5 * self.problem.sign)
-        asymmetry = torch.linalg.vector_norm(wide - wide.mT, torch.inf, dim=(1, 2))
-        if smoothing:
-            H.diagonal(dim1=1, dim2=2).add_(smoothing)
-        sizes = own.sizes.with_curvature(H)
-        largest = sizes.top[:, 0] - smoothing  # no entry of a definite matrix exceeds its diagonal
-        factor, info = torch.linalg.cholesky_ex(H)
-        usable = (info == 0) & (sizes.top[:, 0] <= LARGEST)
-        usable = usable & (asymmetry <= SYMMETRY[float_dtype(Q) or torch.float64] * largest)
-        return GPUPrograms(replace(own.qp, H=H, diagonal=False), sizes, definite=True, usable=usable, factor=factor)
-
-
-def _read_gpu_flag(flags: Tensor) -> bool:
-    """True where a flag is true. This waits for the device, and is used only when a problem is prepared."""
-    return bool(flags.any())
+    @staticmethod
+    def _read_flag(flags: Tensor) -> bool:
+        """Return True if any flag is True. This waits for the device, and is done only when a problem is prepared."""
+        return bool(flags.any())

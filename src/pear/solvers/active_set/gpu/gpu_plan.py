@@ -15,7 +15,8 @@ from torch import Tensor
 from pear.optimality.definiteness import is_not_definite
 from pear.problem.quadratic_program import QuadraticProgram
 from pear.solvers.active_set.gpu.dual_method import LAUNCH, DualCurvature, DualMethod
-from pear.solvers.active_set.gpu.gpu_method import GPUMethod, GPUSolution
+from pear.solvers.active_set.gpu.gpu_method import GPUMethod
+from pear.solvers.active_set.gpu.gpu_solution import GPUSolution
 from pear.solvers.active_set.gpu.primal_method import ElasticPrimalMethod, VertexPrimalMethod
 
 _MAX_VARIABLES = 1024

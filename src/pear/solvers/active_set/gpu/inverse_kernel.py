@@ -13,12 +13,12 @@ import triton.language as tl
 from torch import Tensor
 
 from pear.optimality import rule
-from pear.solvers.active_set.gpu import gpu_method
+from pear.solvers.active_set.gpu import gpu_solution
 
 LAUNCH = {32: (1, 255), 64: (2, 255)}
 """Launch settings by the size of the matrix that one block inverts: warps, and registers of a thread."""
 
-SINGULAR = tl.constexpr(gpu_method.SINGULAR)
+SINGULAR = tl.constexpr(gpu_solution.SINGULAR)
 _ROUNDOFF = tl.constexpr(rule.ROUNDOFF)
 
 
@@ -35,7 +35,7 @@ def invert_by_kernel(H: Tensor, more: int = 0) -> tuple[Tensor, Tensor]:
     """
     B, n, _ = H.shape
     inverse = H.new_empty(B, n + more, n + more)
-    outcome = torch.full((B,), gpu_method.RUNNING, dtype=torch.int32, device=H.device)
+    outcome = torch.full((B,), gpu_solution.RUNNING, dtype=torch.int32, device=H.device)
     _invert_part_by_kernel(inverse, H, H, outcome, 0, n)
     return inverse, outcome
 

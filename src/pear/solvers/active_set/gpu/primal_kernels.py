@@ -17,7 +17,7 @@ import triton.language as tl
 
 from pear.optimality import rule
 from pear.solvers.active_set import settings
-from pear.solvers.active_set.gpu.gpu_method import OUTCOMES, PLACES
+from pear.solvers.active_set.gpu.gpu_solution import OUTCOMES, PLACES
 from pear.solvers.active_set.gpu.kernel_products import kernel_product_rounding, kernel_product_with_curvature
 from pear.solvers.active_set.gpu.primal_working_set import (
     correct_on_primal_working_set,

@@ -14,15 +14,8 @@ from torch.nn.functional import pad
 from pear.problem.matrix import matrix_row_squares, matvec
 from pear.problem.quadratic_program import QuadraticProgram
 from pear.solvers.active_set import kernel_arrays
-from pear.solvers.active_set.gpu.gpu_method import (
-    AT_LOWER,
-    AT_UPPER,
-    FREE,
-    UNBOUNDED,
-    GPUMethod,
-    GPUSolution,
-    gpu_sample_stride,
-)
+from pear.solvers.active_set.gpu.gpu_method import GPUMethod
+from pear.solvers.active_set.gpu.gpu_solution import AT_LOWER, AT_UPPER, FREE, UNBOUNDED, GPUSolution
 from pear.solvers.active_set.kernel_calls import call_kernel_for_start
 from pear.solvers.active_set.program_packing import pack_programs
 
@@ -34,7 +27,7 @@ _PRICE = 10.0  # cost of a violation at the start, relative to an estimate of wh
 
 
 @dataclass(frozen=True)
-class WorkingSet:
+class PrimalStart:
     """The working set that all samples start with, in the kernel's form.
 
     Attributes:
@@ -88,7 +81,7 @@ class PrimalMethod(GPUMethod):
         return self.room**2
 
     @cached_property
-    def working_set(self) -> WorkingSet:
+    def working_set(self) -> PrimalStart:
         """The working set at the start, with its free variables first."""
         free, held = self.free, self.held
         indices, M = torch.cat([free, self.n + held]), self.x.new_zeros(self.room, self.room)
@@ -100,7 +93,7 @@ class PrimalMethod(GPUMethod):
         k = len(held)
         M[:k, k : 2 * k] = torch.linalg.inv(self.J[0][held][:, free[:k]])
         M[k : 2 * k, :k] = M[:k, k : 2 * k].mT
-        return WorkingSet(slot, where[: self.n], where[self.n :], M, k)
+        return PrimalStart(slot, where[: self.n], where[self.n :], M, k)
 
     @cached_property
     def row_size(self) -> Tensor:
@@ -147,7 +140,7 @@ class PrimalMethod(GPUMethod):
             H, self.J, self.columns, self.row_size, self.limit, self.lower, self.upper, costs,
             self.x, self.place, start.slot, start.position, start.row_position, start.M,
             *written, order, torch.empty_like(order, dtype=costs.dtype), B, n, self.R, self.equalities,
-            *map(gpu_sample_stride, (H, self.J, self.limit, self.row_size, self.lower, self.x)),
+            *map(self.stride, (H, self.J, self.limit, self.row_size, self.lower, self.x)),
             start.free, 5 * (n + self.R) + 50, each, elastic=self.elastic, diagonal=diagonal, **self._launch_sizes(),
         )  # fmt: skip
 
@@ -162,7 +155,7 @@ class PrimalMethod(GPUMethod):
         g, converged = torch.empty_like(e), torch.empty(B, dtype=torch.int8, device=e.device)
         project_primal_kernel[(B,)](
             H, self.J, self.columns, e, *kept, g, converged, self.n, self.R,
-            gpu_sample_stride(H), gpu_sample_stride(self.J), diagonal=diagonal, **sizes,
+            self.stride(H), self.stride(self.J), diagonal=diagonal, **sizes,
         )  # fmt: skip
         return g[:, :n], converged.bool()
 
