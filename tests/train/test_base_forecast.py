@@ -14,7 +14,7 @@ import pear
 from pear.errors import ProblemError
 from pear.train.base_forecast import base_forecast_for_fit, forecast_by_base, held_out_base_forecast, make_base_forecast
 from pear.train.correction import Correction
-from pear.train.estimator.networks import build_network
+from pear.train.estimator.networks import SharedNetwork, build_network
 from pear.train.estimator.training_rows import read_training_rows
 from pear.train.long_table import group_long_table
 
@@ -274,6 +274,18 @@ def test_fit_corrects_a_base(validation: Any) -> None:
         judged = torch.from_numpy(base.predict(x[300:400].numpy())) + model(x[300:400])
         assert history.best is not None
         assert history.best.metric == pytest.approx(pear.normalized_regret(task.problem, judged, c[300:400]), rel=1e-6)
+
+
+def test_validation_samples_with_a_row_for_each_value_are_forecast_row_by_row() -> None:
+    cube = torch.tensor(LONG).reshape(len(X), K, -1)
+    model = SharedNetwork(torch.nn.Linear(6, 1).double())
+    config = pear.FitConfig(max_epochs=4, start="given")
+    train, held_out = (cube[TRAIN], torch.tensor(C[TRAIN])), (cube[TEST], torch.tensor(C[TEST]))
+    history = pear.fit(model, pear.PEARLoss(TASK.problem), train, held_out, config=config, base=Ridge())
+    base = Ridge().fit(LONG[: 100 * K], C[TRAIN].ravel())
+    forecast = torch.from_numpy(base.predict(LONG[100 * K :])).reshape(-1, K) + model(cube[TEST])
+    assert history.best is not None
+    assert history.best.metric == pytest.approx(pear.normalized_regret(TASK.problem, forecast, C[TEST]), rel=1e-6)
 
 
 def test_fit_leaves_a_base_that_needs_no_correction() -> None:

@@ -1,4 +1,4 @@
-"""A forecaster that the user already has, and the correction that training adds to its forecasts."""
+"""Forecasts of a base: a forecaster that the user already has, and that a trained model corrects."""
 
 from __future__ import annotations
 
@@ -16,20 +16,19 @@ from pear.train.samples.sample_rows import count_sample_rows, take_sample_rows
 logger = logging.getLogger("pear")
 
 FOLDS = 5
-"""Blocks of the training rows; each is forecast by a copy of the base that is fitted to the others."""
-
+"""The number of blocks of training rows. A copy of the base that is fitted to the other blocks forecasts each block."""
 
 _OVERFITTED = 0.9
-"""Errors on the rows that a base was fitted to are too small below this share of those on other rows."""
+"""A base overfits if its errors on its training rows are below this share of those of copies that did not see them."""
 
 
 class BaseForecast(NamedTuple):
-    """Forecasts of a base for the rows that a correction is trained on.
+    """The forecasts of a base for the rows that a correction is trained on.
 
     Attributes:
-        base: the fitted base, which forecasts other rows.
-        values: the forecasts in the shape that the base returns: (N, k), or a value for each row.
-        note: a sentence on where the forecasts come from.
+        base: the fitted base, which forecasts all later rows.
+        values: the forecasts in the shape that the base returns: (N, k), or one value for each row.
+        note: a sentence that says which forecaster made ``values``: the base, or copies of it.
     """
 
     base: Any
@@ -38,14 +37,14 @@ class BaseForecast(NamedTuple):
 
 
 def forecast_by_base(base: Any, X: Any) -> Array:
-    """Forecasts of a base for rows X, in the shape that the base returns.
+    """Return the forecasts of a base for the rows X, in the shape that the base returns.
 
     Args:
-        base: has ``predict``; or is a torch module from features to values, or a function of X.
-        X: rows as the base takes them; a torch module gets a tensor of its own dtype.
+        base: an object with a method ``predict``, a torch module from features to values, or a function of X.
+        X: the rows, in the form that the base accepts. A torch module gets a tensor of the module's dtype.
 
     Raises:
-        ProblemError: the base is none of these, or returns no array of numbers.
+        ProblemError: the base is something else, or its forecasts are not numbers.
     """
     if isinstance(base, nn.Module) and not hasattr(base, "predict"):
         return _forecast_by_base_module(base, X)
@@ -68,7 +67,7 @@ def forecast_by_base(base: Any, X: Any) -> Array:
 
 
 def _forecast_by_base_module(base: nn.Module, X: Any) -> Array:
-    """Forecast by a torch module in evaluation mode, and then put the module back into the mode it was in."""
+    """Return the forecasts of a torch module in evaluation mode. The module then returns to the mode it had before."""
     like, training = next(base.parameters(), torch.zeros(())), base.training
     rows = X if isinstance(X, Tensor) else torch.from_numpy(np.array(X, dtype=float))
     base.eval()
@@ -80,19 +79,20 @@ def _forecast_by_base_module(base: nn.Module, X: Any) -> Array:
 
 
 def make_base_forecast(base: Any, X: Any, y: Any, groups: LongTable | None = None, folds: int = FOLDS) -> BaseForecast:
-    """Forecasts of a base for training a correction, with errors as large as on rows that the base has not seen.
+    """Forecast the training rows of a correction by its base, and avoid forecasts that are too good.
 
-    Trees and wide models forecast the rows that they were fitted to too well, so that a correction would learn from
-    errors that are too small. Where an estimator of scikit-learn has clearly smaller errors on these rows than out of
-    fold, its out-of-fold forecasts are returned (``held_out_base_forecast``). In all other cases the base forecasts the
-    rows itself: other estimators, whose own forecasts are what is corrected later, other kinds of forecasters, and a
-    ``FrozenEstimator``.
+    Trees and wide models forecast the rows that they were fitted to better than any other rows. A correction that is
+    trained on such forecasts learns from errors that are too small. The base therefore forecasts its training rows only
+    if its errors there are about as large as the errors of ``held_out_base_forecast``; if they are clearly smaller, the
+    result of ``held_out_base_forecast`` is used. The two can be compared only for an estimator of scikit-learn that is
+    not a ``FrozenEstimator``; any other base always forecasts the rows.
 
     Args:
-        base: a forecaster as in ``forecast_by_base``. An estimator that is not fitted is copied and fitted to all rows.
+        base: a forecaster as in ``forecast_by_base``. An estimator that is not fitted is copied, and the copy is fitted
+            to all rows.
         X: the training rows.
-        y: (N, k) or (N,) the true values, with a row for each of X.
-        groups: the groups of a long table, whose rows stay together; None where a row is a sample.
+        y: (N, k) or (N,) the true values, with a row for each row of X.
+        groups: the groups of a long table, whose rows stay in one block; None if each row is a sample.
         folds: the number of blocks.
     """
     if not is_refittable_base(base):
@@ -124,10 +124,10 @@ def make_base_forecast(base: Any, X: Any, y: Any, groups: LongTable | None = Non
 
 
 def held_out_base_forecast(base: Any, X: Any, y: Any, groups: LongTable | None = None, folds: int = FOLDS) -> Array:
-    """Forecast each of several blocks of consecutive samples by a copy of ``base`` that is fitted to the other blocks.
+    """Split the samples into consecutive blocks, and forecast each block by a copy of the base fitted to the others.
 
     Args:
-        base: an estimator of scikit-learn, fitted or not; it is not changed.
+        base: an estimator of scikit-learn, fitted or not. It is not changed.
         X, y, groups, folds: as in ``make_base_forecast``.
 
     Example:
@@ -144,7 +144,7 @@ def held_out_base_forecast(base: Any, X: Any, y: Any, groups: LongTable | None =
     values: Array | None = None
     for block in np.array_split(np.arange(samples), min(folds, samples)):
         others = np.setdiff1d(np.arange(samples), block)
-        here, there = (_rows_of(part, groups) for part in (block, others))
+        here, there = (part if groups is None else groups.rows_of_groups(part) for part in (block, others))
         found = forecast_by_base(
             _fit_base_copy(base, take_sample_rows(X, there), take_sample_rows(y, there)), take_sample_rows(X, here)
         )
@@ -154,13 +154,8 @@ def held_out_base_forecast(base: Any, X: Any, y: Any, groups: LongTable | None =
     return values
 
 
-def _rows_of(samples: Array, groups: LongTable | None) -> Array:
-    """Row numbers of these samples, ascending."""
-    return samples if groups is None else np.sort(groups.rows[samples].ravel())
-
-
 def is_refittable_base(base: Any) -> bool:
-    """Whether the base is an estimator of scikit-learn of which a copy can be made and fitted."""
+    """Return whether the base is an estimator of scikit-learn that can be copied and fitted again."""
     if isinstance(base, type) or not all(hasattr(base, name) for name in ("fit", "predict", "get_params")):
         return False
     from sklearn.frozen import FrozenEstimator
@@ -169,6 +164,7 @@ def is_refittable_base(base: Any) -> bool:
 
 
 def _is_fitted_base(base: Any) -> bool:
+    """Return whether an estimator of scikit-learn is fitted."""
     from sklearn.exceptions import NotFittedError
     from sklearn.utils.validation import check_is_fitted
 
@@ -180,6 +176,7 @@ def _is_fitted_base(base: Any) -> bool:
 
 
 def _fit_base_copy(base: Any, X: Any, y: Any) -> Any:
+    """Return a copy of an estimator of scikit-learn that is fitted to X and y."""
     from sklearn.base import clone
 
     return clone(base).fit(_base_array(X), _base_array(y))
@@ -191,16 +188,16 @@ def _base_array(values: Any) -> Any:
 
 
 def shape_base_forecast(values: Any, shape: tuple[int, int], name: str, groups: LongTable | None = None) -> Array:
-    """Check forecasts, and give them the shape of the costs.
+    """Check forecasts of a base, and return them in the shape (N, k) of the costs.
 
     Args:
-        values: (N, k); or (N·k,) for the rows of a long table; also (N,) where k is 1.
-        shape: (N, k) of the costs.
-        name: what the forecasts are, for messages.
-        groups: the groups of a long table, or None.
+        values: the forecasts: (N, k); (N·k,) or (N·k, 1) in the order of the rows of a long table; or (N,) if k is 1.
+        shape: (N, k), the shape of the costs.
+        name: the name of the forecasts in error messages.
+        groups: the groups of a long table; None if each row is a sample.
 
     Raises:
-        ProblemError: another shape, or a forecast is not finite.
+        ProblemError: the forecasts have another shape, or one of them is not finite.
     """
     given, flat = np.array(values, dtype=float), groups is not None or shape[1] == 1
     wanted = (shape[0] * shape[1],) if flat else shape
@@ -219,21 +216,46 @@ def shape_base_forecast(values: Any, shape: tuple[int, int], name: str, groups: 
 
 
 def base_forecast_for_fit(base: Any, features: Tensor, costs: Tensor) -> tuple[Tensor, BaseForecast]:
-    """Forecasts of a base for the training samples of ``pear.fit``, with dtype and device of the costs.
+    """Forecast the training samples of ``pear.fit`` by a base.
 
     Args:
         base: a forecaster as in ``forecast_by_base``.
-        features: (N, p); or (N, k, p), of which the base gets N·k rows.
+        features: (N, p); or (N, k, p), which the base gets as N·k rows.
         costs: (N, k) the true values.
 
     Returns:
-        (N, k) forecasts, and the fitted base with a note.
+        The forecasts (N, k) with the dtype and on the device of the costs, and the result of ``make_base_forecast``.
     """
-    rows, true, groups = features, costs, None
-    if features.dim() == 3:
-        count, size = costs.shape
-        groups = LongTable(tuple(range(count)), np.arange(count * size).reshape(count, size))
-        rows, true = features.flatten(0, 1), costs.flatten()
-    made = make_base_forecast(base, rows, true, groups)
-    offsets = shape_base_forecast(made.values, (costs.shape[0], costs.shape[1]), "forecasts of the base", groups)
-    return torch.from_numpy(offsets).to(costs), made
+    rows, groups = _base_rows(features)
+    made = make_base_forecast(base, rows, costs if groups is None else costs.flatten(), groups)
+    return _base_tensor(made.values, costs, groups), made
+
+
+def base_forecast_for_validation(base: Any, features: Tensor, costs: Tensor) -> Tensor:
+    """Forecast the validation samples of ``pear.fit`` by a fitted base.
+
+    Args:
+        base: the fitted base.
+        features: (N, p) or (N, k, p), as in ``base_forecast_for_fit``.
+        costs: (N, k) the true values, which give the forecasts their shape, dtype and device.
+
+    Returns:
+        (N, k) forecasts.
+    """
+    rows, groups = _base_rows(features)
+    return _base_tensor(forecast_by_base(base, rows), costs, groups)
+
+
+def _base_rows(features: Tensor) -> tuple[Tensor, LongTable | None]:
+    """Return the features as rows for a base, and their groups of k rows if the features have the shape (N, k, p)."""
+    if features.dim() != 3:
+        return features, None
+    count, size = features.shape[:2]
+    rows = np.arange(count * size).reshape(count, size)
+    return features.flatten(0, 1), LongTable(tuple(range(count)), rows)
+
+
+def _base_tensor(values: Array, costs: Tensor, groups: LongTable | None) -> Tensor:
+    """Return checked forecasts of a base as a tensor with the shape, the dtype and the device of the costs (N, k)."""
+    shape = costs.shape[0], costs.shape[1]
+    return torch.from_numpy(shape_base_forecast(values, shape, "forecasts of the base", groups)).to(costs)

@@ -9,22 +9,25 @@ import torch
 from torch import Tensor, nn
 
 from pear.errors import ProblemError
-from pear.train.base_forecast import base_forecast_for_fit, forecast_by_base, shape_base_forecast
+from pear.train.base_forecast import base_forecast_for_fit, base_forecast_for_validation
 from pear.train.history import History
 from pear.train.samples.memory_samples import MemorySamples
 from pear.train.samples.sample_source import read_sample_source
 
 
 class Correction(nn.Module):
-    """A network whose outputs are added to the forecasts of a base; it begins at exactly zero.
+    """A network that corrects the forecasts of a base: forecast = base forecast + scale · network(features).
+
+    The last layer of the network is set to zero, so that the first forecasts are exactly those of the base.
 
     Args:
-        network: from features (B, …) to values (B, k); its last layer is an ``nn.Linear``, which is set to zero.
-        scale: the size of a typical error of the base. Outputs are multiplied by it, so that a step of training has
-            the same effect in every unit of the costs.
+        network: a network from features (B, …) to values (B, k) that contains an ``nn.Linear``. The last ``nn.Linear``
+            is set to zero, in place.
+        scale: the size of a typical error of the base. A training step of the network then has an effect of that size,
+            whatever the unit of the costs.
 
     Raises:
-        ProblemError: no layer can be set to zero.
+        ProblemError: the network contains no ``nn.Linear``.
 
     Example:
         >>> corrected = Correction(nn.Linear(2, 3), scale=1.0)
@@ -50,15 +53,15 @@ class Correction(nn.Module):
         self.register_buffer("scale", torch.tensor(float(scale)))
 
     def forward(self, features: Tensor, offset: Tensor) -> Tensor:
-        """Features (B, …) and forecasts of the base (B, k) → (B, k)."""
+        """Return the corrected forecasts (B, k) for features (B, …) and the forecasts of the base, offset (B, k)."""
         correction: Tensor = self.network(features)
         return offset + self.scale.to(correction) * correction
 
     def output_layer(self) -> nn.Linear:
-        """The layer whose outputs are the correction, in units of ``scale``.
+        """Return the last layer of the network, whose outputs are the correction divided by ``scale``.
 
         Raises:
-            ProblemError: it is no ``nn.Linear``, or something comes after it.
+            ProblemError: the last layer is not an ``nn.Linear``.
         """
         last = list(self.network.modules())[-1]
         if not isinstance(last, nn.Linear):
@@ -66,7 +69,7 @@ class Correction(nn.Module):
         return last
 
     def check_start(self, features: Tensor) -> None:
-        """Raise ProblemError unless the correction of these features is exactly zero."""
+        """Raise ProblemError unless the network returns exactly zero for these features (B, …)."""
         with torch.no_grad():
             if bool(self.network(features).any()):
                 raise ProblemError(
@@ -76,7 +79,10 @@ class Correction(nn.Module):
 
 
 def correction_scale(offset: Tensor, costs: Tensor) -> float:
-    """The mean absolute error of forecasts (N, k) where both are finite; 1 where it is zero."""
+    """Return the mean absolute error of base forecasts, offset (N, k), for costs (N, k); 1 if that error is zero.
+
+    Entries whose error is not finite do not count.
+    """
     errors = (costs - offset).abs()
     return float(errors[errors.isfinite()].mean().nan_to_num()) or 1.0
 
@@ -84,14 +90,18 @@ def correction_scale(offset: Tensor, costs: Tensor) -> float:
 def fit_correction(
     base: Any, model: nn.Module, train: Any, validation: Any, fit_corrected: Callable[..., History]
 ) -> History:
-    """Train a model as a correction of a base.
+    """Train a model as the correction of a base. The model's outputs are then in the unit of the costs.
 
     Args:
         base: the forecaster that is corrected.
-        model: the model, whose last layer is set to zero.
+        model: the model, whose last layer is set to zero before the training.
         train: the training samples.
-        validation: None, the share to hold out, or samples of their own.
-        fit_corrected: trains a ``Correction`` on samples and validation samples.
+        validation: the validation samples, the share of ``train`` to hold out, or None.
+        fit_corrected: a function that trains a ``Correction``, given the ``Correction``, the training samples and the
+            validation samples, whose features are pairs (features, forecasts of the base).
+
+    Returns:
+        The result of ``fit_corrected``; its note also says where the forecasts of the base come from.
     """
     samples, features = _read_correction_samples(train, "train", model)
     offsets, made = base_forecast_for_fit(base, features, samples.costs)
@@ -101,10 +111,8 @@ def fit_correction(
     train = MemorySamples(samples.all._replace(features=(features, offsets)))
     if not (validation is None or isinstance(validation, (bool, int, float))):
         held_out, features = _read_correction_samples(validation, "validation", model)
-        values = forecast_by_base(made.base, features)
-        shape = held_out.costs.shape[0], held_out.costs.shape[1]
-        beside = torch.from_numpy(shape_base_forecast(values, shape, "forecasts of the base")).to(held_out.costs)
-        validation = MemorySamples(held_out.all._replace(features=(features, beside)))
+        offsets = base_forecast_for_validation(made.base, features, held_out.costs)
+        validation = MemorySamples(held_out.all._replace(features=(features, offsets)))
     history = fit_corrected(corrected, train, validation)
     with torch.no_grad():
         for parameter in last.parameters():
@@ -114,7 +122,7 @@ def fit_correction(
 
 
 def _read_correction_samples(data: Any, name: str, model: nn.Module) -> tuple[MemorySamples, Tensor]:
-    """Read the samples for training with ``base=``, and return them with their features.
+    """Read samples for a training with ``base=``; return the samples and their features (N, …).
 
     Raises:
         ProblemError: the samples are not in memory, or the model has several inputs.

@@ -1,4 +1,4 @@
-"""Long tables: a row for every predicted value, and a group of rows for every decision."""
+"""``LongTable``: the groups of a table that has a row for each predicted value, and a group of rows for each sample."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ Array = np.ndarray[Any, Any]
 
 @dataclass(frozen=True, eq=False)
 class LongTable:
-    """Which rows of a long table belong to which decision.
+    """The groups of a long table: a table with one row for each of the k predicted values of each of the N samples.
 
     Attributes:
-        ids: G ids of the groups, in the order of their first rows.
-        rows: (G, k) row numbers; those of a group keep their order.
-        name: the name of the ids where they came as a Series; None elsewhere.
+        ids: the ids of the N groups, in the order of their first rows.
+        rows: (N, k) the row numbers of each group, in the order of the table.
+        name: the name of the pandas Series that held the ids; None if the ids were no Series.
 
     Example:
         >>> days = group_long_table(["mon", "tue", "mon", "tue"], 4, 2)
@@ -39,26 +39,32 @@ class LongTable:
         return len(self.ids)
 
     def gather(self, values: Array) -> Array:
-        """Values of rows (N·k, …) as values of groups (G, k, …)."""
+        """Return values of rows (N·k, …) as values of groups (N, k, …)."""
         return values[self.rows]
 
     def scatter(self, values: Array) -> Array:
-        """Values of groups (G, k) as values of rows (N·k,)."""
+        """Return values of groups (N, k) as values of rows (N·k,)."""
         flat = np.empty(self.rows.size, values.dtype)
         flat[self.rows.ravel()] = values.ravel()
         return flat
 
+    def rows_of_groups(self, groups: Array) -> Array:
+        """Return the row numbers of the groups with these numbers, in ascending order."""
+        return np.sort(self.rows[groups].ravel())
+
 
 def group_long_table(groups: Any, count: int, size: int) -> LongTable:
-    """Find the rows of every group of a long table.
+    """Find the rows of each group of a long table.
 
     Args:
-        groups: (N·k,) ids, such as days: an array, a list or a Series. Rows of a group need not follow each other.
+        groups: (N·k,) the id of each row's group, such as a day: an array, a list or a Series. The rows of a group need
+            not be consecutive.
         count: the number of rows of the table.
-        size: k, the rows that every group must have: one for each predicted value of the problem, in its order.
+        size: k, the number of rows that every group must have: one for each predicted value of the problem, in the
+            order of the problem.
 
     Raises:
-        ProblemError: there is not one id for each row, an id is missing, or a group has another number of rows.
+        ProblemError: the number of ids is not the number of rows, an id is missing, or a group does not have k rows.
     """
     ids = list(groups) if np.ndim(groups) == 1 else None
     if ids is None or len(ids) != count:
