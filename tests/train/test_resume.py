@@ -255,18 +255,17 @@ def test_the_same_model_goes_on_where_its_squared_error_was_interrupted(tmp_path
     assert same(whole, model)
 
 
-def test_what_stages_carry_along_comes_back(tmp_path: Path) -> None:
+def test_a_file_holds_the_last_stage_alone(tmp_path: Path) -> None:
     path, weights = tmp_path / "run", network(3, 2).state_dict()
     file = CheckpointFile.open(path, lambda: {"model": "a"})
-    file.extra.update(results=[{"recipe": "ridge", "regret": 0.25}], weights={"ridge": weights})
-    file.save("race", {"fold": 2})
+    file.save("race", {"fold": 2, "weights": weights})
     file = CheckpointFile.open(path, lambda: {"model": "a"})
-    assert (file.stage, file.content("race"), file.content("refit")) == ("race", {"fold": 2}, {})
-    assert file.extra["results"] == [{"recipe": "ridge", "regret": 0.25}]
-    assert all(torch.equal(file.extra["weights"]["ridge"][name], value) for name, value in weights.items())
-    file.save("refit")
+    content = file.content("race")
+    assert (file.stage, content["fold"], file.content("refit")) == ("race", 2, {})
+    assert all(torch.equal(content["weights"][name], value) for name, value in weights.items())
+    file.save("refit", {})
     again = CheckpointFile.open(path, lambda: {"model": "a"})
-    assert (again.stage, again.content("refit"), again.extra["results"]) == ("refit", {}, file.extra["results"])
+    assert (again.stage, again.content("refit"), again.content("race")) == ("refit", {}, {})
     with pytest.raises(TrainingError, match=r"not resumed.*this model: its is a, and b was expected"):
         CheckpointFile.open(path, lambda: {"model": "b"})
     assert CheckpointFile.open(None, lambda: pytest.fail("nothing is saved, so that no samples are read")).stage == ""

@@ -78,7 +78,7 @@ def _forecast_by_base_module(base: nn.Module, X: Any) -> Array:
         base.train(training)
 
 
-def make_base_forecast(base: Any, X: Any, y: Any, groups: LongTable | None = None, folds: int = FOLDS) -> BaseForecast:
+def make_base_forecast(base: Any, X: Any, y: Any, groups: LongTable | None = None) -> BaseForecast:
     """Forecast the training rows of a correction by its base, and avoid forecasts that are too good.
 
     Trees and wide models forecast the rows that they were fitted to better than any other rows. A correction that is
@@ -93,7 +93,6 @@ def make_base_forecast(base: Any, X: Any, y: Any, groups: LongTable | None = Non
         X: the training rows.
         y: (N, k) or (N,) the true values, with a row for each row of X.
         groups: the groups of a long table, whose rows stay in one block; None if each row is a sample.
-        folds: the number of blocks.
     """
     if not is_refittable_base(base):
         note = "the base's forecasts of the training rows are taken as they come; where it was fitted to these "
@@ -101,7 +100,7 @@ def make_base_forecast(base: Any, X: Any, y: Any, groups: LongTable | None = Non
         logger.info(note)
         return BaseForecast(base, forecast_by_base(base, X), note)
     fitted = base if _is_fitted_base(base) else _fit_base_copy(base, X, y)
-    own, held_out = forecast_by_base(fitted, X), held_out_base_forecast(base, X, y, groups, folds)
+    own, held_out = forecast_by_base(fitted, X), held_out_base_forecast(base, X, y, groups)
     if own.shape != held_out.shape:
         raise ProblemError(
             f"the base was fitted to other values than y: it forecasts {own.shape[1:] or 'one value'} a row, and a "
@@ -128,7 +127,8 @@ def held_out_base_forecast(base: Any, X: Any, y: Any, groups: LongTable | None =
 
     Args:
         base: an estimator of scikit-learn, fitted or not. It is not changed.
-        X, y, groups, folds: as in ``make_base_forecast``.
+        X, y, groups: as in ``make_base_forecast``.
+        folds: the number of blocks.
 
     Example:
         >>> from sklearn.linear_model import Ridge

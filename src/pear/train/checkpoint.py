@@ -27,46 +27,43 @@ _REMEDY = "delete it, or give another path"
 
 @dataclass
 class CheckpointFile:
-    """The checkpoint file of one call of ``fit``, which the stages of the run share.
+    """The checkpoint file of one call of ``fit``.
 
-    The file holds the stage that is under way. The first checkpoint of the next stage replaces it, so that no file of
-    an earlier stage can mislead another run.
+    A call of ``fit`` may train in several stages. The file holds the stage that is under way, and the first checkpoint
+    of the next stage replaces it.
 
     Attributes:
-        path: the path of the file; None saves and resumes nothing.
-        identity: the result of ``run_identity``; a file with another identity is refused.
-        stage: the name of the stage in the file; "" where there is none.
-        extra: values that all stages carry along, saved with every checkpoint and read back by ``open``: for example
-            the results of stages that are over, and weights by name. They must be of types that ``pack_safetensors``
-            takes.
+        path: the path of the file; None if nothing is saved and nothing is resumed.
+        identity: the result of ``run_identity``. A file with another identity is refused.
+        stage: the name of the stage in the file; "" if no file exists.
 
     Example:
         >>> import tempfile
         >>> path = Path(tempfile.mkdtemp()) / "run.pear"
         >>> file = CheckpointFile.open(path, lambda: {"model": "Linear"})
-        >>> file.extra["weights"] = {"ridge": {"bias": torch.zeros(2)}}
-        >>> file.save("race", {"fold": 3})
+        >>> file.save("race", {"fold": 3, "bias": torch.zeros(2)})
         >>> again = CheckpointFile.open(path, lambda: {"model": "Linear"})
-        >>> again.stage, again.content("race"), again.extra["weights"]["ridge"]["bias"]
-        ('race', {'fold': 3}, tensor([0., 0.]))
+        >>> again.stage, again.content("race")
+        ('race', {'fold': 3, 'bias': tensor([0., 0.])})
     """
 
     path: Path | None = None
     identity: dict[str, Any] = field(default_factory=dict)
     stage: str = ""
-    extra: dict[str, Any] = field(default_factory=dict)
     _content: dict[str, Any] = field(default_factory=dict, repr=False)
 
     @classmethod
     def open(cls, path: Path | None, identity: Callable[[], dict[str, Any]]) -> CheckpointFile:
-        """Read the file where there is one.
+        """Read the file, if it exists.
 
         Args:
             path: the path of the file, or None.
-            identity: returns the identity of the run; called where there is a path, because it reads all samples.
+            identity: a function that returns the identity of the run. It is called only if there is a path, because it
+                reads all samples.
 
         Raises:
-            TrainingError: the file is damaged, altered, of another version of PEAR, or belongs to another run.
+            TrainingError: the file is damaged or altered, was written by another version of PEAR, or belongs to another
+                run.
         """
         if path is None:
             return cls()
@@ -77,25 +74,25 @@ class CheckpointFile:
             said = read_safetensors(path, KIND, VERSION, _REMEDY, own._check_identity)
         except DataError as error:
             raise TrainingError(f"the run is not resumed, and nothing has changed: {error}") from error
-        stage, extra, content = (said.get(name) for name in ("stage", "extra", "content"))
-        if not (isinstance(stage, str) and isinstance(extra, dict) and isinstance(content, dict)):
+        stage, content = said.get("stage"), said.get("content")
+        if not (isinstance(stage, str) and isinstance(content, dict)):
             raise TrainingError(f"the checkpoint {path} was altered; nothing has changed: {_REMEDY}")
-        own.stage, own.extra, own._content = stage, extra, content
+        own.stage, own._content = stage, content
         return own
 
     def content(self, stage: str) -> dict[str, Any]:
-        """Return what the file holds of this stage; {} where it holds nothing, or another stage."""
+        """Return the content that ``open`` has read for this stage; {} if it found no file, or another stage."""
         return self._content if stage == self.stage else {}
 
-    def save(self, stage: str, content: Mapping[str, Any] | None = None) -> None:
-        """Write a stage with its content, and ``extra``; an earlier file is replaced at once.
+    def save(self, stage: str, content: Mapping[str, Any]) -> None:
+        """Replace the file by one with this stage and this content.
 
         Raises:
-            TrainingError: the file cannot be written; an earlier file is unchanged.
+            TrainingError: the file cannot be written. An earlier file is then unchanged.
         """
         if self.path is None:
             return
-        said = {"identity": self.identity, "stage": stage, "extra": self.extra, "content": dict(content or {})}
+        said = {"identity": self.identity, "stage": stage, "content": dict(content)}
         try:
             self.path.parent.mkdir(parents=True, exist_ok=True)
             write_safetensors(self.path, KIND, VERSION, said)
@@ -107,7 +104,7 @@ class CheckpointFile:
         self.stage, self._content = stage, {}
 
     def _check_identity(self, said: dict[str, Any]) -> None:
-        """Raise DataError where a file has another identity."""
+        """Raise DataError if the identity in a file, ``said``, is not the identity of this run."""
         for what, own in self.identity.items():
             if (other := said.get(what)) != own:
                 said_instead = describe_identity_difference(other, own)
@@ -116,21 +113,20 @@ class CheckpointFile:
 
 @dataclass
 class Checkpoint:
-    """Saves and restores everything that the next epoch of a stage depends on.
+    """The saved state of one stage of a training run: everything that its next epoch depends on.
 
-    Torch's global random states (of the CPU, and of the model's GPUs) are saved where they have changed since the stage
-    began: then something draws from them, as dropout does.
+    The state includes the states of torch's global random generators (``RandomStates``).
 
     Attributes:
-        file: the file of the run.
+        file: the checkpoint file of the run.
         stage: the name of the stage.
-        model: the model, whose weights are saved.
-        optimizer: the optimizer, whose state is saved.
-        loss: the loss, whose ``state_dict`` is saved with the warm starts (``sample_state``) of its modules, because a
-            solve from another start may round differently.
-        generator: the generator of the order of samples, whose state is saved.
-        stopping: the rule of early stopping, whose state is saved.
-        schedule: the schedule of the learning rate, whose state is saved; or None.
+        model: the model that is trained.
+        optimizer: its optimizer.
+        loss: the loss. The warm starts of its samples are saved with its ``state_dict``, because a solver that begins
+            elsewhere may round differently.
+        generator: the generator of the order of the samples.
+        stopping: the rule of early stopping.
+        schedule: the schedule of the learning rate, or None.
     """
 
     file: CheckpointFile
@@ -149,17 +145,20 @@ class Checkpoint:
         """Write the states, the history and the best weights so far to the file.
 
         Raises:
-            TrainingError: the file cannot be written; an earlier file is unchanged.
+            TrainingError: the file cannot be written. An earlier file is then unchanged.
         """
         if self.file.path is not None:
             content = {"states": self._all_states(), "history": history.as_dict(), "best_weights": best_weights}
             self.file.save(self.stage, content)
 
     def load(self) -> tuple[History, dict[str, Any] | None] | None:
-        """Restore all states; returns the history and the best weights, or None where the file has none of this stage.
+        """Restore all states from the file.
+
+        Returns:
+            The history and the best weights; None if the file does not hold this stage.
 
         Raises:
-            TrainingError: the file was altered, or does not fit. The file and all states are then unchanged.
+            TrainingError: the file was altered, or its content does not fit. All states are then unchanged.
         """
         said = self.file.content(self.stage)
         if not said:
@@ -181,7 +180,7 @@ class Checkpoint:
         return history, best
 
     def states(self) -> dict[str, Any]:
-        """Return the states that the next epoch depends on and that all ranks share."""
+        """Return the states that are the same in all processes of a data-parallel training."""
         return {
             "model": dict(self.model.state_dict()),
             "optimizer": self.optimizer.state_dict(),
@@ -192,7 +191,7 @@ class Checkpoint:
         }
 
     def restore(self, states: Mapping[str, Any]) -> None:
-        """Restore the states that ``states`` returned."""
+        """Set model, optimizer, loss, generator, stopping and schedule to states that ``states`` returned."""
         load_model_weights(self.model, states["model"])
         self.optimizer.load_state_dict(states["optimizer"])
         if isinstance(self.loss, nn.Module):
@@ -206,16 +205,17 @@ class Checkpoint:
             self.schedule.load_state_dict(states["schedule"])
 
     def _all_states(self) -> dict[str, Any]:
-        """Return all states, including the warm starts and random states of this process."""
+        """Return all states: those of ``states``, and the warm starts and random states of this process."""
         return {**self.states(), "samples": save_loss_warm_starts(self.loss), "random": self._random.drawn()}
 
     def _restore_all(self, states: Mapping[str, Any]) -> None:
+        """Restore the states that ``_all_states`` returned."""
         self.restore(states)
         load_loss_warm_starts(self.loss, states["samples"])
         self._random.restore(states["random"])
 
 
 def _check_checkpoint_tensors(state: Mapping[str, Any], expected: Mapping[str, str]) -> None:
-    """Raise ValueError unless the tensors are those of the model."""
+    """Raise ValueError unless the tensors have the expected names, dtypes and shapes."""
     if (found := tensor_identities(state)) != expected:
         raise ValueError(describe_identity_difference(found, expected))

@@ -10,7 +10,7 @@ from torch import Tensor, nn
 
 from pear.errors import ProblemError
 from pear.train.base_forecast import base_forecast_for_fit, base_forecast_for_validation
-from pear.train.history import History
+from pear.train.history import History, join_history_notes
 from pear.train.samples.memory_samples import MemorySamples
 from pear.train.samples.sample_source import read_sample_source
 
@@ -117,7 +117,7 @@ def fit_correction(
     with torch.no_grad():
         for parameter in last.parameters():
             parameter.mul_(corrected.scale.to(parameter))
-    history.note = "; ".join(filter(None, (history.note, made.note)))
+    history.note = join_history_notes(history.note, made.note)
     return history
 
 

@@ -10,16 +10,16 @@ from pear.errors import ProblemError
 
 @dataclass
 class EarlyStopping:
-    """The rule of early stopping, which counts checks in a row without a sufficient improvement.
+    """The rule of early stopping: training stops after several checks in a row without a sufficient improvement.
 
-    A check is compared with a reference, the value at the last sufficient improvement. Many small improvements can
-    therefore add up to a sufficient one.
+    Each check gives a value, and lower is better. An improvement is measured from the reference, the value at the last
+    sufficient improvement. Several small improvements can therefore add up to a sufficient one.
 
     Attributes:
-        patience: training stops after this many checks in a row without a sufficient improvement.
+        patience: the number of checks in a row without a sufficient improvement after which training stops.
         min_improvement: the least sufficient improvement, as a share of the reference; 0.01 is 1 %.
-        reference: the value that a check is compared with; infinite before the first check.
-        waited: the number of checks in a row without a sufficient improvement.
+        reference: the value at the last sufficient improvement; infinite before the first check.
+        waited: the number of checks since the last sufficient improvement.
 
     Example:
         >>> stop = EarlyStopping(patience=2, min_improvement=0.01)
@@ -39,7 +39,7 @@ class EarlyStopping:
             raise ProblemError(f"min_improvement must be a share from 0 to below 1; got {self.min_improvement!r}")
 
     def update(self, value: float) -> bool:
-        """Update the rule with the value of a check; returns True where training must stop."""
+        """Update the rule with the value of a check, and return whether training must stop."""
         needed = self.min_improvement * abs(self.reference) if math.isfinite(self.reference) else 0.0
         if self.reference - value > needed:
             self.reference = value

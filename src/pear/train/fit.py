@@ -1,4 +1,4 @@
-"""``fit``: trains a model on any loss, with validation, early stopping and checkpoints."""
+"""``fit``: trains a model on a loss, with validation, early stopping and checkpoints."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from pear.train.checkpoint import CheckpointFile
 from pear.train.correction import Correction, fit_correction
 from pear.train.fit_config import FitConfig
 from pear.train.fit_job import FitJob
-from pear.train.history import Callback, History
+from pear.train.history import Callback, History, join_history_notes
 from pear.train.parallel_ranks import ParallelRanks
 from pear.train.racing.fit_by_race import fit_by_race
 from pear.train.run_identity import run_identity
@@ -54,79 +54,84 @@ def fit(
     sample_weight: Any = None,
     validation_weight: Any = None,
 ) -> History:
-    """Train ``model`` in place, and leave it with the weights that decide best on samples it was not trained on.
+    """Train a model in place, and leave it with the weights that decide best on samples that it was not trained on.
 
-    Under a loss of decisions this is a race (``config.start``). The start is the squared error: a ridge regression in
-    closed form for a linear model, a training with weight decay for a network; a model that has learnt already is taken
-    as it comes. From there, and from fresh weights, the model is trained on the loss for 8, 16, 32, … epochs, and the
-    weights are averaged. What decides clearly better than the start on held-out samples is trained again on all of
-    them; else the start is kept. ``History.choice`` says in a sentence what has won and by how much, ``History.race``
-    lists all that was tried.
+    If the loss has a decision problem, the training is by default a race (``FitConfig.start``). The race begins with a
+    start: the model fitted to the squared error. A linear model is fitted in closed form, by ridge regression; a
+    network is trained with weight decay; a model that is already trained is itself the start. From the start, and if
+    the model is untrained also from its untrained weights, the model is trained on the loss for 8, 16, 32, … epochs,
+    and the weights of the second half of the epochs are averaged. If the best of these trainings decides clearly better
+    than the start on held-out samples, it is repeated on all samples. Otherwise the start is kept. ``History.choice``
+    is a sentence about the winner, and ``History.race`` lists all results.
 
-    Other losses, an optimizer of your own, and other starts are trained once. The metric is then computed after the
-    first epoch, every ``config.check_every`` epochs and at the end, and the best weights are kept.
+    With another loss, another ``FitConfig.start`` or an optimizer of the user, the model is trained once. The metric is
+    then computed after the first epoch, every ``FitConfig.check_every`` epochs and at the end, and the best weights are
+    kept.
 
-    Ctrl-C ends the run early; the model then has the best weights so far, or, before any were judged, those that it
-    came with. Global random state is read and changed only by a model that draws numbers (dropout), or by a DataLoader
-    without a generator.
+    Ctrl-C ends the run early. The model then has the best weights so far, or its first weights if no weights were
+    compared yet. ``fit`` does not use torch's global random generators. Only a model that draws random numbers (as
+    dropout does) and a DataLoader without a generator use them.
 
-    Where ``torch.distributed`` is initialised with several ranks, all of them must call ``fit`` with the same
-    arguments. They share every batch and take the same steps as one process would. Rank 0 validates, reports and writes
-    the checkpoint.
-
-    Args:
-        model: maps features (B, p) to predicted costs (B, n). Where features are a tuple it is called as ``model(*x)``,
-            where they are a dict as ``model(**x)``.
-        loss: called with predicted and true costs. Where it has an argument ``keys``, it also gets the samples' ids: by
-            default their row numbers in ``train``; None where a DataLoader shuffles and gives no ids. Where it has a
-            method ``calibrate``, that is called with all true costs of ``train`` before the first epoch. A run that
-            resumes does not call it again, because its result is in the checkpoint.
-        train: a pair of features (N, p) and true costs (N, n), each a tensor, an array or a DataFrame; or a ``Dataset``
-            of such pairs, a ``DataLoader`` or ``pear.ParquetSamples``. A third entry of the pair holds sample ids. All
-            tensors are converted to the model's dtype and device; where a model has several inputs, integers among them
-            stay integers (for an embedding). A Dataset is read into memory. A DataLoader is read once before the first
-            epoch to collect all costs and ids, and the features of the first 4,096 samples, which show whether the
-            model is untrained. It brings its own batches, so that ``config.batch_size`` and ``order`` are not used. Of
-            ``ParquetSamples`` only ``buffer`` samples are kept in memory; ``calibrate`` and the training on the squared
-            error use these instead of all samples.
-        validation: held-out samples in one of these forms; or the share of ``train`` to hold out, which are its last
-            rows. By default a race cross-validates over blocks of consecutive rows, and other trainings hold out 0.2.
-            DataLoaders and ``ParquetSamples`` need validation samples. ``History.note`` says what was done.
-        metric: a function of predicted and true costs of the whole validation set that returns a number, lower is
-            better. The default is the normalised regret on the problem of the loss, with its integers; for a loss
-            without a problem, the loss itself.
-        config: how to train and when to stop.
-        optimizer: Adam over all parameters, at the config's learning rate, if omitted; ``config.start`` says how
-            the last layer begins then.
-        order: ``shuffled``, ``in_order``, or any function like them.
-        progress: one function or several, called after every epoch; one that returns True ends the run.
-        checkpoint: a file that is written at every check. Where it exists already, the run resumes from it. On the same
-            machine it then ends with the same bits as an undisturbed run, dropout included; only a DataLoader with a
-            generator of its own may draw another order. A file that is damaged, or of another model, optimizer, loss,
-            metric, order, config or data, is refused with a ``TrainingError``, and nothing changes. ``max_epochs``,
-            ``patience`` and ``time_cap`` may differ.
-        base: a forecaster of your own that is corrected: has ``predict``, or is a torch module or a function of the
-            features. The model becomes the correction, so that forecasts are ``base(x) + model(x)``: its last layer,
-            an ``nn.Linear``, begins at zero, and stays there unless a correction clearly pays. Samples are in memory.
-        sample_weight: (N,) how much each sample of ``train`` counts: in the loss, in the squared error that comes first
-            and in the default metric on samples held out of ``train``. Only ratios matter; samples of weight 0 are left
-            out. Equal if omitted. A metric of your own gets no weights; samples must be in memory.
-        validation_weight: the same for samples given as ``validation``.
-
-    Returns:
-        What happened, check by check.
+    If ``torch.distributed`` is initialised with several ranks, all of them must call ``fit`` with the same arguments.
+    The ranks share every batch and take the same steps as one process would. Rank 0 validates, reports progress and
+    writes the checkpoint.
 
     Rows of DataFrames with an index of dates are held out in the order of their dates, however they are sorted.
 
-    Rows of ``train`` whose features are not finite, and from which the model predicts nothing finite, would make every
-    weight NaN. They are refused, or, where the loss says ``on_failure="mask"``, left out with a warning. Costs that are
-    missing are refused unless the loss says so.
+    A sample whose features are not finite, and for which the model predicts a value that is not finite, would make
+    every weight NaN. Such samples are refused; with a loss that has ``on_failure="mask"`` they are left out with a
+    warning. Samples whose costs are not finite are refused, too, unless the loss has ``on_failure="mask"``.
+
+    Args:
+        model: maps features (B, p) to predicted costs (B, n). If the features x are a tuple, the call is
+            ``model(*x)``; if they are a dict, ``model(**x)``.
+        loss: a function of predicted and true costs. If the loss has an argument ``keys``, it also gets the ids of the
+            samples: by default their row numbers in ``train``, and None for a DataLoader that shuffles and gives no
+            ids. If the loss has a method ``calibrate``, ``fit`` calls it with all true costs of ``train`` before the
+            first epoch. A resumed run does not call ``calibrate`` again, because its result is in the checkpoint.
+        train: a pair of features (N, p) and true costs (N, n), each a tensor, an array or a DataFrame; or a ``Dataset``
+            of such pairs, a ``DataLoader`` or ``pear.ParquetSamples``. A third entry of the pair holds the ids of the
+            samples. All tensors are converted to the dtype and the device of the model; if a model has several inputs,
+            integers among them stay integers (for an embedding). A Dataset is read into memory. A DataLoader is read
+            once before the first epoch, to collect all costs and ids and the features of the first 4,096 samples, which
+            show whether the model is untrained. Its batches are used, and not ``FitConfig.batch_size`` and ``order``.
+            Of ``ParquetSamples`` only ``buffer`` samples are kept in memory; ``calibrate`` and the training on the
+            squared error use these samples instead of all.
+        validation: held-out samples in one of the forms of ``train``; or the share of ``train`` to hold out, its last
+            rows. By default a race cross-validates over blocks of consecutive rows, and other trainings hold out a
+            share of 0.2. DataLoaders and ``ParquetSamples`` need validation samples. ``History.note`` says which
+            samples were held out.
+        metric: a function of the predicted and the true costs of all validation samples that returns a number; lower is
+            better. The default is the normalised regret on the problem of the loss, including its integers, or the loss
+            itself if it has no problem.
+        config: how the model is trained, and when the training stops.
+        optimizer: the optimizer. By default an Adam over all parameters with the learning rate of the config;
+            ``FitConfig.start`` then says how the last layer begins.
+        order: the order of the samples in an epoch: ``shuffled``, ``in_order``, or a function with the same arguments.
+        progress: one function, or several, that are called after every epoch. If one of them returns True, the run
+            ends.
+        checkpoint: the path of a file that is written at every check. If the file exists already, the run resumes from
+            it. On the same machine the resumed run ends with the same bits as a run without interruption, also with
+            dropout; only a DataLoader with a generator may then draw another order. A file that is damaged, or that
+            belongs to another model, optimizer, loss, metric, order, config or data, is refused with a
+            ``TrainingError``, and nothing changes. ``max_epochs``, ``patience``, ``time_cap`` and ``data_parallel`` may
+            differ.
+        base: a forecaster that the model corrects: an object with ``predict``, a torch module, or a function of the
+            features. The forecasts are then ``base(x) + model(x)``. The last layer of the model, an ``nn.Linear``,
+            begins at zero, and stays there unless a correction clearly pays. The samples must be in memory.
+        sample_weight: (N,) how much each sample of ``train`` counts in the loss, in the squared error, and in the
+            default metric on samples held out of ``train``; equal by default. Only ratios matter, and samples of weight
+            0 are left out. A metric of the user gets no weights. The samples must be in memory.
+        validation_weight: how much each sample of ``validation`` counts, in the same way.
+
+    Returns:
+        The record of the training: its checks, or the results of its race.
 
     Raises:
-        TrainingError: the loss or the metric is not a number; the model is left with its best weights, or, before the
-            first check, with those that it came with. Another rank has failed, or is given something else.
-        ProblemError: the samples are not what they must be, and the message says how; features or costs of ``train``
-            are not finite, and the loss does not mask; names the rows.
+        TrainingError: the loss or the metric is not finite. The model then has its best weights, or its first weights
+            if that happens before the first check. Also if another rank fails or has other arguments.
+        ProblemError: the samples do not have the required form, or features or costs are not finite and the loss does
+            not mask failed samples. The message names the rows.
 
     Example:
         >>> import pear, torch
@@ -149,7 +154,9 @@ def fit(
         def fit_corrected(corrected: Correction, train: MemorySamples, validation: Any) -> History:
             return fit(corrected, loss, train, validation, metric, config, **options)  # type: ignore[arg-type]
 
-        return _note_order(fit_correction(base, model, train, validation, fit_corrected), moved)
+        history = fit_correction(base, model, train, validation, fit_corrected)
+        history.note = join_history_notes(describe_time_order(moved), history.note)
+        return history
     began = read_clock()
     with ParallelRanks.of(model, config.data_parallel) as ranks:
         ranks.check_same_start(model, loss, config)
@@ -169,47 +176,46 @@ def fit(
         callbacks, checked = _read_fit_callbacks(progress), ranks.check_same_order(order)
         score = None if metric is None else _fit_score_without_keys(metric)
         note = _note_on_fit_samples(samples, taken, config, order, ranks.first)
+        check_seconds = getattr(metric, "check_seconds", 0.0)
+        if not races and score is None:
+            assert isinstance(held_out, SampleSource)
+            score, before_score = _no_fit_score, read_clock()
+            if ranks.first:
+                held_out, score = default_validation_score(model, loss, held_out)
+            check_seconds = read_clock() - before_score  # for the best decisions: a check takes as long
         path = Path(checkpoint) if checkpoint is not None and ranks.first else None
+        said = model, loss, optimizer, samples, held_out, metric, config, order
+        file = CheckpointFile.open(path, lambda: run_identity(*said))
         if races:
-            file = CheckpointFile.open(
-                path, lambda: run_identity(model, loss, None, samples, held_out, metric, config, order)
-            )
             job = FitJob(model, samples, _no_fit_score, config, checked, callbacks, ranks, file, began)
             history = fit_by_race(job, loss, samples, held_out, score)
         else:
             assert isinstance(held_out, SampleSource)
-            check_seconds = getattr(metric, "check_seconds", 0.0)
-            if score is None:
-                before_score = read_clock()
-                held_out, score = (
-                    default_validation_score(model, loss, held_out) if ranks.first else (held_out, _no_fit_score)
-                )
-                check_seconds = read_clock() - before_score  # for the best decisions: a check takes as long
-            said = (model, loss, optimizer, samples, held_out, metric, config, order)
-            file = CheckpointFile.open(path, lambda: run_identity(*said))
+            assert score is not None
             job = FitJob(model, held_out, score, config, checked, callbacks, ranks, file, began, check_seconds)
             history = train_squared_error_first(job, loss, training_labels(samples, config, model), optimizer)
         ranks.add_loss_counts(loss, before)
         ranks.copy_weights(model)
-    history.held_out, history.note = max(history.held_out, taken), note
-    return _note_order(history, moved)
+    history.held_out, history.note = max(history.held_out, taken), join_history_notes(describe_time_order(moved), note)
+    return history
 
 
 def _choose_fit_validation(
     samples: SampleSource, validation: Any, weight: Any, model: nn.Module, problem: Any, races: bool
 ) -> tuple[SampleSource, SampleSource | float | None, int]:
-    """Choose the samples to judge by.
+    """Choose the validation samples of a training.
 
     Args:
         samples: all training samples.
-        validation: samples of their own, the share to hold out, or None, as of ``fit``.
+        validation: the argument of ``fit``: samples, the share to hold out, or None.
         weight: (N,) how much each sample of ``validation`` counts, or None.
         model: the model.
         problem: the problem of the loss, or None.
-        races: whether the training is a race, which splits samples in memory by itself.
+        races: whether the training is a race, which holds out samples in memory itself.
 
     Returns:
-        The samples to train on; those to judge by, or what a race holds out; and how many were taken from ``samples``.
+        The samples to train on; the validation samples, or the share (or None) that a race will hold out; and the
+        number of samples held out here.
     """
     if races and isinstance(samples, MemorySamples) and (validation is None or isinstance(validation, (int, float))):
         check_validation_rows(samples, problem)
@@ -218,14 +224,8 @@ def _choose_fit_validation(
     return samples, weigh_sample_source(held_out, weight, "validation_weight"), taken
 
 
-def _note_order(history: History, moved: bool) -> History:
-    """Say in the history where rows were put in the order of their dates."""
-    history.note = "; ".join(filter(None, (describe_time_order(moved), history.note)))
-    return history
-
-
 def _check_fit_keys(samples: SampleSource, problem: Any) -> None:
-    """Raise ProblemError where a problem has fields per sample, and the samples do not say which is which."""
+    """Raise ProblemError if the problem has fields for each sample, and samples from files or a loader have no ids."""
     rows = count_keyed_samples(problem)
     if not isinstance(samples, MemorySamples) and samples.keys is None and rows is not None:
         what = "a DataLoader that shuffles" if isinstance(samples, LoaderSamples) else "ParquetSamples"
@@ -236,7 +236,7 @@ def _check_fit_keys(samples: SampleSource, problem: Any) -> None:
 
 
 def _check_fit_arguments(model: Any, loss: Any) -> None:
-    """Raise if the model is not a module, or the loss cannot be called."""
+    """Raise ProblemError if the model is not a torch module, or the loss cannot be called."""
     if not isinstance(model, nn.Module):
         raise ProblemError(f"model must be a torch.nn.Module, as torch.nn.Linear(p, n); got a {type(model).__name__}")
     if not callable(loss):
@@ -247,7 +247,7 @@ def _check_fit_arguments(model: Any, loss: Any) -> None:
 
 
 def _read_fit_callbacks(progress: Callback | Sequence[Callback] | None) -> tuple[Callback, ...]:
-    """Return the progress callbacks as a tuple; raise if one cannot be called."""
+    """Return the progress callbacks as a tuple; raise ProblemError if one of them cannot be called."""
     if progress is None:
         return ()
     several = (progress,) if callable(progress) else tuple(progress)
@@ -258,7 +258,7 @@ def _read_fit_callbacks(progress: Callback | Sequence[Callback] | None) -> tuple
 
 
 def _note_on_fit_samples(samples: SampleSource, taken: int, config: FitConfig, order: Order, first: bool) -> str:
-    """Describe in a sentence what ``fit`` decided about the samples; rank 0 logs it."""
+    """Return a sentence on what ``fit`` decided about the samples, or "". Rank 0 (``first``) logs the sentence."""
     level = logging.INFO
     if isinstance(samples, LoaderSamples):
         if config.batch_size == FitConfig.batch_size and order is shuffled:
@@ -277,8 +277,10 @@ def _note_on_fit_samples(samples: SampleSource, taken: int, config: FitConfig, o
 
 
 def _no_fit_score(predicted: Tensor, true: Tensor, keys: Keys | None) -> float:
+    """Fail: a race has no such metric, and only rank 0 computes that of other trainings."""
     raise AssertionError("rank 0 alone validates")
 
 
 def _fit_score_without_keys(metric: Metric) -> Score:
+    """Return a metric of the user as a score, which ignores the ids of the samples."""
     return lambda predicted, true, keys: metric(predicted, true)

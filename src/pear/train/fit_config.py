@@ -1,4 +1,4 @@
-"""``FitConfig``: the settings of a training run; ``EarlyStopping``: the rule that ends it."""
+"""``FitConfig``: the settings of a training run."""
 
 from __future__ import annotations
 
@@ -20,39 +20,49 @@ class FitConfig:
     """The settings of ``fit``: how it trains, and when it stops.
 
     Attributes:
-        learning_rate: the learning rate of Adam, which ``fit`` uses unless the user passes an optimizer.
-        batch_size: samples per step; the last batch of an epoch may be smaller.
+        learning_rate: the learning rate of the Adam optimizer that ``fit`` makes if the user passes no optimizer.
+        batch_size: the number of samples in a step; the last batch of an epoch may be smaller.
         max_epochs: the largest number of epochs.
-        check_every: epochs between checks of the validation metric.
-        patience: training stops after this many checks in a row without a sufficient improvement.
-        min_improvement: the least sufficient improvement, as a share of the last sufficient metric; 0.01 is 1 %.
-        time_cap: seconds after which to stop, even within an epoch; None sets no limit. Checks and judgements count;
-            the first of them is always made. In ``tune`` it is the time of all candidates together.
-        seed: the seed of the order of the samples, or a generator to draw the order from.
-        clip_norm: the largest norm of the gradient over all parameters; a longer one is scaled down. None: no limit.
+        check_every: the number of epochs from one check of the validation metric to the next.
+        patience: the number of checks in a row without a sufficient improvement after which training stops.
+        min_improvement: the least sufficient improvement, as a share of the metric at the last sufficient improvement;
+            0.01 is 1 %.
+        time_cap: the number of seconds after which training stops, even within an epoch; None sets no limit. The time
+            of checks counts, and the first check is always made. In ``tune``, all candidates together have this time.
+        seed: the seed of the order of the samples, or a generator that draws the order.
+        clip_norm: the largest norm of the gradient of all parameters together. A larger gradient is scaled down to this
+            norm; None sets no limit.
         halve_after: the learning rate is halved after more than this many checks in a row without a better metric; None
-            keeps it.
-        start: how a run begins, where ``fit`` makes the optimizer. With "race", several trainings compete, and the one
-            that decides best on held-out samples wins (``pear.fit``); ``check_every``, ``patience`` and ``halve_after``
-            play no part in it. The others train once. With "mse", a fresh model is trained on the squared error first;
-            the resulting weights are kept unless the loss leads to weights that validate better by a share of 1/√N, for
-            N validation samples. With "standardised", a fresh last layer is rescaled: its outputs begin at the mean of
-            the costs with a tenth of their deviation, and its learning rate is multiplied by the deviation, so that
-            training does not depend on the unit of the costs. With "given", the model begins with its own weights.
-        gap: in a race, the number of rows before and after held-out rows that are not trained on; for targets that
-            overlap, such as sums over several days.
-        data_parallel: where ``torch.distributed`` is initialised with several ranks, all of them share every batch, and
-            all must call ``fit``. False trains on this rank alone.
-        label_neighbours: k; where it is not 0, training sees the costs ``w c + (1 − w) m`` instead of each
-            sample's own costs c, where m is the mean of the costs of its k nearest neighbours in the features (Schutte,
-            Postek and Yorke-Smith, 2024). Noise in the costs then misleads less. Validation sees the costs themselves.
-        label_own_weight: w, from 0 to 1.
-        label_mixing: "mean" mixes costs with the mean of the neighbours'. "each" trains on k samples instead of
-            one, ``w c + (1 − w) c_j`` for each neighbour j, so that an epoch is k times as long; samples have no ids
-            then, and share the problem.
-        normalise_costs: whether training sees costs of the same norm for all samples, so that those with large costs
-            count no more than others. Decisions of a linear objective do not depend on it. Validation sees the costs
-            themselves.
+            never halves the rate.
+        start: how a run begins if the user passes no optimizer.
+
+            "race": several trainings compete, and the one that decides best on held-out samples wins (``pear.fit``). A
+            race does not use ``check_every``, ``patience`` and ``halve_after``. The other starts train once.
+
+            "mse": an untrained model is first trained on the squared error. The weights from there are kept unless the
+            training on the loss finds weights whose validation metric is lower by a share of 1/√N, for N validation
+            samples.
+
+            "standardised": an untrained last layer is rescaled. Its first outputs have the mean of the costs and a
+            tenth of their standard deviation. The learning rate of this layer is multiplied by that standard deviation,
+            so that training does not depend on the unit of the costs.
+
+            "given": the model begins with the weights that it has.
+        gap: in a race, the number of rows before and after the held-out rows that are not trained on. It is needed if
+            the costs of neighbouring rows overlap, as sums over several days do.
+        data_parallel: whether several ranks of ``torch.distributed``, if there are any, share every batch. All of them
+            must then call ``fit``. False trains on this rank alone.
+        label_neighbours: k, the number of neighbours that training mixes into the costs of a sample; 0 mixes nothing.
+            Training then sees the costs ``w c + (1 − w) m`` instead of the sample's costs c, where m is the mean of the
+            costs of the k samples with the nearest features (Schutte, Postek and Yorke-Smith, 2024). Noise in the costs
+            then misleads less. Validation always uses the true costs.
+        label_own_weight: w, the weight of the sample's costs in the mixture, from 0 to 1.
+        label_mixing: "mean" mixes the costs with the mean m of the neighbours' costs. "each" replaces each sample by k
+            samples with the costs ``w c + (1 − w) c_j``, one for each neighbour j. An epoch is then k times as long.
+            "each" needs samples without ids and a problem that all samples share.
+        normalise_costs: whether training scales the costs of every sample to the same norm, so that samples with large
+            costs count no more than others. The decisions of a linear objective do not depend on this norm. Validation
+            always uses the true costs.
 
     Raises:
         ProblemError: a setting is out of its range.
@@ -99,9 +109,9 @@ class FitConfig:
         self.stopping()  # checks patience and min_improvement
 
     def stopping(self) -> EarlyStopping:
-        """Make a new rule of early stopping from these settings."""
+        """Return a new rule of early stopping with these settings."""
         return EarlyStopping(self.patience, self.min_improvement)
 
     def generator(self) -> torch.Generator:
-        """Return the generator that the order of the samples is drawn from."""
+        """Return the generator that draws the order of the samples."""
         return self.seed if isinstance(self.seed, torch.Generator) else torch.Generator().manual_seed(self.seed)

@@ -1,4 +1,4 @@
-"""``FitJob``: what all trainings of one call of ``fit`` share."""
+"""``FitJob``: the inputs that all trainings of one call of ``fit`` share."""
 
 from __future__ import annotations
 
@@ -18,19 +18,19 @@ from pear.train.validation_score import Score
 
 @dataclass(frozen=True)
 class FitJob:
-    """The inputs that all runs of one call of ``fit`` share.
+    """The inputs that all trainings of one call of ``fit`` share.
 
     Attributes:
         model: the model that is trained.
         validation: the validation samples.
         score: the metric on the validation samples.
         config: the settings.
-        order: the order of the training samples in an epoch.
-        callbacks: functions that are called after every epoch.
+        order: the function that orders the training samples in an epoch.
+        callbacks: the functions that are called after every epoch.
         ranks: the processes that train together.
-        file: the checkpoint file of the run, which rank 0 alone reads and writes.
-        began: when the call began, by the clock; the time cap counts from here.
-        check_seconds: the seconds that one check is expected to take; 0 where nothing is known.
+        file: the checkpoint file of the run. Only rank 0 reads and writes it.
+        began: the time at which the call began, from ``read_clock``. The time cap counts from here.
+        check_seconds: the seconds that one check is expected to take; 0 if that is not known.
     """
 
     model: nn.Module
@@ -45,5 +45,5 @@ class FitJob:
     check_seconds: float = 0.0
 
     def resumes(self, stage: str) -> bool:
-        """Whether rank 0 has found a checkpoint of this stage."""
+        """Return whether the checkpoint file of rank 0 holds this stage."""
         return self.ranks.from_rank_0("the checkpoint", lambda: self.file.stage == stage)

@@ -1,4 +1,4 @@
-"""``FlatRegret``: warns where most samples have a positive regret but a gradient of zero."""
+"""``FlatRegret``: warns if most samples have a positive regret but a gradient of zero."""
 
 from __future__ import annotations
 
@@ -13,18 +13,20 @@ from pear.train.parallel_ranks import ParallelRanks
 logger = logging.getLogger("pear")
 
 MOST = 0.5
-"""The share of samples with a positive regret and a zero gradient above which an epoch counts as flat."""
+"""An epoch counts as flat if a larger share of its samples than this has a positive regret and a gradient of zero."""
 EPOCHS = 10
-"""The number of flat epochs in a row that leads to a warning; an untrained model often begins with a few."""
-_GUIDED = 0.01  # guidance stronger than this still gives a gradient where that of the regret is zero
+"""The number of flat epochs in a row that leads to a warning; the first epochs of an untrained model are often flat."""
+_GUIDED = 0.01  # stronger guidance than this gives a gradient even if that of the regret is zero
 
 
 class FlatRegret:
-    """Counts the samples of each epoch with a positive regret whose gradient is exactly zero; warns once for a loss.
+    """A counter of the samples in each epoch that have a positive regret whose gradient is exactly zero.
+
+    The user is warned once for each loss.
 
     Args:
-        loss: a ``PEARLoss`` is watched if its user has set λ, or has turned guidance off. Neither another loss nor one
-            with its defaults is watched, because its user could change nothing.
+        loss: the loss that is trained. It is watched only if it is a ``PEARLoss`` whose user has set the smoothing λ or
+            has turned guidance off, because only then a change of these settings is an advice.
     """
 
     def __init__(self, loss: Any) -> None:
@@ -35,23 +37,23 @@ class FlatRegret:
 
     @property
     def watching(self) -> bool:
-        """Whether samples are still counted: the loss is a ``PEARLoss``, and there was no warning yet."""
+        """Whether samples are counted: the loss is watched, and its user was not warned yet."""
         return self.loss is not None and not self.loss.warned_of_flat
 
     def step(self) -> None:
-        """Count the samples of the loss's last call. The count is read once an epoch, so that no step waits for it."""
+        """Count the samples of the loss's last call. The count stays on the device, so that no step waits for it."""
         if self.watching and self.loss is not None and self.loss.last is not None:
             parts = self.loss.last._parts
             self.count = self.count + ((parts.exact == 0).all(1) & (parts.value > 0)).sum()
 
     def end(self, epoch: int, compiled: float, seen: int, ranks: ParallelRanks) -> None:
-        """End an epoch, and warn where the counts have been high for long and guidance is weak.
+        """End an epoch; warn if ``EPOCHS`` epochs in a row were flat under weak guidance.
 
         Args:
             epoch: the number of the epoch.
-            compiled: the number of such samples that compiled epochs have counted.
-            seen: the number of samples of the epoch.
-            ranks: the processes, whose counts are added; rank 0 warns.
+            compiled: the number of flat samples that compiled code has counted in this epoch.
+            seen: the number of samples in the epoch.
+            ranks: the processes that train together. Their counts are added, and rank 0 warns.
         """
         counts, self.count = ranks.meet(f"the end of epoch {epoch}", float(self.count) + compiled), 0.0
         count = sum(one for (one,) in counts)

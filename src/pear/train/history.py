@@ -1,4 +1,4 @@
-"""The history of a training run, and the progress that callbacks get."""
+"""``History``: the record of a training run; ``Check`` and ``Progress``: its parts."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ Part = Literal["mse", "loss", "all"]
 
 @dataclass(frozen=True)
 class Check:
-    """One evaluation on the validation samples.
+    """One evaluation of the model on the validation samples.
 
     Attributes:
-        epoch: the number of epochs trained before it.
-        seconds: since the start, with earlier checks.
-        loss: mean training loss per sample of the last epoch; NaN before the first epoch.
-        metric: its value on the validation samples.
+        epoch: the number of epochs before the check.
+        seconds: the seconds from the start of the run to the end of the check.
+        loss: the mean training loss per sample in the last epoch; NaN before the first epoch.
+        metric: the value of the metric on the validation samples.
     """
 
     epoch: int
@@ -30,7 +30,7 @@ class Check:
 
     @classmethod
     def from_dict(cls, said: dict[str, Any]) -> Check:
-        """Make a check from a dict of its fields, which must be numbers."""
+        """Return the check with the fields in this dict, which must be numbers."""
         return cls(int(said["epoch"]), float(said["seconds"]), float(said["loss"]), float(said["metric"]))
 
 
@@ -45,9 +45,9 @@ class Progress:
         loss: the mean training loss of this epoch.
         metric: the validation metric at the last check; NaN before the first check.
         best: the best validation metric so far; NaN before the first check.
-        part: the part of the run: "mse" during the initial training on the squared error, if there is one, "loss"
-            afterwards, and "all" while the winner of a race is trained again on all samples. Epochs are counted
-            separately in each part, and, in a race, for each contender and fold.
+        part: the part of the run: "mse" during a first training on the squared error, "loss" during the training on the
+            loss, and "all" while the winner of a race is trained again on all samples. Each part counts its own epochs,
+            and so does each contender and each fold of a race.
     """
 
     epoch: int
@@ -60,30 +60,33 @@ class Progress:
 
 
 Callback = Callable[[Progress], bool | None]
-"""A function that is called after every epoch; it ends the run by returning True."""
+"""A function that ``fit`` calls after every epoch; if it returns True, the run ends."""
 
 
 @dataclass
 class History:
-    """The record of a training run; the model has the weights of the check ``best``.
+    """The record of a training run.
 
     Attributes:
         checks: all checks, in order.
         epochs: the number of complete epochs.
-        seconds: the time of the whole run.
-        check_seconds: the time spent on the metric.
-        split: seconds by part: "solve" and "gradient" as the loss counts them, "validation", and the "rest".
-        stopped: why the run ended; "callback" where a progress callback returned True.
-        best: the check with the lowest metric, the first of equals; None where the run ended before any check. Its
-            epoch is 0 where no check beat the initial weights.
-        before: the earlier run on the squared error, or None. ``seconds`` and ``best`` include it; ``checks`` and
-            ``epochs`` do not.
-        held_out: how many training samples were held out to validate on; in a cross-validation, in all folds together.
-            0 where the user gave validation samples.
-        note: a sentence on what ``fit`` decided about the samples; "" where it decided nothing.
-        start: a sentence on how ``fit`` changed the weights before the first step on the loss; "" where it did not.
-        choice: a sentence on which contender of a race has won, and by how much; "" where there was no race.
-        race: the results of all contenders; empty where there was no race.
+        seconds: the seconds of the whole run.
+        check_seconds: the seconds of all checks together.
+        split: the seconds of each part of the work: "solve" and "gradient" as the loss measures them, "validation", and
+            "rest".
+        stopped: why the run ended: "patience", "max_epochs", "time_cap", "interrupted" (Ctrl-C), or "callback" (a
+            progress callback returned True).
+        best: the check whose weights the model has at the end: the check with the lowest metric, and the first of
+            several equal ones. None if the run ended before any check. Its epoch is 0 if no check was better than the
+            first weights.
+        before: the record of a first training on the squared error, or None. ``seconds`` and ``best`` include that
+            training; ``checks`` and ``epochs`` do not.
+        held_out: the number of training samples that were held out for validation, in all folds together; 0 if the user
+            gave validation samples.
+        note: a sentence on what ``fit`` decided about the samples, or "".
+        start: a sentence on how ``fit`` changed the weights before the first step on the loss, or "".
+        choice: a sentence on which contender won a race, and by how much; "" if there was no race.
+        race: the results of all contenders of a race; empty if there was no race.
     """
 
     checks: list[Check] = field(default_factory=list)
@@ -102,7 +105,7 @@ class History:
 
     @property
     def interrupted(self) -> bool:
-        """Whether the user stopped the run."""
+        """Whether the user stopped the run by Ctrl-C."""
         return self.stopped == "interrupted"
 
     def __str__(self) -> str:
@@ -111,12 +114,12 @@ class History:
         return "\n".join(filter(None, (line, self.choice, self.start, self.note)))
 
     def as_dict(self) -> dict[str, Any]:
-        """Return the history as numbers, lists and dicts, for JSON."""
+        """Return the history as numbers, texts, lists and dicts, which JSON can hold."""
         return asdict(self)
 
     @classmethod
     def from_dict(cls, said: dict[str, Any]) -> History:
-        """Make a history from a result of ``as_dict``.
+        """Return the history that ``as_dict`` has converted.
 
         Example:
             >>> history = History([Check(1, 0.5, 2.0, 0.1)], epochs=1, before=History(stopped="patience"))
@@ -140,3 +143,15 @@ class History:
             choice=str(said["choice"]),
             race=tuple(RaceRow.from_dict(row) for row in said["race"]),
         )
+
+
+def split_history_seconds(history: History, before: dict[str, float], now: dict[str, float]) -> dict[str, float]:
+    """Return ``History.split``, given the seconds that the loss had spent ``before`` the run and has spent ``now``."""
+    spent = {name: seconds - before.get(name, 0.0) for name, seconds in now.items()}
+    spent["validation"] = history.check_seconds
+    return {**spent, "rest": max(0.0, history.seconds - sum(spent.values()))}
+
+
+def join_history_notes(*sentences: str) -> str:
+    """Return ``History.note`` with these sentences; empty ones are left out."""
+    return "; ".join(filter(None, sentences))

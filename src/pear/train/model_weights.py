@@ -1,4 +1,4 @@
-"""The weights of a model: loading, averaging and mixing them."""
+"""Functions that load, average and mix the weights of a model, and the type of such weights."""
 
 from __future__ import annotations
 
@@ -8,9 +8,16 @@ from typing import Any
 
 from torch import Tensor, nn
 
+Weights = dict[str, Any]
+"""The ``state_dict`` of a model."""
+
 
 def load_model_weights(model: nn.Module, weights: Mapping[str, Any]) -> None:
-    """Load weights into a model; torch's version numbers of modules, which a file lacks, are the model's own."""
+    """Load weights into a model, even without torch's version numbers of modules, which a file does not hold.
+
+    Raises:
+        KeyError: the names of the weights are not those of the model.
+    """
     own = model.state_dict()
     if set(own) != set(weights):
         raise KeyError(f"weights {sorted(set(own) ^ set(weights))}")
@@ -18,11 +25,8 @@ def load_model_weights(model: nn.Module, weights: Mapping[str, Any]) -> None:
     model.load_state_dict(own)
 
 
-Weights = dict[str, Any]
-
-
 class ModelWeightAverage:
-    """A running average of a model's weights. Entries that are not floating-point tensors have their last value."""
+    """A running average of a model's weights. An entry that is no floating-point tensor keeps its latest value."""
 
     def __init__(self) -> None:
         self.total: Weights = {}
@@ -39,12 +43,12 @@ class ModelWeightAverage:
         self.count += 1
 
     def weights(self) -> Weights:
-        """The average so far."""
+        """Return the average of the weights that were added."""
         return {name: value / self.count if _is_real_weight(value) else value for name, value in self.total.items()}
 
 
 def mix_model_weights(start: Weights, end: Weights, share: float) -> Weights:
-    """The weights at this share of the way from ``start`` to ``end``."""
+    """Return ``start + share · (end − start)``. An entry that is no floating-point tensor is that of ``end``."""
     return {
         name: start[name] + share * (value - start[name]) if _is_real_weight(value) else value
         for name, value in end.items()
@@ -52,4 +56,5 @@ def mix_model_weights(start: Weights, end: Weights, share: float) -> Weights:
 
 
 def _is_real_weight(value: Any) -> bool:
+    """Return whether an entry of a ``state_dict`` is a floating-point tensor."""
     return isinstance(value, Tensor) and value.is_floating_point()

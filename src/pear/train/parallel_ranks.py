@@ -1,8 +1,8 @@
-"""``ParallelRanks``: data-parallel training on the ranks of ``torch.distributed``.
+"""``ParallelRanks``: the processes of a data-parallel training, which are the ranks of ``torch.distributed``.
 
-Every exchange begins with ``ParallelRanks.meet``, in which each rank sends a few numbers: whether it has failed,
-whether the user has interrupted it, and a checksum of its place in the training. A rank that fails takes part in the
-next meeting before it ends, so that no rank waits for it forever. A single process exchanges nothing.
+Before ranks exchange anything, they meet (``ParallelRanks.meet``). In a meeting each rank sends a few numbers: whether
+it has failed, whether its user has pressed Ctrl-C, and a checksum of its place in the training. A rank that fails takes
+part in one more meeting before it ends, so that no other rank waits for it forever. A single process exchanges nothing.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from pear.errors import ProblemError, TrainingError
 from pear.losses import PEARLoss
 from pear.train.fit_config import FitConfig
 from pear.train.model_weights import load_model_weights
-from pear.train.run_identity import loss_identity, model_identity
+from pear.train.run_identity import identity_digest, loss_identity, model_identity
 from pear.train.safetensors_file import pack_safetensors, unpack_safetensors
 from pear.train.sample_order import Order
 from pear.train.samples.features import feature_tensors
@@ -35,18 +35,19 @@ from pear.train.training_loss import training_loss_counts
 
 T = TypeVar("T")
 
-
-_NUMBERS = 2  # most numbers that a rank can contribute to a meeting
+_NUMBERS = 2  # the largest number of numbers that a rank can send in a meeting
 
 
 @dataclass
 class ParallelRanks:
-    """The group of processes that train together; inside its context, a failure of one process ends all.
+    """The processes that train one model together.
+
+    The object is a context manager. If a process fails inside the context, all processes end with its error.
 
     Attributes:
-        rank: the number of this process.
+        rank: the number of this process, from 0.
         size: the number of processes.
-        device: the device of the small tensors that are exchanged; None for a single process.
+        device: the device of the small tensors that the processes exchange; None for a single process.
 
     Example:
         >>> with ParallelRanks() as alone:
@@ -57,16 +58,17 @@ class ParallelRanks:
     rank: int = 0
     size: int = 1
     device: torch.device | None = None
-    _ended: bool = field(default=False, init=False)  # the other ranks do not answer any more
+    _ended: bool = field(default=False, init=False)  # whether other ranks have ended and answer no more
     _interrupted: bool = field(default=False, init=False)
     _handler: Any = field(default=None, init=False)
 
     @classmethod
     def of(cls, model: nn.Module, wanted: bool) -> ParallelRanks:
-        """Return all ranks of the default process group, where there are several and ``wanted`` is true.
+        """Return all ranks of the default process group if ``wanted`` is true, and else this process alone.
 
         Raises:
-            ProblemError: the group cannot move the model's tensors, or the model averages gradients itself.
+            ProblemError: the group cannot send tensors of the model's device, or the model is a
+                ``DistributedDataParallel``, which averages gradients itself.
         """
         if not wanted or not dist.is_available() or not dist.is_initialized() or dist.get_world_size() == 1:
             return cls()
@@ -86,11 +88,11 @@ class ParallelRanks:
 
     @property
     def first(self) -> bool:
-        """Whether this is rank 0, which validates, writes checkpoints and reports."""
+        """Whether this process is rank 0, which validates, writes checkpoints and reports progress."""
         return self.rank == 0
 
     def __enter__(self) -> ParallelRanks:
-        """Delay Ctrl-C to the next meeting, so that all ranks stop at the same place."""
+        """From now on, delay a first Ctrl-C to the next meeting, so that all ranks stop at the same place."""
         main = threading.current_thread() is threading.main_thread()
         if self.device is not None and main and signal.getsignal(signal.SIGINT) is signal.default_int_handler:
             self._handler = signal.signal(signal.SIGINT, self._interrupt)
@@ -99,7 +101,7 @@ class ParallelRanks:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        """Wait for all ranks; an error of this rank is sent to the others."""
+        """Send the error of this rank, if there is one, to all other ranks; otherwise wait for them."""
         if self._handler is not None:
             signal.signal(signal.SIGINT, self._handler)
         if self.device is None or self._ended:
@@ -112,18 +114,18 @@ class ParallelRanks:
         self._gather_texts(f"{type(error).__name__}: {error}")
 
     def meet(self, place: str, *numbers: float) -> list[list[float]]:
-        """Wait for all ranks, which must be at the same place.
+        """Wait until all ranks call this method, and exchange numbers.
 
         Args:
-            place: the place in the training, in words; it must be the same on all ranks.
-            *numbers: numbers that this rank sends to all others, at most ``_NUMBERS``.
+            place: the place in the training, in words, which must be the same on all ranks.
+            *numbers: the numbers that this rank sends to all ranks, at most ``_NUMBERS``.
 
         Returns:
-            The numbers of each rank.
+            A list of numbers from each rank, in the order of the ranks.
 
         Raises:
-            TrainingError: a rank has failed, is at another place, or has ended.
-            KeyboardInterrupt: the user has pressed Ctrl-C on one of the ranks.
+            TrainingError: a rank has failed, has ended, or is at another place.
+            KeyboardInterrupt: a user has pressed Ctrl-C on one of the ranks.
         """
         if self.device is None:
             return [list(numbers)]
@@ -137,7 +139,7 @@ class ParallelRanks:
         return [row[3 : 3 + len(numbers)] for row in rows]
 
     def _stop(self, place: str, failed: list[bool]) -> None:
-        """Raise a TrainingError with the errors of failed ranks, or with the different places of the ranks."""
+        """Raise a TrainingError that says which ranks failed and why, or at which places the ranks are."""
         texts = self._gather_texts(place)
         self._ended = True
         if any(failed):
@@ -150,7 +152,7 @@ class ParallelRanks:
         )
 
     def from_rank_0(self, place: str, find: Callable[[], T]) -> T:
-        """Call ``find`` on rank 0, and return its value on all ranks."""
+        """Call ``find`` on rank 0 alone, and return its result on all ranks."""
         if self.device is None:
             return find()
         value = find() if self.first else None
@@ -159,14 +161,18 @@ class ParallelRanks:
         return found
 
     def content_of_rank_0(self, place: str, content: Callable[[], Mapping[str, Any]]) -> Mapping[str, Any]:
-        """Call ``content`` on rank 0, and return its values on all ranks; tensors arrive on the CPU.
+        """Call ``content`` on rank 0 alone, and return its values on all ranks, with tensors on the CPU.
 
-        The values must be of types that ``pack_safetensors`` takes.
+        The values must have types that ``pack_safetensors`` supports.
         """
         return unpack_safetensors(self.from_rank_0(place, lambda: pack_safetensors(place, 1, content())))
 
     def check_same_start(self, model: nn.Module, loss: Any, config: FitConfig) -> None:
-        """Raise TrainingError unless all ranks have the same model, loss and config; then copy rank 0's weights."""
+        """Check that all ranks have the same model, loss and config, and copy the weights of rank 0 to all ranks.
+
+        Raises:
+            TrainingError: two ranks differ.
+        """
         if self.size > 1:
             self.meet(f"a model {model_identity(model)}")
             self.meet(f"a loss {loss_identity(loss)}")
@@ -174,7 +180,7 @@ class ParallelRanks:
             self.copy_weights(model)
 
     def check_same_samples(self, samples: SampleSource) -> None:
-        """Raise TrainingError unless all ranks have the same samples; DataLoaders are compared later, by batch."""
+        """Raise TrainingError unless all ranks have the same samples; of a DataLoader only the length is compared."""
         if self.size == 1:
             return
         if isinstance(samples, LoaderSamples):
@@ -186,50 +192,58 @@ class ParallelRanks:
                 )
             self.meet(f"{len(samples)} samples of a DataLoader")
             return
-        digest = fingerprint(*feature_tensors(samples.look().features), samples.costs)
+        digest = identity_digest(feature_tensors(samples.look().features), samples.costs)
         self.meet(f"{len(samples)} samples, of which the fingerprint is {digest}")
 
     def check_same_order(self, order: Order) -> Order:
-        """Wrap an order so that it raises TrainingError where ranks draw different orders."""
+        """Return the order as a function that raises TrainingError if two ranks draw different orders."""
         if self.size == 1:
             return order
 
         def compared(count: int, generator: torch.Generator) -> Tensor:
             rows = order(count, generator)
-            self.meet(f"samples in the order {fingerprint(rows)}")
+            self.meet(f"samples in the order {identity_digest(rows)}")
             return rows
 
         return compared
 
     def copy_weights(self, model: nn.Module) -> None:
-        """Copy the weights and buffers of rank 0 to all ranks, for example the statistics of a batch norm."""
+        """Copy the weights of rank 0, including buffers such as the statistics of a batch norm, to all ranks."""
         if self.size > 1:
-            load_model_weights(
-                model, self.content_of_rank_0("the weights", lambda: {"weights": dict(model.state_dict())})["weights"]
-            )
+            content = self.content_of_rank_0("the weights", lambda: {"weights": dict(model.state_dict())})
+            load_model_weights(model, content["weights"])
 
     def add_loss_counts(self, loss: Any, before: tuple[int, int]) -> None:
-        """Add the samples that other ranks have processed since ``before`` to the counts of this rank's loss."""
+        """Add to the counts of this rank's loss what the losses of the other ranks have counted in the training.
+
+        Args:
+            loss: the loss of this rank.
+            before: the result of ``training_loss_counts`` before the training.
+        """
         own = [now - then for now, then in zip(training_loss_counts(loss), before, strict=True)]
         samples, reused = map(sum, zip(*self.meet("the counters of the loss", *own), strict=True))
         if isinstance(loss, PEARLoss):
             loss.count(int(samples) - own[0], int(reused) - own[1])
 
     def part_of_batch(self, batch: SampleBatch) -> SampleBatch:
-        """Return this rank's part of a batch: consecutive rows, of about the same number on each rank."""
+        """Return the part of a batch that this rank processes: about 1/size of its rows, which are consecutive."""
         if self.size == 1:
             return batch
         return batch.only(torch.arange(len(batch.costs), device=batch.costs.device).tensor_split(self.size)[self.rank])
 
     def mean(self, place: str, value: Tensor, weight: float, parameters: list[nn.Parameter], summed: bool) -> Tensor:
-        """Combine the losses and gradients of the ranks' parts to those of the whole batch.
+        """Combine the losses and gradients of all ranks' parts of a batch to the loss and gradient of the batch.
 
         Args:
             place: the place in the training, as in ``meet``.
-            value: the loss of this rank's part, a scalar, whose gradients are in the parameters.
+            value: the loss of this rank's part, a scalar. Its gradients are in the ``grad`` of the parameters, where
+                the gradients of the batch replace them.
             weight: the number of samples that ``value`` is the mean of.
             parameters: the trained parameters.
-            summed: True where the loss is a sum over samples, so that the parts are added and not averaged.
+            summed: whether the loss is a sum over the samples; the parts are then added and not averaged.
+
+        Returns:
+            The loss of the batch, a scalar.
         """
         if self.device is None:
             return value
@@ -249,9 +263,9 @@ class ParallelRanks:
         return value.new_tensor(sum(count * own for count, own in parts if count) / total)
 
     def _add_gradients(self, parameters: list[nn.Parameter], share: float) -> None:
-        """Multiply each gradient by ``share`` and replace it by the sum over all ranks, in one message.
+        """Replace each gradient by the sum over all ranks of share · gradient, in one message.
 
-        A parameter that has no gradient on any rank keeps None.
+        If a parameter has no gradient on any rank, its gradient stays None.
         """
         there = parameters[0].new_tensor([parameter.grad is not None for parameter in parameters])
         own = [torch.zeros_like(one) if one.grad is None else one.grad for one in parameters]
@@ -262,7 +276,7 @@ class ParallelRanks:
             parameter.grad = part.view_as(parameter) if count else None
 
     def _gather(self, own: list[float]) -> list[list[float]]:
-        """Collect the numbers of all ranks, padded with zeros to one size."""
+        """Return the numbers of all ranks, padded with zeros to the same length."""
         mine = torch.tensor(own + [0.0] * (3 + _NUMBERS - len(own)), dtype=torch.float64).to(self.device)
         rows = [torch.empty_like(mine) for _ in range(self.size)]
         self._talk(lambda: dist.all_gather(rows, mine))
@@ -270,17 +284,17 @@ class ParallelRanks:
         return found
 
     def _gather_texts(self, own: str) -> list[str]:
-        """Collect the texts of all ranks."""
+        """Return the texts of all ranks."""
         return [self._broadcast(own, rank) for rank in range(self.size)]
 
     def _broadcast(self, value: Any, rank: int) -> Any:
-        """Send the value of one rank to all ranks."""
+        """Return the value of the rank with this number on all ranks."""
         box = [value]
         self._talk(lambda: dist.broadcast_object_list(box, rank, device=self.device))
         return box[0]
 
     def _talk(self, call: Callable[[], Any]) -> None:
-        """Run a collective operation of torch; raise ``TrainingError`` if another rank has gone."""
+        """Call a collective operation of torch; raise ``TrainingError`` if another rank has ended."""
         try:
             call()
         except RuntimeError as error:  # what every backend of torch raises
@@ -291,14 +305,7 @@ class ParallelRanks:
             ) from error
 
     def _interrupt(self, number: int, frame: FrameType | None) -> None:
+        """Handle Ctrl-C: the first is noted for the next meeting, and the second raises KeyboardInterrupt."""
         if self._interrupted:  # the second Ctrl-C
             signal.default_int_handler(number, frame)
         self._interrupted = True
-
-
-def fingerprint(*tensors: Tensor) -> str:
-    """Return a checksum of tensors in eight hexadecimal digits."""
-    found = 0
-    for tensor in tensors:
-        found = zlib.crc32(tensor.detach().cpu().contiguous().reshape(-1).view(torch.uint8).numpy().data, found)
-    return f"{found:08x}"

@@ -1,4 +1,4 @@
-"""What a training depends on besides weights and optimizer: torch's global random numbers, and samples' warm starts."""
+"""``RandomStates``: the states of torch's global random generators, which a checkpoint saves."""
 
 from __future__ import annotations
 
@@ -9,9 +9,10 @@ from torch import Tensor, nn
 
 
 class RandomStates:
-    """Torch's global random states, of the CPU and of the GPUs that a model is on.
+    """The states of torch's global random generators: that of the CPU, and those of the GPUs that hold a model.
 
-    They are saved where they have changed since the training began: then something draws from them, as dropout does.
+    Only states that change during the training are saved. A state changes if something draws from the generator, as
+    dropout does.
 
     Args:
         model: the model that is trained.
@@ -22,14 +23,15 @@ class RandomStates:
         self.first = self._read()
 
     def _read(self) -> dict[str, Tensor]:
+        """Return the present states by the name of the device."""
         return {"cpu": torch.get_rng_state(), **{name: torch.cuda.get_rng_state(name) for name in self.devices}}
 
     def drawn(self) -> dict[str, Tensor]:
-        """The states that have changed since the training began."""
+        """Return the present states of the generators that have drawn numbers since this object was made."""
         return {name: state for name, state in self._read().items() if not torch.equal(state, self.first[name])}
 
     def restore(self, drawn: Mapping[str, Tensor]) -> None:
-        """Put back a result of ``drawn``."""
+        """Set the generators to the states that ``drawn`` returned."""
         for name, state in drawn.items():
             if name == "cpu":
                 torch.set_rng_state(state)

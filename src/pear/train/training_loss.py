@@ -1,4 +1,4 @@
-"""What training needs of any loss: a call with sample ids, calibration, and the step of its guidance."""
+"""What a training does with its loss: calling, calibrating and stepping it, and saving its state."""
 
 from __future__ import annotations
 
@@ -20,9 +20,9 @@ from pear.train.samples.sample_source import SampleSource
 
 
 def loss_with_keys(loss: Callable[..., Tensor]) -> Callable[..., Tensor]:
-    """Return a function of predicted costs, true costs and ``keys``, the B sample ids of a batch or None.
+    """Return the loss as a function of predicted costs, true costs and ``keys``, the B sample ids of a batch or None.
 
-    That is the loss itself where it has an argument ``keys``; otherwise a function that calls it without them.
+    If the loss has no argument ``keys``, the function ignores the ids.
 
     Example:
         >>> import torch
@@ -34,28 +34,29 @@ def loss_with_keys(loss: Callable[..., Tensor]) -> Callable[..., Tensor]:
 
 
 def loss_weight_option(weight: Tensor | None) -> dict[str, Tensor]:
-    """The keyword argument ``weight`` for the call of a loss, as a dict; empty where samples have no weights."""
+    """Return the keyword argument ``weight`` for a call of a loss as a dict; {} if the samples have no weights."""
     return {} if weight is None else {"weight": weight}
 
 
 def call_training_loss(loss: Callable[..., Tensor], predicted: Tensor, batch: SampleBatch, is_sum: bool) -> Tensor:
-    """Compute the loss of a training batch, weighted where its samples have weights.
+    """Return the loss of a training batch.
 
-    The weighted sum is divided by the number of samples, not by their weight: a batch of little weight takes a small
+    If the samples have weights, the result is their weighted sum divided by B, the number of samples. A loss itself
+    returns the weighted mean, which is divided by the sum of the weights. A batch of small weights thus takes a small
     step.
 
     Args:
         loss: a result of ``loss_with_keys``.
         predicted: (B, n) predicted costs.
-        batch: the samples, whose weights have a mean of 1 over the training set.
-        is_sum: whether the loss is a sum over the samples.
+        batch: the samples. The mean of the weights over all training samples is 1.
+        is_sum: whether the loss is a sum over the samples, and no mean.
     """
     value = loss(predicted, batch.costs, keys=batch.keys, **loss_weight_option(batch.weight))
     return value if batch.weight is None or is_sum else value * batch.weight.mean().to(value)
 
 
 def check_loss_takes_weight(loss: Callable[..., Tensor]) -> None:
-    """Raise ProblemError where a loss has no argument ``weight``."""
+    """Raise ProblemError if a loss has no argument ``weight``."""
     if "weight" not in function_argument_names(loss):
         name = getattr(loss, "__qualname__", type(loss).__qualname__)
         raise ProblemError(
@@ -65,9 +66,9 @@ def check_loss_takes_weight(loss: Callable[..., Tensor]) -> None:
 
 
 def calibrate_training_loss(loss: Any, train: SampleSource) -> None:
-    """Call ``calibrate`` of a loss that has it with all true costs, and with the samples' ids where it takes them.
+    """Call the method ``calibrate`` of a loss, if it has one, with the true costs of all samples of positive weight.
 
-    Samples of weight 0 are left out.
+    If ``calibrate`` has an argument ``keys``, it also gets the ids of the samples.
     """
     if not hasattr(loss, "calibrate"):
         return
@@ -79,55 +80,60 @@ def calibrate_training_loss(loss: Any, train: SampleSource) -> None:
 
 
 def step_training_loss(loss: Callable[..., Tensor]) -> None:
-    """Call ``step`` of every ``PEARLoss`` inside a loss, after a step of the optimizer."""
+    """Call ``step`` of every ``PEARLoss`` in a loss, which reduces its guidance after a step of the optimizer."""
     for module in loss.modules() if isinstance(loss, nn.Module) else ():
         if isinstance(module, PEARLoss):
             module.step()
 
 
 def training_loss_counts(loss: Any) -> tuple[int, int]:
-    """Return how many samples a loss has processed, and how many kept their working set; zeros for other losses."""
+    """Return two counts of a ``PEARLoss``: its samples, and those whose working set stayed optimal; else (0, 0)."""
     return (loss.samples, loss.reused) if isinstance(loss, PEARLoss) else (0, 0)
 
 
 def problem_of_loss(loss: Any) -> Any:
-    """Return the problem that a loss was made with, with its integers and cost map; None where it has none."""
+    """Return the problem that a loss was made with, including integers and cost map; None if it has no problem."""
     given, problem, cost_map = (getattr(loss, name, None) for name in ("given", "problem", "cost_map"))
     if given is not None or problem is None or cost_map is None:
         return problem if given is None else given
     return Model(problem, cost_map=cost_map)
 
 
+def training_loss_seconds(loss: Any) -> dict[str, float]:
+    """Return the seconds that a loss has spent so far, by part: at least "solve" and "gradient"."""
+    return {"solve": 0.0, "gradient": 0.0, **getattr(loss, "seconds", {})}
+
+
 def save_loss_schedule(loss: Any) -> dict[str, Any]:
-    """The state of a loss that changes from step to step, such as the strength of its guidance."""
+    """Return a copy of the state of a loss that changes from step to step, such as the strength of its guidance."""
     return copy.deepcopy(loss.state_dict()) if isinstance(loss, nn.Module) else {}
 
 
 def load_loss_schedule(loss: Any, state: dict[str, Any]) -> None:
-    """Put a loss back to a state of ``save_loss_schedule``."""
+    """Set a loss to a state that ``save_loss_schedule`` returned."""
     if isinstance(loss, nn.Module):
         loss.load_state_dict(copy.deepcopy(state))
 
 
 def save_loss_warm_starts(loss: Any) -> dict[str, Any]:
-    """The warm starts of all samples, by the name of the loss's module that keeps them."""
+    """Return the warm starts of all samples, by the name of the module of the loss that stores them."""
     return {name: module.sample_state() for name, module in _loss_modules_with_warm_starts(loss)}
 
 
 def load_loss_warm_starts(loss: Any, saved: Mapping[str, Any]) -> None:
-    """Put back a result of ``save_loss_warm_starts``."""
+    """Set the warm starts of a loss to those that ``save_loss_warm_starts`` returned."""
     for name, module in _loss_modules_with_warm_starts(loss):
         module.load_sample_state(saved[name])
 
 
 def _loss_modules_with_warm_starts(loss: Any) -> list[tuple[str, Any]]:
-    """The names and modules of a loss that store warm starts."""
+    """Return the names and the modules of a loss that store warm starts."""
     modules = loss.named_modules() if isinstance(loss, nn.Module) else ()
     return [(name, module) for name, module in modules if hasattr(module, "sample_state")]
 
 
 def loss_smoothing_multiple(smoothing: Any) -> float | None:
-    """Return the factor of a smoothing such as "auto*3", here 3.0; None for any other smoothing.
+    """Return the factor of a multiple of "auto", such as 3.0 for "auto*3"; None for any other smoothing.
 
     Raises:
         ProblemError: what follows "auto*" is not a positive number.

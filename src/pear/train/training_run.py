@@ -19,16 +19,22 @@ from pear.train.checkpoint import Checkpoint
 from pear.train.compiled import LinearEpochs
 from pear.train.fit_job import FitJob
 from pear.train.flat_regret import FlatRegret
-from pear.train.history import Check, History, Progress, Reason
+from pear.train.history import Check, History, Progress, Reason, split_history_seconds
 from pear.train.model_weights import load_model_weights
 from pear.train.optimizer import STANDARDISED, make_optimizer
-from pear.train.parallel_ranks import fingerprint
+from pear.train.run_identity import identity_digest
 from pear.train.samples.features import call_on_features
 from pear.train.samples.memory_samples import MemorySamples
 from pear.train.samples.sample_batch import SampleBatch
 from pear.train.samples.sample_source import SampleSource
 from pear.train.samples.usable_samples import masks_unusable_samples
-from pear.train.training_loss import calibrate_training_loss, call_training_loss, loss_with_keys, step_training_loss
+from pear.train.training_loss import (
+    calibrate_training_loss,
+    call_training_loss,
+    loss_with_keys,
+    step_training_loss,
+    training_loss_seconds,
+)
 from pear.train.validation_score import score_on_validation
 from pear.train.validation_time import seconds_left_to_validate, validate_in_time
 
@@ -74,7 +80,7 @@ def run_training_on_loss(
         load_model_weights(model, given if run.best_weights is None else run.best_weights)
         model.train(was_training)
         run.history.seconds = run.seconds()
-        run.history.split = run.seconds_by_part()
+        run.history.split = split_history_seconds(run.history, run.loss_seconds, training_loss_seconds(loss))
     return run.history
 
 
@@ -112,7 +118,7 @@ class TrainingRun:
         self.best_weights: dict[str, Any] | None = None
         self.linear: LinearEpochs | Literal[False] | None = None
         self._began, self._check_seconds = job.began, job.check_seconds
-        self._loss_seconds = dict(getattr(loss, "seconds", {}))  # that the loss had counted before the run
+        self.loss_seconds = training_loss_seconds(loss)  # before the run
 
     def start(self, stage: str, before: History | None, start: str) -> None:
         """Resume from the checkpoint where there is one; otherwise begin, and calibrate the loss.
@@ -166,14 +172,6 @@ class TrainingRun:
     def seconds(self) -> float:
         """Return the seconds since the start, including an earlier run."""
         return read_clock() - self._began
-
-    def seconds_by_part(self) -> dict[str, float]:
-        """Return the seconds of the run by part: those that the loss counts, "validation" and the "rest"."""
-        now = getattr(self.loss, "seconds", {})
-        names = dict.fromkeys(("solve", "gradient", *now))
-        parts = {name: now.get(name, 0.0) - self._loss_seconds.get(name, 0.0) for name in names}
-        parts["validation"] = self.history.check_seconds
-        return {**parts, "rest": max(0.0, self.history.seconds - sum(parts.values()))}
 
     def over_time_cap(self) -> bool:
         """Return whether the time that is left suffices for no more than a check; the clock is that of rank 0."""
@@ -273,7 +271,7 @@ class TrainingRun:
         part = self.ranks.part_of_batch(batch)
         value, weight = self._gradient(part) if len(part.costs) else (batch.costs.new_zeros(()), 0)
         if self.ranks.size > 1 and not isinstance(self.train, MemorySamples):
-            place += f" ({fingerprint(batch.costs)})"  # every rank reads the batches itself, and they may differ
+            place += f" ({identity_digest(batch.costs)})"  # every rank reads the batches itself, and they may differ
         value = self.ranks.mean(place, value, weight, self.parameters, self.loss_is_sum)
         if self.config.clip_norm is not None:
             nn.utils.clip_grad_norm_(self.model.parameters(), self.config.clip_norm)

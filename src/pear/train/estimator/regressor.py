@@ -34,6 +34,7 @@ from pear.train.estimator.rows_to_decide import (
 )
 from pear.train.estimator.training_rows import problem_of_training_rows, read_training_rows
 from pear.train.fit import fit
+from pear.train.history import join_history_notes
 from pear.train.time_order import describe_time_order, sort_tables_by_time
 from pear.train.training_loss import problem_of_loss
 
@@ -214,8 +215,8 @@ class DecisionRegressor(RegressorMixin, BaseEstimator):
             }
             history = fit(network, loss, train, split, metric, config, progress=progress, **weights)
         display_choice(self.verbose, history)
-        notes = [describe_time_order(order is not None), history.note, self._base_note, describe_loss_method(self)]
-        history.note = "; ".join(filter(None, notes))
+        notes = describe_time_order(order is not None), history.note, self._base_note, describe_loss_method(self)
+        history.note = join_history_notes(*notes)
         self.model_, self.loss_, self.history_, self._scale = (
             model.eval(),
             loss,

@@ -23,7 +23,7 @@ from pear.train.samples.memory_samples import MemorySamples
 from pear.train.samples.sample_source import SampleSource
 from pear.train.samples.stream_samples import StreamSamples
 from pear.train.training_labels import training_labels
-from pear.train.training_loss import calibrate_training_loss
+from pear.train.training_loss import calibrate_training_loss, training_loss_seconds
 from pear.train.validation_score import Score
 
 
@@ -49,7 +49,7 @@ def fit_by_race(
         return ended
     labelled = training_labels(train, job.config, job.model)
     calibrate_training_loss(loss, labelled)
-    counted, model = dict(getattr(loss, "seconds", {})), job.model
+    counted, model = training_loss_seconds(loss), job.model
     look = labelled.finite().look()
     fresh = (
         False if getattr(model, "begins_at_zero", False) else has_fresh_output_layer(model, look.features, look.costs)

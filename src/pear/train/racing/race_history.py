@@ -6,9 +6,10 @@ import logging
 import math
 from typing import Any
 
-from pear.train.history import Check, History
+from pear.train.history import Check, History, split_history_seconds
 from pear.train.racing.race import Race
 from pear.train.racing.race_start import NetworkRaceStart
+from pear.train.training_loss import training_loss_seconds
 
 logger = logging.getLogger("pear")
 
@@ -29,10 +30,7 @@ def write_race_history(race: Race, loss: Any, counted: dict[str, float]) -> Hist
         race=tuple(race.rows),
         held_out=0 if race.whole is None else race.judged,
     )
-    now = getattr(loss, "seconds", {})
-    parts = {name: now.get(name, 0.0) - counted.get(name, 0.0) for name in dict.fromkeys(("solve", "gradient", *now))}
-    parts["validation"] = history.check_seconds
-    history.split = {**parts, "rest": max(0.0, history.seconds - sum(parts.values()))}
+    history.split = split_history_seconds(history, counted, training_loss_seconds(loss))
     if race.rows:
         winner, first = race.winner, race.rows[0]
         history.best = Check(winner.epochs, history.seconds, math.nan, winner.metric)

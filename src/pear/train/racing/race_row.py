@@ -11,18 +11,19 @@ CAUTION = 1.5
 
 @dataclass(frozen=True)
 class RaceRow:
-    """The result of a contender in a race, on held-out samples.
+    """The result of a contender of a race on the held-out samples.
 
     Attributes:
         contender: "start", "correction" or "fresh model".
         epochs: the number of epochs on the loss.
-        share: how far it goes from the start to the trained weights; 1 is all the way.
-        metric: the normalised regret, or the user's own metric.
-        difference: the metric less that of the start; negative is better.
+        share: the position of the contender's weights on the way from the weights of the start (0) to the trained
+            weights (1).
+        metric: the normalised regret, or the user's metric.
+        difference: the metric minus the metric of the start; a negative difference is better.
         standard_error: the standard error of the difference.
-        interval: the ends of its interval of 95 %.
-        screened: True if the contender was judged by the relaxation alone, to choose contenders to judge with integers.
-            Such a row cannot win, and its metric is that of relaxed decisions.
+        interval: the two ends of the 95 % confidence interval of the difference.
+        screened: whether ``metric`` is that of relaxed decisions, which only choose the contenders that are judged with
+            integer decisions. Such a row cannot win.
     """
 
     contender: str
@@ -36,12 +37,12 @@ class RaceRow:
 
     @property
     def bound(self) -> float:
-        """The difference plus ``CAUTION`` standard errors: what the contender gains or loses, seen with caution."""
+        """The difference plus ``CAUTION`` standard errors: a cautious estimate, and the lowest one wins a race."""
         return self.difference + CAUTION * self.standard_error
 
     @classmethod
     def from_dict(cls, said: dict[str, Any]) -> RaceRow:
-        """Make a row from a dict of its fields."""
+        """Return the row with the fields in this dict."""
         return cls(**{**said, "interval": tuple(said["interval"])})
 
     def __str__(self) -> str:
