@@ -1,4 +1,4 @@
-"""``blocked_folds``: splits rows into blocks of consecutive ones, each of which is held out once."""
+"""``blocked_folds``: splits rows into blocks of consecutive rows, each of which is held out once."""
 
 from __future__ import annotations
 
@@ -9,15 +9,16 @@ from torch import Tensor
 
 
 def blocked_folds(count: int, folds: int, gap: int = 0) -> Iterator[tuple[Tensor, Tensor]]:
-    """Yield the row numbers to train on and those held out, for each fold, the last rows first.
+    """Yield the row numbers to train on and the held-out row numbers of each fold, beginning with the last block.
 
-    Neighbouring rows often belong together, as days of one week do. Held out as a block, they do not tell the training
-    about each other.
+    Neighbouring rows are often alike, as days of one week are. If they are held out as a block, the training has not
+    seen rows that are almost the same as the held-out rows.
 
     Args:
         count: the number of rows.
-        folds: the number of blocks; at most one for each row.
-        gap: the number of rows next to a block, on either side, that are not trained on; for targets that overlap.
+        folds: the number of blocks; with fewer rows than that, each row is a block.
+        gap: the number of rows on either side of a held-out block that are not trained on. It is needed if the targets
+            of neighbouring rows overlap.
 
     Example:
         >>> [held_out.tolist() for _, held_out in blocked_folds(5, 2)]

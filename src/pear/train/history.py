@@ -153,5 +153,5 @@ def split_history_seconds(history: History, before: dict[str, float], now: dict[
 
 
 def join_history_notes(*sentences: str) -> str:
-    """Return ``History.note`` with these sentences; empty ones are left out."""
+    """Return these sentences as one text for a ``History``; empty ones are left out."""
     return "; ".join(filter(None, sentences))

@@ -1,4 +1,4 @@
-"""``fit_ridge``: the squared error of a linear model in closed form, with a strength chosen by cross-validation."""
+"""``fit_ridge``: fits a linear model to the squared error in closed form, with a penalty from a cross-validation."""
 
 from __future__ import annotations
 
@@ -10,19 +10,19 @@ from torch import Tensor
 from pear.train.blocked_folds import blocked_folds
 
 STRENGTHS = torch.logspace(-3, 6, 19, dtype=torch.float64)
-"""The strengths that are tried: the penalty of a squared weight on standardised features and targets."""
+"""The strengths that are tried. A strength is the factor of the squared weights in the objective of the regression."""
 
 FOLDS = 5
-"""The number of folds that choose the strength."""
+"""The number of folds of the cross-validation that chooses the strength."""
 
 
 class RidgeWeights(NamedTuple):
-    """The weights of a ridge regression, on the features as they came.
+    """The weights of a ridge regression, for features that are not standardised.
 
     Attributes:
         weight: (k, p) in float64.
-        bias: (k,); zero where the model has no intercept.
-        strength: the penalty that was chosen.
+        bias: (k,) in float64; zero if the model has no intercept.
+        strength: the chosen strength of the penalty.
     """
 
     weight: Tensor
@@ -33,15 +33,17 @@ class RidgeWeights(NamedTuple):
 def fit_ridge(features: Tensor, targets: Tensor, intercept: bool = True, weight: Tensor | None = None) -> RidgeWeights:
     """Fit a ridge regression to all rows.
 
-    Features are standardised first, so that their units do not matter; a constant feature gets no weight. Targets are
-    divided by their deviations, so that all count equally. The strength has the lowest squared error on folds of
-    consecutive rows, so that a row in time order is not predicted from its neighbours.
+    The features are standardised first, so that their units do not matter; a constant feature gets a weight of zero.
+    The targets are divided by their standard deviations, so that all targets count equally. Of all ``STRENGTHS``, the
+    one with the lowest squared error in a cross-validation is used. Its folds are blocks of consecutive rows, so that a
+    row of a time series is not predicted from its neighbours.
 
     Args:
         features: (N, p).
         targets: (N, k).
-        intercept: False for a model without a bias; then neither features nor targets are centred.
-        weight: (N,) how often each row counts; None for once. A weight of 3 equals three copies of the row.
+        intercept: whether the model has a bias. Without one, features and targets are scaled but not centred.
+        weight: (N,) how much each row counts; None weighs all rows alike. A weight of 3 has the effect of three copies
+            of the row.
 
     Example:
         >>> x = torch.linspace(-1, 1, 20, dtype=torch.float64)[:, None]
@@ -61,12 +63,16 @@ def fit_ridge(features: Tensor, targets: Tensor, intercept: bool = True, weight:
 
 
 def _ridge_mean(rows: Tensor, weight: Tensor | None) -> Tensor:
-    """The mean of each column, weighted where there are weights."""
+    """Return the mean of each column of ``rows`` (N, p), weighted by ``weight`` (N,) unless that is None."""
     return rows.mean(0) if weight is None else weight @ rows / weight.sum()
 
 
 def _ridge_mean_and_factor(rows: Tensor, centred: bool, weight: Tensor | None) -> tuple[Tensor, Tensor]:
-    """The mean of each column, and 1 over its deviation, or 0 where the column is constant up to rounding."""
+    """Return the mean of each column and the factor 1 / standard deviation, each (p,).
+
+    The factor is 0 for a column that is constant up to rounding. If the columns are not centred, the mean is zero, and
+    the root mean square takes the place of the standard deviation.
+    """
     mean = _ridge_mean(rows, weight) if centred else torch.zeros_like(rows[0])
     spread = _ridge_mean((rows - mean).square(), weight).sqrt()
     rounding = 8 * torch.finfo(rows.dtype).eps * rows.abs().amax(0)
@@ -74,7 +80,7 @@ def _ridge_mean_and_factor(rows: Tensor, centred: bool, weight: Tensor | None) -
 
 
 def _choose_ridge_strength(rows: Tensor, true: Tensor, intercept: bool, weight: Tensor | None) -> float:
-    """The strength with the lowest squared error on held-out folds; the strongest where there is a single row."""
+    """Return the strength with the lowest squared error on held-out folds; the largest strength if N is 1."""
     errors = torch.zeros_like(STRENGTHS)
     for kept, held_out in blocked_folds(len(rows), FOLDS):
         part, judged = (None, None) if weight is None else (weight[kept], weight[held_out])
@@ -84,13 +90,13 @@ def _choose_ridge_strength(rows: Tensor, true: Tensor, intercept: bool, weight: 
 
 
 class _RidgePath:
-    """The ridge regressions of all strengths on the same rows, from one decomposition.
+    """The ridge regressions with all strengths on the same rows, from one eigendecomposition of a Gram matrix.
 
     Args:
         rows: (N, p) features.
         true: (N, k) targets.
-        intercept: whether both are centred first.
-        weight: (N,) how often each row counts; None for once.
+        intercept: whether features and targets are centred first.
+        weight: (N,) how much each row counts; None weighs all rows alike.
     """
 
     def __init__(self, rows: Tensor, true: Tensor, intercept: bool, weight: Tensor | None) -> None:
@@ -111,11 +117,11 @@ class _RidgePath:
             self.moments = self.squares.sqrt()[:, None] * (vectors.T @ true)
 
     def weight(self, strength: float) -> Tensor:
-        """The weights (p, k) of this strength."""
+        """Return the weights (p, k) of the ridge regression with this strength."""
         return self.directions @ (self.moments / (self.squares + strength)[:, None])
 
     def squared_errors(self, rows: Tensor, true: Tensor, weight: Tensor | None) -> Tensor:
-        """The weighted sum of squared errors on other rows, for each of the strengths."""
+        """Return the sum of weighted squared errors on rows (M, p) with targets (M, k), for each of ``STRENGTHS``."""
         along, off = (rows - self.mean) @ self.directions, true - self.centre
         shrunk = (self.moments / (self.squares + strength)[:, None] for strength in STRENGTHS)
         counted = 1.0 if weight is None else weight[:, None]

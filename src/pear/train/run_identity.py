@@ -1,4 +1,4 @@
-"""Identities, which tell one training run from another: model, loss, optimizer, data and settings in plain values."""
+"""``run_identity``: a description of a training run in plain values, by which a checkpoint recognises its run."""
 
 from __future__ import annotations
 
@@ -25,9 +25,13 @@ from pear.train.samples.stream_samples import StreamSamples
 from pear.train.training_loss import problem_of_loss
 
 MAY_CHANGE = ("max_epochs", "patience", "time_cap", "data_parallel")
-"""The fields of ``FitConfig`` that may differ when a run is resumed: they say when it ends, not how it trains."""
+"""The fields of ``FitConfig`` that a resumed run may change: they say when the run ends, but not how it trains."""
 
-_NOT_COMPARED = {"solver", "on_failure", "problem"}  # a resumed run may change the first two; a problem has a digest
+_NOT_COMPARED = {
+    "solver",
+    "on_failure",
+    "problem",
+}  # a resumed run may change the first two; the problem is compared by a digest
 
 
 def run_identity(
@@ -40,17 +44,17 @@ def run_identity(
     config: FitConfig,
     order: Order,
 ) -> dict[str, Any]:
-    """Describe a call of ``fit`` by everything that its result depends on, except the initial weights.
+    """Return a description of a call of ``fit`` by everything that its result depends on, except the first weights.
 
-    The weights are left out, because a resumed call passes a model that is made anew.
+    The first weights are left out, because a resumed call passes a new model.
 
     Args:
         model: the model that is trained.
         loss: the loss that is minimised.
-        optimizer: the user's own, or None.
+        optimizer: the optimizer of the user, or None.
         train: the training samples.
-        validation: the validation samples, or how samples are held out of ``train``.
-        metric: the user's own, or None.
+        validation: the validation samples, the share of ``train`` that is held out, or None for cross-validation.
+        metric: the metric of the user, or None.
         config: the settings.
         order: the order of the samples in an epoch.
     """
@@ -66,19 +70,19 @@ def run_identity(
 
 
 def model_identity(model: nn.Module) -> dict[str, Any]:
-    """Describe a model by its class, and by the dtype and shape of each tensor."""
+    """Return the class of a model, and the dtype and shape of each of its tensors."""
     return {"class": type(model).__qualname__, "tensors": tensor_identities(model.state_dict())}
 
 
 def _validation_identity(validation: SampleSource | float | None) -> Any:
-    """Describe validation samples, or the share that is held out; None stands for cross-validation."""
+    """Return the identity of validation samples; a share that is held out, and None, are returned unchanged."""
     return validation if validation is None or isinstance(validation, (int, float)) else data_identity(validation)
 
 
 def loss_identity(loss: Any) -> dict[str, Any]:
-    """Describe a loss by its class, its settings, and a digest of its problem.
+    """Return the class of a loss, its settings, and a digest of its problem.
 
-    A setting is a number, text or bool that is both an argument of the class and an attribute of the same name.
+    A setting is a number, a text or a bool that is an argument of the class and also an attribute of that name.
 
     Example:
         >>> import pear
@@ -94,10 +98,10 @@ def loss_identity(loss: Any) -> dict[str, Any]:
 
 
 def optimizer_identity(optimizer: torch.optim.Optimizer | None, config: FitConfig) -> dict[str, Any]:
-    """Describe the user's optimizer by its class, its defaults and the settings of its groups.
+    """Return the class of the user's optimizer, its default settings and the settings of its parameter groups.
 
-    None stands for the Adam of ``fit``, whose settings are those of the config. Where the config halves learning rates,
-    the rates of the groups are left out, because they are lowered in place.
+    None stands for the Adam that ``fit`` makes from the config. If the config halves learning rates, the rates of the
+    groups are left out, because they change during the training.
     """
     if optimizer is None:
         return {"class": "Adam of fit"}
@@ -110,7 +114,7 @@ def optimizer_identity(optimizer: torch.optim.Optimizer | None, config: FitConfi
 
 
 def config_identity(config: FitConfig) -> dict[str, Any]:
-    """Describe the settings that change how a run trains; a generator is described by its seed.
+    """Return the settings that change how a run trains. A generator is replaced by its seed.
 
     Example:
         >>> sorted(config_identity(FitConfig()))[:3]
@@ -122,12 +126,12 @@ def config_identity(config: FitConfig) -> dict[str, Any]:
 
 
 def data_identity(samples: SampleSource) -> dict[str, Any]:
-    """Describe samples by their number, the shapes of one sample, and a fingerprint, without reading them again.
+    """Return the number of samples, the shapes of one sample, and a digest of the data that are in memory.
 
-    The fingerprint is of features, costs and ids of samples in memory, in their order. Of a DataLoader it is of costs
-    and ids alone, in any order, because features may be drawn anew and samples shuffled in every pass. Of Parquet
-    files it is of the samples that ``fit`` looks at before the first step, and of the sizes of the row groups. Ids that
-    are neither numbers nor texts nor tuples of these are left out.
+    For samples in memory, the digest covers features, costs, ids and weights, in their order. For a DataLoader, it
+    covers costs and ids in any order, because the loader may change features and shuffle samples in every pass. For
+    Parquet files, it covers the samples that ``fit`` reads before the first step, and the sizes of the row groups. Ids
+    other than numbers, texts and tuples of these are left out.
     """
     look = samples.look()
     inputs = feature_tensors(look.features)
@@ -146,7 +150,7 @@ def data_identity(samples: SampleSource) -> dict[str, Any]:
 
 
 def identity_digest(*values: Any) -> str:
-    """Return 16 hexadecimal digits of the SHA-256 checksum of numbers, texts, arrays, tensors, and lists of these.
+    """Return 16 hexadecimal digits of the SHA-256 checksum of numbers, texts, arrays, tensors and lists of these.
 
     Example:
         >>> identity_digest(torch.zeros(2)) == identity_digest(torch.zeros(2))
@@ -160,7 +164,7 @@ def identity_digest(*values: Any) -> str:
 
 
 def _add_to_identity_digest(found: Any, value: Any) -> None:
-    """Add a value to a checksum, with its type and shape."""
+    """Add a value with its type and shape to a checksum, an object of ``hashlib``."""
     if is_sparse_matrix(value):
         rows = to_csr_matrix(value)
         value = [rows.data, rows.indices, rows.indptr, list(rows.shape)]
@@ -181,7 +185,7 @@ def _add_to_identity_digest(found: Any, value: Any) -> None:
 
 
 def _keys_for_identity(keys: Any) -> list[Any]:
-    """Return ids that are the same in every process; none where one is not a number, text or tuple of these."""
+    """Return sample ids as a list; [] if an id is no number, text or tuple of these, and may thus change."""
     if keys is None:
         return []
     listed = keys.tolist() if isinstance(keys, Tensor) else list(keys)
@@ -193,7 +197,7 @@ def _keys_for_identity(keys: Any) -> list[Any]:
 
 
 def _problem_identity(problem: Any) -> str | None:
-    """Describe a problem by its number of variables and a digest of its data; None where there is no problem."""
+    """Return the number of variables of a problem and a digest of its data as a text; None for anything else."""
     model, plain = (problem, problem.problem) if isinstance(problem, Model) else (None, problem)
     if not isinstance(plain, Problem):
         return None
@@ -214,7 +218,9 @@ def _problem_identity(problem: Any) -> str | None:
 
 
 def describe_identity_difference(other: Any, own: Any, where: str = "") -> str:
-    """Describe the first difference between two identities in words.
+    """Return the first difference between two identities in words: the ``other`` one, and the expected one, ``own``.
+
+    ``where`` is the path of names to these parts of the identities.
 
     Example:
         >>> describe_identity_difference({"class": "Linear", "bias": True}, {"class": "Linear", "bias": False})
@@ -228,7 +234,7 @@ def describe_identity_difference(other: Any, own: Any, where: str = "") -> str:
 
 
 def tensor_identities(state: Mapping[str, Any]) -> dict[str, str]:
-    """Describe each tensor by its dtype and shape, and any other value by its type."""
+    """Return the dtype and shape of each tensor in a ``state_dict``, and the type of any other value, as texts."""
 
     def describe(value: Any) -> str:
         if isinstance(value, Tensor):
@@ -239,12 +245,12 @@ def tensor_identities(state: Mapping[str, Any]) -> dict[str, str]:
 
 
 def _function_identity(function: Any) -> str:
-    """The name of a function, or of the class of an object."""
+    """Return the name of a function, or of the class of any other object."""
     return str(getattr(function, "__qualname__", type(function).__qualname__))
 
 
 def _plain_identity(value: Any) -> Any:
-    """Convert settings to numbers, texts, lists and dicts, which a file gives back as they were."""
+    """Return settings as numbers, texts, lists and dicts, which a file can hold without loss."""
     if isinstance(value, Mapping):
         return {str(name): _plain_identity(one) for name, one in value.items()}
     if isinstance(value, (tuple, list)):

@@ -12,10 +12,10 @@ Order = Callable[[int, torch.Generator], Tensor]
 
 
 def shuffled(count: int, generator: torch.Generator) -> Tensor:
-    """Draw a new random order for every epoch."""
+    """Return a random order of ``count`` samples, which is another one in every epoch."""
     return torch.randperm(count, generator=generator)
 
 
 def in_order(count: int, generator: torch.Generator) -> Tensor:
-    """Return the order of the data, the same in every epoch; the generator is not used."""
+    """Return the order of the data, which is the same in every epoch. The generator is not used."""
     return torch.arange(count)

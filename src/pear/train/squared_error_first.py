@@ -13,7 +13,7 @@ from torch import Tensor
 from pear.clock import read_clock
 from pear.losses.mse import MSELoss
 from pear.train.fit_job import FitJob
-from pear.train.history import Callback, Check, History
+from pear.train.history import Callback, Check, History, join_history_notes
 from pear.train.output_layer import has_fresh_output_layer
 from pear.train.samples.sample_source import SampleSource
 from pear.train.training_run import run_training_on_loss
@@ -26,7 +26,14 @@ def train_squared_error_first(
     train: SampleSource,
     optimizer: torch.optim.Optimizer | None,
 ) -> History:
-    """Train on the squared error first, where the loss has a problem and the start is "mse", and then on the loss."""
+    """Train on the loss; before that, train on the squared error if the start is "mse" and the loss has a problem.
+
+    Args:
+        job: the inputs that both trainings share.
+        loss: the loss.
+        train: the training samples.
+        optimizer: the optimizer of the user, who then has no training on the squared error; or None.
+    """
     given, was_training = copy.deepcopy(job.model.state_dict()), job.model.training
     before, resuming = None, job.resumes("loss")
     if job.config.start == "mse" and optimizer is None and hasattr(loss, "problem") and not resuming:
@@ -38,9 +45,9 @@ def train_squared_error_first(
 
 
 def _train_on_squared_error(job: FitJob, train: SampleSource) -> History:
-    """Train on the squared error, unless the model is already trained; the model gets the best weights.
+    """Train on the squared error, and leave the model with its best weights. A model that is already trained is kept.
 
-    Where the last layer does not show whether the model is trained, its initial weights are validated too, and kept if
+    If the last layer does not show whether the model is trained, the first weights are validated, too, and kept if
     they are better.
     """
     model, look, began = job.model, train.look(), read_clock()
@@ -65,10 +72,10 @@ def _train_on_squared_error(job: FitJob, train: SampleSource) -> History:
         model.load_state_dict(given)
         found.best, found.start = history.best, "the model begins as it came, which beats training on the squared error"
         return found
-    found.start = "; ".join(filter(None, (found.start, "the model was trained on the squared error first")))
+    found.start = join_history_notes(found.start, "the model was trained on the squared error first")
     return found
 
 
 def _mark_squared_error_part(callback: Callback) -> Callback:
-    """Wrap a callback so that it gets progress with the part "mse"."""
+    """Return the callback as one that gets each ``Progress`` with the part "mse"."""
     return lambda now: callback(replace(now, part="mse"))

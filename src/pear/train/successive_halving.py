@@ -1,4 +1,4 @@
-"""Successive halving for ``tune``: candidates train in stages, and the better half of each stage continues."""
+"""``SuccessiveHalving``: trains the candidates of ``tune`` in stages; the better half of each stage continues."""
 
 from __future__ import annotations
 
@@ -13,20 +13,20 @@ from pear.train.tune_candidate import LATE, Common, TimeLeft, TuneCandidate, des
 from pear.train.validation_time import seconds_left_to_validate
 
 LEAST_SHARE = 0.01
-"""The least share of the time cap that a candidate gets, however many there are."""
+"""The least share of the time cap that a candidate gets in a stage, however many candidates there are."""
 
 
 @dataclass(frozen=True)
 class TuneProgress:
-    """The progress of ``tune`` after an epoch, for its callback; ``str`` gives it in a line.
+    """The progress of ``tune`` after an epoch, for its callback. ``str(progress)`` is one line.
 
     Attributes:
         stage: the number of the stage, from 1.
         stages: the number of stages.
-        number: the number of the candidate within the stage, from 1.
+        number: the number of the candidate in the stage, from 1.
         count: the number of candidates in the stage.
-        candidate: its settings in a line.
-        run: the candidate's own progress.
+        candidate: the settings of the candidate in one line.
+        run: the progress of the training of this candidate.
         best: the lowest validation regret of all candidates so far; NaN before the first check.
     """
 
@@ -44,15 +44,15 @@ class TuneProgress:
 
 
 class SuccessiveHalving:
-    """The training of candidates in stages on an engine; the better half of each stage continues.
+    """The training of candidates in stages; the better half of each stage continues.
 
     Args:
-        field: the candidates. A task of the engine returns the trained candidate, which replaces the old one.
-        engine: runs the tasks.
-        common: what all candidates share.
-        progress: called with a ``TuneProgress`` after every epoch; None for no progress.
-        began: when the race began, by the clock. ``FitConfig.time_cap`` is that of the whole race, and
-            counts from here.
+        field: the candidates. Each is replaced by the trained candidate that the engine returns.
+        engine: the engine that runs the trainings.
+        common: the inputs that all candidates share. The ``FitConfig.time_cap`` in them is that of all candidates
+            together.
+        progress: a function that is called with a ``TuneProgress`` after every epoch, or None.
+        began: the time at which ``tune`` began, from ``read_clock``. The time cap counts from here.
     """
 
     def __init__(
@@ -68,7 +68,11 @@ class SuccessiveHalving:
         self._check_seconds = float(getattr(common[3], "check_seconds", 0.0))
 
     def run(self, stages: Sequence[tuple[int, int]]) -> bool:
-        """Train in stages, each given by (candidates, epochs in total); returns True where the user interrupts it."""
+        """Train in stages, and return whether the user has interrupted the training.
+
+        Args:
+            stages: the number of candidates of each stage, and their number of epochs in total at its end.
+        """
         left = list(range(len(self.field)))
         for stage, (count, epochs) in enumerate(stages, 1):
             left = sorted(left, key=lambda number: self.field[number].regret)[:count]
@@ -77,15 +81,15 @@ class SuccessiveHalving:
         return False
 
     def _leave_out(self, number: int) -> None:
-        """Note that the time is up for a candidate; one that was trained before keeps its result."""
+        """Note that no time is left for a candidate, unless it has a result from an earlier stage."""
         if not self.field[number].history.checks:
             self.field[number].note = LATE
 
     def _time_for_next(self, shares: int) -> TimeLeft:
-        """The time for the next candidate of a stage: an equal share of what is left, and at least that of two checks.
+        """Return the time for the next candidate: an equal share of the time left, but at least the time of two checks.
 
         Args:
-            shares: the number of candidates, one after the other in this stage and all later ones, that share the time.
+            shares: the number of trainings, one after the other in this stage and the later ones, that share the time.
         """
         if self._cap is None:
             return TimeLeft(None, None)
@@ -98,11 +102,18 @@ class SuccessiveHalving:
         return TimeLeft(stage, None if first else seconds_left_to_validate(self._cap, spent))
 
     def _run_stage(self, left: list[int], epochs: int, stage: tuple[int, int]) -> bool:
-        """Train the candidates ``left`` in one stage; returns True where the user interrupts it."""
+        """Train the candidates with the numbers ``left`` in one stage; return whether the user has interrupted it.
+
+        Args:
+            left: the numbers of the candidates in ``field``.
+            epochs: the number of epochs in total at the end of the stage.
+            stage: the number of this stage, from 1, and the number of stages.
+        """
         waiting = [number for number in left if not self.field[number].note]
         under_way: dict[int, int] = {}
 
         def hear(update: TaskUpdate) -> None:
+            """Note a message or a result of a training that is under way."""
             match update:
                 case TaskResult(ticket, contender):
                     self.field[under_way.pop(ticket)] = contender

@@ -1,4 +1,4 @@
-"""The order in time of rows that carry dates, so that blocks of them that are held out follow each other in time."""
+"""The order in time of rows that carry dates, by which rows are sorted before blocks of them are held out."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ from pear.train.samples.sample_rows import count_sample_rows, take_sample_rows
 Rows = NDArray[np.intp]
 
 NOTE = "the rows were put in the order of their dates, so that those held out follow each other in time"
-"""What ``History.note`` says where rows were reordered."""
+"""The sentence in ``History.note`` if the rows were sorted."""
 
 
 def describe_time_order(moved: bool) -> str:
-    """Say in a sentence where rows were put in the order of their dates; "" where they were not."""
+    """Return the sentence that says that the rows were sorted by their dates; "" if they were not moved."""
     return NOTE if moved else ""
 
 
@@ -27,12 +27,13 @@ def find_time_order(*tables: Any, groups: Any = None) -> Rows | None:
     """Find the order in time of rows that carry dates.
 
     Args:
-        *tables: tables of the same N rows. The index of the first DataFrame or Series with an index of dates counts.
-        groups: (N,) ids of the samples that rows belong to. They are ordered by their own values where these are
-            dates, else by the first date of their rows; the rows of a group keep their order.
+        *tables: tables with the same N rows. The dates are the index of the first DataFrame or Series that has an index
+            of dates.
+        groups: (N,) ids of the samples that the rows belong to, or None. Groups are sorted by their ids if these are
+            dates, and otherwise by the first date of their rows. The rows of a group keep their order.
 
     Returns:
-        (N,) row numbers; None where there are no dates, or the rows are in order already.
+        The row numbers (N,) in the order of time; None if the rows carry no dates, or are sorted already.
 
     Example:
         >>> import pandas
@@ -57,16 +58,16 @@ def find_time_order(*tables: Any, groups: Any = None) -> Rows | None:
 
 
 def sort_samples_by_time(data: Any, numbered: bool, weight: Any = None) -> tuple[Any, Any, bool]:
-    """Put a pair of features and costs, or a triple with ids, in the order of their dates.
+    """Sort a pair of features and costs, or a triple with ids, by the dates in the index of their tables.
 
     Args:
-        data: what ``fit`` takes as samples; anything but a pair or a triple is left as it is.
-        numbered: whether row numbers serve as ids, as they do for a problem with fields per sample. Samples that move
-            then keep their old number as an id.
+        data: the samples, in any form that ``fit`` accepts. Only pairs and triples are sorted.
+        numbered: whether row numbers identify the samples, as they do for a problem with fields for each sample. If
+            samples without ids are moved, their former row numbers become their ids.
         weight: (N,) weights of the samples, or None.
 
     Returns:
-        The samples and their weights, and whether they were moved.
+        The samples, their weights, and whether the samples were moved.
     """
     if not isinstance(data, (tuple, list)) or len(data) not in (2, 3):
         return data, weight, False
@@ -79,13 +80,13 @@ def sort_samples_by_time(data: Any, numbered: bool, weight: Any = None) -> tuple
 
 
 def sort_tables_by_time(given: Mapping[str, Any]) -> tuple[dict[str, Any], Rows | None]:
-    """Put the tables that ``DecisionRegressor.fit`` is given in the order of their dates.
+    """Sort the tables of ``DecisionRegressor.fit`` by the dates in their index or in ``groups``.
 
     Args:
-        given: X, y, groups, base_forecast and sample_weight; all but the first two may be None.
+        given: X, y, groups, base_forecast and sample_weight by name. Only X and y must not be None.
 
     Returns:
-        The tables; and for each sample its position before the sorting, or None where nothing was moved.
+        The tables by name, and the former number of each sample (N,), or None if nothing was moved.
     """
     groups = given["groups"]
     order = find_time_order(given["X"], given["y"], groups=groups)
@@ -101,12 +102,12 @@ def sort_tables_by_time(given: Mapping[str, Any]) -> tuple[dict[str, Any], Rows 
 
 
 def _can_sort_by_time(tables: Iterable[Any], count: int) -> bool:
-    """Whether all tables have this many rows; tables with other numbers are refused later, with a message."""
+    """Return whether all tables have ``count`` rows. Other tables are not sorted, because they are refused later."""
     return all(count_sample_rows(one) == count for one in tables if one is not None)
 
 
 def _take_in_time_order(table: Any, order: Rows) -> Any:
-    """The rows of a table in this order; None stays None. A tuple or dict of inputs is taken part by part."""
+    """Return the rows of a table, or of each table in a tuple or dict, in this order; None stays None."""
     if isinstance(table, dict):
         return {name: _take_in_time_order(part, order) for name, part in table.items()}
     if isinstance(table, tuple):
@@ -115,7 +116,7 @@ def _take_in_time_order(table: Any, order: Rows) -> Any:
 
 
 def _times_of_labels(pandas: Any, labels: Any) -> NDArray[Any] | None:
-    """Labels as numbers that grow with time, missing ones last; None where they are not dates."""
+    """Return labels (N,) as numbers that grow with time, with missing dates last; None if the labels are not dates."""
     if labels is None or isinstance(labels, torch.Tensor):
         return None
     index = pandas.Index(labels)
@@ -129,6 +130,6 @@ def _times_of_labels(pandas: Any, labels: Any) -> NDArray[Any] | None:
 
 
 def _first_times_of_groups(pandas: Any, dates: NDArray[Any], groups: Any) -> NDArray[Any]:
-    """(N,) the first date of the group that each row belongs to."""
+    """Return the first date of the group of each row, (N,), for the dates (N,) and the group ids (N,) of the rows."""
     numbers, _ = pandas.factorize(np.asarray(groups, dtype=object))
     return np.asarray(pandas.Series(dates).groupby(numbers).transform("min"))

@@ -1,7 +1,8 @@
-"""The costs that a model is trained on, where they are not the true ones: mixed with neighbours', or normalised.
+"""``training_labels``: the costs that a model is trained on, if they are not the true costs of the samples.
 
-``FitConfig.label_neighbours`` and ``FitConfig.normalise_costs`` ask for it. Samples that judge a model keep their own
-costs, and a fold's labels are made of the samples of that fold alone.
+``FitConfig.label_neighbours`` mixes the costs of a sample with those of its neighbours, and
+``FitConfig.normalise_costs`` scales the costs. Validation samples keep their true costs, and the labels of a fold are
+made from the training samples of that fold alone.
 """
 
 from __future__ import annotations
@@ -24,18 +25,20 @@ from pear.train.samples.sample_batch import SampleBatch
 from pear.train.samples.sample_source import SampleSource
 from pear.train.samples.usable_samples import nonfinite_samples
 
-_PAIRS = 2**24  # distances that are computed together, in arrays of 128 MB
+_PAIRS = 2**24  # the number of distances that are computed together, in arrays of 128 MB
 
 
 def training_labels(samples: SampleSource, config: FitConfig, model: Any = None) -> SampleSource:
-    """Return the samples with the costs that the config asks training to use instead of their own.
+    """Return the training samples with the costs that the settings ask for.
 
-    Samples that training leaves out, or whose costs are not finite, keep their costs and are not neighbours of others.
+    Samples that training leaves out, and samples whose costs are not finite, keep their costs and are nobody's
+    neighbours.
 
     Args:
         samples: the training samples.
         config: the settings.
-        model: the model that is trained. Where it is a correction, distances leave out the forecasts that it corrects.
+        model: the model that is trained. If it is a ``Correction``, distances between samples do not use the forecasts
+            that it corrects.
 
     Raises:
         ProblemError: the samples are not in memory.
@@ -75,18 +78,18 @@ def training_labels(samples: SampleSource, config: FitConfig, model: Any = None)
 
 
 def mix_labels_with_neighbours(features: Tensor, costs: Tensor, count: int, own: float, weight: Tensor) -> Tensor:
-    """Mix each sample's costs with the mean costs of its nearest neighbours: ``w cᵢ + (1 − w) mean_j c_j``.
+    """Mix the costs of each sample with the weighted mean of its neighbours' costs: ``w cᵢ + (1 − w) mean_j c_j``.
 
     Args:
-        features: (N, p); distances are Euclidean, in units of each feature's deviation. A missing feature is taken for
-            its mean.
-        costs: (N, n).
-        count: the number of neighbours; all others where there are no more.
-        own: w, the weight of the sample's own costs.
+        features: (N, p). Neighbours are nearest in Euclidean distance after each feature is divided by its standard
+            deviation. A missing feature is replaced by its mean.
+        costs: (N, n) the costs c.
+        count: the number of neighbours of a sample, at most N − 1.
+        own: w, the weight of the sample's costs.
         weight: (N,) how much each sample counts as a neighbour.
 
     Returns:
-        (N, n).
+        The mixed costs (N, n).
     """
     near = find_label_neighbours(features, count)
     if not near.shape[1]:
@@ -97,16 +100,17 @@ def mix_labels_with_neighbours(features: Tensor, costs: Tensor, count: int, own:
 
 
 def mix_labels_with_each_neighbour(features: Tensor, samples: SampleBatch, count: int, own: float) -> SampleBatch:
-    """Return k samples instead of each one, with the costs ``w cᵢ + (1 − w) c_j`` for each neighbour j.
+    """Replace each sample i by k samples with the costs ``w cᵢ + (1 − w) c_j``, one for each neighbour j.
 
     Args:
-        features: (N, p) as of ``mix_labels_with_neighbours``.
+        features: (N, p), as in ``mix_labels_with_neighbours``.
         samples: N samples without ids.
-        count: k, the number of neighbours; all others where there are no more.
-        own: w, the weight of the sample's own costs.
+        count: k, the number of neighbours of a sample, at most N − 1.
+        own: w, the weight of the sample's costs.
 
     Returns:
-        N·k samples. Where samples have weights, the mean weight of the k samples is that of the sample they replace.
+        N·k samples. If the samples have weights, the mean weight of the k samples is the weight of the sample that they
+        replace.
     """
     near = find_label_neighbours(features, count)
     if not near.shape[1]:
@@ -121,7 +125,10 @@ def mix_labels_with_each_neighbour(features: Tensor, samples: SampleBatch, count
 
 
 def find_label_neighbours(features: Tensor, count: int) -> Tensor:
-    """Find the rows (N, k) of the nearest neighbours of each row of features (N, p), without the row itself."""
+    """Return the row numbers (N, k) of the nearest neighbours of each row of features (N, p), for k = ``count``.
+
+    A row is no neighbour of itself. With fewer than k + 1 rows, all other rows are neighbours.
+    """
     total, count = len(features), min(count, len(features) - 1)
     places, nearest = _standardise_label_features(features), []
     for rows in torch.arange(total, device=features.device).split(max(1, _PAIRS // total)):
@@ -132,7 +139,7 @@ def find_label_neighbours(features: Tensor, count: int) -> Tensor:
 
 
 def _standardise_label_features(features: Tensor) -> Tensor:
-    """Return (N, p) features less their mean, in units of their deviation; missing ones are taken for the mean."""
+    """Return features (N, p) with mean 0 and standard deviation 1; a missing feature becomes the mean, 0."""
     known = features.isfinite()
     mean = torch.where(known, features, 0.0).sum(0) / known.sum(0).clamp_min(1)
     away = torch.where(known, features - mean, 0.0)
@@ -141,13 +148,13 @@ def _standardise_label_features(features: Tensor) -> Tensor:
 
 
 def equal_label_norms(costs: Tensor, weight: Tensor | None = None) -> Tensor:
-    """Divide the costs (N, n) of each sample by their norm, and multiply them by the mean norm of all samples.
+    """Scale the costs (N, n) of each sample to the mean norm of the costs of all samples.
 
-    The factor keeps the unit of the costs. Costs that are all zero stay zero.
+    Costs that are all zero stay zero.
 
     Args:
         costs: (N, n).
-        weight: (N,) how much each sample counts in the mean; equal if omitted.
+        weight: (N,) how much each sample counts in the mean; None weighs all samples alike.
 
     Example:
         >>> equal_label_norms(torch.tensor([[3.0, 4.0], [0.0, 1.0]]))
@@ -160,12 +167,12 @@ def equal_label_norms(costs: Tensor, weight: Tensor | None = None) -> Tensor:
 
 
 def check_label_settings(config: FitConfig, problem: Any, ids: Any = None) -> None:
-    """Raise ProblemError where the config asks for labels that the problem does not allow.
+    """Raise ProblemError if the settings ask for labels that the problem does not allow.
 
     Args:
         config: the settings.
-        problem: the problem of the loss; None where it has none.
-        ids: the ids of the training samples; None where they have none.
+        problem: the problem of the loss, or None.
+        ids: the ids of the training samples, or None.
     """
     if (
         config.label_neighbours
@@ -193,7 +200,7 @@ def check_label_settings(config: FitConfig, problem: Any, ids: Any = None) -> No
 
 
 def _labels_belong_to_samples(problem: Any) -> bool:
-    """Whether a problem tells samples apart: it has fields per sample, or a function that takes their ids."""
+    """Return whether a problem has fields for each sample, or a decision function that takes the ids of samples."""
     if not isinstance(problem, (Problem, Model)):
         return False
     plain = problem_of_model(problem)

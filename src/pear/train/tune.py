@@ -17,7 +17,7 @@ from pear.errors import ProblemError, TrainingError
 from pear.losses import PEARLoss
 from pear.losses.methods import as_method, make_loss
 from pear.problem import Model, Problem
-from pear.problem.model import model_with_predicted_rows, problem_of_model
+from pear.problem.model import model_input_count, model_with_predicted_rows, problem_of_model
 from pear.problem.oracle import DECISIONS_ALONE
 from pear.problem.sample_keys import count_keyed_samples
 from pear.train.estimator.networks import make_network
@@ -43,12 +43,12 @@ class TuneResult:
     """The result of ``tune``.
 
     Attributes:
-        best: the settings that validate best; ``tune(…, candidates=[best])`` takes them again.
-        loss: an untrained loss with these settings, calibrated on the training costs, ready for ``fit``.
-        model: trained with these settings; has its best weights.
+        best: the settings with the lowest validation regret, in the form of ``tune(…, candidates=[best])``.
+        loss: a loss with these settings that is calibrated on the training costs, and that no training has changed.
+        model: the model that was trained with these settings, with its best weights.
         history: the history of the training of ``model``.
-        rows: one for each candidate.
-        interrupted: True where the user stopped ``tune``; the result is then the best so far.
+        rows: the results of all candidates.
+        interrupted: whether the user has stopped ``tune`` by Ctrl-C; the result is then the best one so far.
     """
 
     best: Settings
@@ -59,7 +59,7 @@ class TuneResult:
     interrupted: bool = False
 
     def table(self) -> list[CandidateRow]:
-        """A row for every candidate, the best first: candidate, epochs, validation regret, seconds."""
+        """Return the rows of all candidates, the lowest validation regret first."""
         return sorted(self.rows, key=lambda row: math.inf if math.isnan(row.regret) else row.regret)
 
     def __str__(self) -> str:
@@ -78,9 +78,9 @@ _DECIDING = tuple(name for name in DECISIONS_ALONE if name != "mse")
 def default_candidates(problem: Problem | Model) -> list[Settings]:
     """Return the default candidates of ``tune``, at most twelve.
 
-    They are the squared error, SPO+, and PEAR with several smoothings, injections and guidances. Where the problem
-    has a quadratic term, the smoothing is not varied. SPO+ is left out for such a problem and for
-    predicted right-hand sides. An ``Oracle`` without a relaxation is trained by the methods that need decisions alone.
+    They are the squared error, SPO+, and PEAR with several smoothings, injections and guidances. For a problem with a
+    quadratic term the smoothing does not vary, and SPO+ is left out. SPO+ is also left out for a model that predicts
+    right-hand sides. For an ``Oracle`` without a relaxation, the candidates are the methods that need only decisions.
     """
     if not (oracle := problem_of_model(problem)).has_program and getattr(oracle, "relaxation", None) is None:
         weights = [0.0, 0.01]
@@ -114,36 +114,39 @@ def tune(
     """Find the loss and the settings that decide best on validation samples.
 
     ``tune`` uses successive halving: all candidates train for a few epochs, the better half continues for twice as
-    many, and so on; the last two train to the end. Candidates are compared by validation regret. All begin with
-    the same weights and see the samples in the same order.
+    many, and so on; the last two train to the end. Candidates are compared by their validation regret. All candidates
+    begin with the same weights and see the samples in the same order.
 
     Args:
-        problem: the decision problem; where it has fields per sample, its rows are those of ``X``. A ``Model`` maps
+        problem: the decision problem. If it has fields for each sample, its rows are those of ``X``. A ``Model`` maps
             predicted values to costs.
-        X: (N, p) features, a tensor, an array or a DataFrame, or several of them as in ``fit``.
-        C: (N, n) the true costs, or (N, k) values that the model's cost map takes.
-        model: maps features to costs; each candidate trains a copy. If omitted, a linear model drawn from the seed.
-        validation: the share of samples held out (None: 0.2), the last rows in the order of their dates where they have
-            an index of dates, else in their own order; or features and costs of samples of their own.
+        X: (N, p) features: a tensor, an array or a DataFrame, or several inputs as in ``fit``.
+        C: (N, n) the true costs, or (N, k) the true values that the cost map of a ``Model`` maps to costs.
+        model: a module from features to costs. Each candidate trains a copy of it. By default a linear model whose
+            first weights depend on the seed.
+        validation: the share of samples that is held out, by default 0.2, or a pair of features and costs. The held-out
+            samples are the last rows, in the order of their dates if the rows have an index of dates.
         candidates: mappings with a method under "method" and options of its loss. A method is a name, a class of
-            losses, a function from the problem to a loss, or a loss, which is copied; without options it may stand
-            alone. "smoothing" may be a multiple of "auto": ``{"method": "pear", "smoothing": "auto*3"}``.
-            ``default_candidates`` if omitted.
-        config: as of ``fit``, for each candidate, except that none is trained on the squared error first. Its seed is
-            that of the order of the samples, and of the first weights of a linear model. ``time_cap`` is the time of
-            all candidates together, checks included; each stage gets an equal part of it.
-        metric: (predicted, true) → float on the validation samples, lower is better; if omitted, the normalised regret.
-        engine: where candidates train: "local", one after the other in this process; or "ray" or "ray://HOST:PORT",
-            side by side on a Ray cluster, with the same outcome.
-        progress: called after every epoch; on Ray a few times a second.
+            losses, a function from the problem to a loss, or a loss, which is copied. A method without options need not
+            be in a mapping. The option "smoothing" may be a multiple of "auto":
+            ``{"method": "pear", "smoothing": "auto*3"}``. By default ``default_candidates(problem)``.
+        config: the settings of each training, as in ``fit``, except that no candidate races or begins with the squared
+            error. The seed determines the order of the samples and the first weights of the default model. ``time_cap``
+            is the time of all candidates together, including checks; each stage gets an equal part of it.
+        metric: a function of predicted and true costs of the validation samples that returns a number; lower is better.
+            By default the normalised regret.
+        engine: where candidates train: "local", one after the other in this process; or "ray" or "ray://HOST:PORT", in
+            parallel on a Ray cluster, with the same result.
+        progress: a function that is called after every epoch; on Ray it is called a few times a second.
 
     Returns:
-        The best settings, a fresh loss with them, the trained model, its history, and a table of the race.
+        The best settings, a new loss with these settings, the trained model, its history, and a table of all
+        candidates.
 
     Raises:
-        ProblemError: samples, validation or candidates do not fit.
-        TrainingError: every candidate diverges.
-        EngineError: there is no such engine, or it cannot be reached.
+        ProblemError: the samples, the validation samples or the candidates do not have the required form.
+        TrainingError: every candidate fails.
+        EngineError: the engine does not exist, or cannot be reached.
         MissingExtraError: Ray is not installed.
 
     Example:
@@ -191,10 +194,10 @@ def tune(
 
 
 def _read_tune_candidate(given: Any) -> Settings:
-    """The settings of a candidate, which may be a method alone.
+    """Return the settings of a candidate, which the user may also give as a method without options.
 
     Raises:
-        ProblemError: it names no method, or one that does not exist.
+        ProblemError: the settings name no method, or a method that does not exist.
     """
     settings: Settings = given if isinstance(given, Mapping) else {"method": given}
     if "method" not in settings:
@@ -204,9 +207,9 @@ def _read_tune_candidate(given: Any) -> Settings:
 
 
 def _tune_stages(count: int, config: FitConfig) -> list[tuple[int, int]]:
-    """Return (candidates, epochs in total) of every stage.
+    """Return the number of candidates of every stage, and their number of epochs in total at its end.
 
-    Every stage ends with a regular check, so that the stages do not add checks to the history.
+    Every stage ends at an epoch with a regular check, so that the stages add no checks to the history.
 
     Example:
         >>> _tune_stages(12, FitConfig(max_epochs=500))
@@ -220,7 +223,7 @@ def _tune_stages(count: int, config: FitConfig) -> list[tuple[int, int]]:
 
 
 def _make_tune_loss(problem: Problem | Model, settings: Settings, costs: Tensor) -> nn.Module:
-    """The loss of a candidate, calibrated on the training costs."""
+    """Return the loss of a candidate; PEAR's loss is calibrated on the training costs (N, n)."""
     options = {name: value for name, value in settings.items() if name != "method"}
     times = loss_smoothing_multiple(options.get("smoothing"))
     if times is not None:
@@ -232,7 +235,7 @@ def _make_tune_loss(problem: Problem | Model, settings: Settings, costs: Tensor)
 
 
 def _make_tune_model(train: MemorySamples, seed: int) -> nn.Module:
-    """A linear model whose first weights depend on the seed alone."""
+    """Return a linear model for these samples, whose first weights depend only on the seed."""
     features, costs = train.features, train.costs
     if not isinstance(features, Tensor) or features.dim() != 2:
         came = f"of shape {tuple(features.shape)}" if isinstance(features, Tensor) else "for several inputs"
@@ -243,7 +246,7 @@ def _make_tune_model(train: MemorySamples, seed: int) -> nn.Module:
 def _split_tune_samples(
     problem: Problem | Model, X: Any, C: Any, validation: float | tuple[Any, Any] | None
 ) -> tuple[MemorySamples, MemorySamples]:
-    """Training and validation samples: the last rows are held out, or the user gives validation samples."""
+    """Return training samples and validation samples: the last rows of X and C, or those that the user gives."""
     rows = count_keyed_samples(problem)
     given, *_ = sort_samples_by_time((X, C), rows is not None)
     samples = _read_tune_samples(problem, given, "X and C")
@@ -258,12 +261,13 @@ def _split_tune_samples(
 
 
 def _read_tune_samples(problem: Problem | Model, pair: Sequence[Any], name: str) -> MemorySamples:
-    """Read features, costs and row numbers, where there are some; raise if shapes or row orders do not fit."""
-    features, costs = (
-        read_features(pair[0], f"the features of {name}"),
-        read_sample_rows(pair[1], f"the costs of {name}"),
-    )
-    wanted = problem.inputs if isinstance(problem, Model) else problem.n
+    """Return samples in memory from features, costs and, if the pair has a third entry, row numbers.
+
+    Raises:
+        ProblemError: the shapes do not fit, or features and costs have different indices.
+    """
+    features = read_features(pair[0], f"the features of {name}")
+    costs, wanted = read_sample_rows(pair[1], f"the costs of {name}"), model_input_count(problem)
     parts = feature_tensors(features)
     if costs.dim() != 2 or costs.shape[1] != wanted or any(len(part) != len(costs) for part in parts):
         raise ProblemError(

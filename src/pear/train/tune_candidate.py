@@ -1,4 +1,4 @@
-"""``TuneCandidate``: one candidate of ``tune``, and its training."""
+"""``TuneCandidate``: a loss with settings that competes in ``tune``, and the state of its training."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from pear.clock import read_clock
 from pear.engines import SendMessage
 from pear.errors import SolveError, TrainingError
 from pear.losses.methods import as_method
-from pear.optimality.duals_and_active_sets import Status
+from pear.optimality.status import Status
 from pear.solvers.time_limit import limit_time
 from pear.train.fit import fit
 from pear.train.fit_config import FitConfig
@@ -26,17 +26,17 @@ from pear.train.samples.memory_samples import MemorySamples
 from pear.train.validation_score import Metric
 
 Settings = Mapping[str, Any]
-"""A method under "method", by its name or as ``as_method`` takes it, and options of its loss.
+"""The settings of a candidate: a method under the name "method", and options of its loss under their names.
 
-"smoothing" may be a multiple of "auto", as "auto*3"."""
-
+The method is a name, or anything else that ``as_method`` accepts. The option "smoothing" may be a multiple of "auto",
+such as "auto*3"."""
 
 LATE = "the time was up before it was judged"
-"""The note of a candidate that was never judged."""
+"""The note of a candidate that was never validated."""
 
 
 def describe_candidate(settings: Settings) -> str:
-    """Describe settings in one line: the method's title and its options.
+    """Return the settings of a candidate in one line: the title of the method, and the options.
 
     Example:
         >>> describe_candidate({"method": "pear", "smoothing": "auto*3", "guidance": 1.0})
@@ -48,12 +48,12 @@ def describe_candidate(settings: Settings) -> str:
 
 
 class TimeLeft(NamedTuple):
-    """The seconds left for a task; None for no limit.
+    """The seconds that are left to train a candidate; None for no limit.
 
     Attributes:
-        stage: for the candidate's stage, its checks included; 0 where no check is possible any more.
-        race: for the whole race; integer programs are given up then. None for the first candidate, which is always
-            judged.
+        stage: the seconds for the present stage of this candidate, including checks; 0 if no time is left for a check.
+        race: the seconds until the time cap of ``tune``, after which integer programs are given up. None for the first
+            candidate, which is always validated.
     """
 
     stage: float | None
@@ -61,14 +61,14 @@ class TimeLeft(NamedTuple):
 
 
 class CandidateRow(NamedTuple):
-    """One row of the table of ``tune``.
+    """The result of one candidate in the table of ``tune``.
 
     Attributes:
-        candidate: the settings in a line.
-        epochs: the number of epochs trained.
-        regret: the best on the validation samples; NaN where there is none.
-        seconds: the seconds of training.
-        note: why the candidate failed; "" where it did not.
+        candidate: the settings in one line.
+        epochs: the number of epochs of its training.
+        regret: the lowest regret on the validation samples; NaN if the candidate failed, or was never validated.
+        seconds: the seconds of its training.
+        note: why the candidate failed, or "".
     """
 
     candidate: str
@@ -80,19 +80,19 @@ class CandidateRow(NamedTuple):
 
 @dataclass
 class TuneCandidate:
-    """One candidate, and the state of its training; ``train_tune_candidate`` trains it further.
+    """A candidate of ``tune``, and the state of its training.
 
     Attributes:
         settings: the settings of its loss.
-        loss: made from the settings, untrained.
-        model: has the best weights so far.
-        checkpoint: the bytes of a checkpoint file, so that training can continue on another machine; empty before the
-            first epoch.
+        loss: the loss with these settings, which no training changes.
+        model: the model, which has its best weights so far.
+        checkpoint: the bytes of a checkpoint file, with which the training can continue on another machine; empty
+            before the first epoch.
         history: the history of the training so far.
-        seconds: the seconds of training so far.
-        note: why it failed; "" where it did not.
-        shuffled: False where an epoch visits the samples in their own order. It is noted here, because another process
-            may not know a method that was registered in this one.
+        seconds: the seconds of the training so far.
+        note: why the candidate failed, or "".
+        shuffled: whether each epoch visits the samples in a random order, as the method of the settings asks. Another
+            process may not know a method that was registered in this process.
     """
 
     settings: Settings
@@ -106,46 +106,49 @@ class TuneCandidate:
 
     @property
     def regret(self) -> float:
-        """The best regret so far; infinite where there is none."""
+        """The lowest regret so far; infinite if the candidate failed, or was never validated."""
         best = self.history.best
         return math.inf if best is None or self.note else best.metric
 
     @property
     def seconds_checked(self) -> float:
-        """The seconds of training until the last check, from which a checkpoint continues."""
+        """The seconds of training until the last check, where the checkpoint was written."""
         checks = self.history.checks
         return checks[-1].seconds if checks else 0.0
 
     @property
     def check_seconds(self) -> float:
-        """The mean seconds of a check; 0 before the first."""
+        """The mean seconds of a check; 0 before the first check."""
         return self.history.check_seconds / max(len(self.history.checks), 1)
 
     def row(self) -> CandidateRow:
-        """The candidate's row of the table."""
+        """Return the row of this candidate in the table of ``tune``."""
         regret = math.nan if math.isinf(self.regret) else self.regret
         return CandidateRow(describe_candidate(self.settings), self.history.epochs, regret, self.seconds, self.note)
 
 
 Common = tuple[FitConfig, MemorySamples, MemorySamples, Metric]
-"""What all candidates share: the configuration, the training samples, the validation samples and the metric."""
+"""The inputs that all candidates share: the settings, the training samples, the validation samples and the metric."""
 
 
 def train_tune_candidate(
     send: SendMessage, one: TuneCandidate, epochs: int, common: Common, wanted: bool, time_left: TimeLeft
 ) -> TuneCandidate:
-    """Train a candidate until ``epochs`` epochs are done in total, or early stopping ends the training.
+    """Train a candidate until it has done a number of epochs in total, or until early stopping ends the training.
 
-    The checkpoint joins the stages to one run, with the same result as an uninterrupted run. Each stage uses a copy of
-    the loss without warm starts, so that the result does not depend on the process that trains it.
+    The training resumes from the checkpoint of the candidate. Its result is therefore that of a training without
+    interruption, in whichever process it runs.
 
     Args:
-        send: called with the progress after every epoch, where it is ``wanted``.
-        one: the candidate; it is changed, and returned.
+        send: a function that is called with the ``Progress`` after every epoch, if ``wanted`` is true.
+        one: the candidate, which is changed.
         epochs: the number of epochs in total.
-        common: what all candidates share.
-        wanted: whether a callback wants the progress.
-        time_left: the time for this stage, and for the race.
+        common: the inputs that all candidates share.
+        wanted: whether the user has asked for the progress.
+        time_left: the time for this stage and for the whole of ``tune``.
+
+    Returns:
+        The candidate.
     """
     config, train, validation, metric = common
     cap = None if time_left.stage is None else one.seconds_checked + time_left.stage
