@@ -1,4 +1,4 @@
-"""The start of a run: rescales an untrained last layer to the costs, and makes an Adam with steps of that scale."""
+"""``make_optimizer``: makes an Adam whose steps for the last layer have the scale of the costs."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from pear.train.output_layer import find_output_layer
 from pear.train.samples.features import Features
 
 STANDARDISED = "the last layer began at the mean of the training costs with a tenth of their deviation"
-"""What ``History.start`` says where ``make_optimizer`` has changed the last layer."""
+"""The sentence in ``History.start`` if ``make_optimizer`` has changed the last layer."""
 
 
 def make_optimizer(
@@ -23,25 +23,29 @@ def make_optimizer(
     typical: bool = False,
     decay: float = 0.0,
 ) -> torch.optim.Adam:
-    """Make an Adam over all parameters, and put a fresh last layer on the scale of the costs.
+    """Make an Adam over all parameters, and rescale an untrained last layer to the costs.
 
-    A step of Adam has the size of the learning rate, whatever the size of the gradient. The rate of the last layer is
-    therefore multiplied by the costs' deviation. Where costs are small, the constant in Adam's denominator shrinks with
-    the gradients. Costs in another unit thus lead to the same forecasts in that unit.
+    A step of Adam has the size of the learning rate, whatever the size of the gradient. The learning rate of the last
+    layer, whose outputs are the forecasts, is therefore multiplied by the standard deviation of the costs. If costs are
+    small, ε in Adam's denominator is made smaller, too. The same costs in another unit thus lead to the same forecasts
+    in that unit.
 
     Args:
-        model: its last layer is changed in place where that is fresh, ``keep`` is False and the start is not "given".
-        features: (N, p) of the training set, or a tuple or dict of such tensors.
-        costs: (N, n) true costs.
-        config: holds the learning rate and the start.
-        keep: True where the weights must stay: they are trained, or a checkpoint replaces them.
-        typical: True for a loss of decisions, where a few very large costs must not dominate the deviation. A squared
-            error has to reach those costs, too, and takes the root of the mean square.
-        decay: the weight decay, as a share of the learning rate; with 0 the optimizer is a plain Adam.
+        model: the model. Its last layer is rescaled in place if the layer is untrained, ``keep`` is False and
+            ``config.start`` is not "given".
+        features: (N, p) features of the training samples, or a tuple or dict of such tensors.
+        costs: (N, n) true costs of the training samples.
+        config: the settings, with the learning rate and the start.
+        keep: whether the weights must stay as they are, because they are trained, or because a checkpoint replaces
+            them.
+        typical: whether the standard deviation is that of typical costs (``OutputLayer``). True for a loss of
+            decisions, for which a few very large costs must not matter; False for the squared error, which must also
+            reach the very large costs.
+        decay: the weight decay of each step, as a share of the learning rate; with 0 the optimizer is a plain Adam.
 
     Returns:
-        An optimizer with a parameter group of its own for the last layer, unless that is the whole model. The groups
-        depend on the model's architecture alone, so that the state of one run fits the next.
+        The optimizer. The last layer and the rest of the model are separate parameter groups. The groups depend only on
+        the architecture of the model, so that the saved state of one optimizer fits that of a later run.
     """
     end = None if config.start == "given" else find_output_layer(model, features, costs, typical)
     kind = torch.optim.AdamW if decay else torch.optim.Adam
@@ -65,7 +69,7 @@ def make_optimizer(
 
 
 def shrink_optimizer_eps(optimizer: torch.optim.Adam, scale: float, dtype: torch.dtype) -> None:
-    """Make the constant in Adam's denominator small compared with the gradients if costs are small."""
+    """Make ε in Adam's denominator small compared with the gradients, for costs of the size ``scale`` below 1."""
     least = float(torch.finfo(dtype).tiny) ** 0.5  # squares of smaller gradients are lost
     for group in optimizer.param_groups:
         # gradients in the weights of hidden layers fall with the square of the costs' size under a squared error

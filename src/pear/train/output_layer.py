@@ -17,79 +17,29 @@ from pear.train.samples.memory_samples import MemorySamples
 logger = logging.getLogger("pear")
 
 _LEARNT = 0.1
-"""A model that explains more than this share of the costs' variance counts as trained."""
-
+"""A model whose forecasts explain a larger share of the variance of the costs than this counts as trained."""
 
 _NORMAL = 1.4826
-"""The standard deviation of a normal variable, divided by its median distance from the median."""
-
+"""The standard deviation of a normal variable divided by its median absolute deviation."""
 
 SPREAD = 0.1
-"""The deviation of the first forecasts, as a share of the deviation of the costs."""
-
-
-def standardise_output_layer(model: nn.Module, look: MemorySamples, typical: bool = True) -> dict[str, Any]:
-    """The weights of a fresh model whose last layer is on the scale of the costs of these samples.
-
-    Args:
-        model: a fresh model, which is not changed.
-        look: the training samples, or as many of them as can be looked at.
-        typical: as in ``make_optimizer``.
-    """
-    model = copy.deepcopy(model)
-    end = find_output_layer(model, look.features, look.costs, typical)
-    if end is not None:
-        end.standardise()
-    return model.state_dict()
-
-
-def trains_output_layer_alone(model: nn.Module, features: Features, costs: Tensor) -> bool:
-    """Whether all that the model trains is its last layer, so that the squared error has a closed form."""
-    end = find_output_layer(model, features, costs)
-    if end is None:
-        return False
-    own = {id(parameter) for parameter in end.layer.parameters()}
-    return {id(parameter) for parameter in model.parameters() if parameter.requires_grad} == own
-
-
-def fit_output_layer(model: nn.Module, features: Features, costs: Tensor, weight: Tensor | None = None) -> float:
-    """Fit the last layer of the model to the costs by ridge regression; returns the strength of the ridge.
-
-    Args:
-        model: the model, which is changed.
-        features: (N, …), or a tuple or dict of such tensors.
-        costs: (N, n) true costs.
-        weight: (N,) how much each sample counts; None weighs all alike.
-    """
-    end = find_output_layer(model, features, costs)
-    assert end is not None
-    if weight is not None:
-        weight = weight[end.usable].repeat_interleave(len(end.inputs) // int(end.usable.sum()))
-    found = fit_ridge(end.inputs, end.costs, intercept=end.layer.bias is not None, weight=weight)
-    with torch.no_grad():
-        end.layer.weight.copy_(found.weight)
-        if end.layer.bias is not None:
-            end.layer.bias.copy_(found.bias)
-    return found.strength
-
-
-def has_fresh_output_layer(model: nn.Module, features: Features, costs: Tensor) -> bool | None:
-    """Whether the model is untrained, judged by its last layer; None where it has no last layer to judge by."""
-    end = find_output_layer(model, features, costs)
-    return None if end is None else end.is_fresh()
+"""The standard deviation of the first forecasts of a rescaled layer, as a share of that of the costs."""
 
 
 @dataclass(frozen=True)
 class OutputLayer:
-    """The layer whose outputs are the forecasts.
+    """The last layer of a model, whose outputs are the forecasts, with its inputs and outputs for training samples.
+
+    A layer may be called with several rows for each sample, so that M is a multiple of the number of usable samples.
 
     Attributes:
         layer: the module.
-        inputs: (M, in_features) what it is called with for the training samples.
-        outputs: (M, out_features) its outputs for the training samples.
+        inputs: (M, in_features) its inputs for the usable training samples.
+        outputs: (M, out_features) its outputs.
         costs: (M, out_features) the true costs that the outputs forecast.
-        usable: (N,) which samples these rows come from: those with finite forecasts and costs.
-        typical: whether the deviation is that of typical costs, see ``make_optimizer``.
+        usable: (N,) bool, the training samples whose forecasts and costs are finite.
+        typical: whether ``deviation`` is that of typical costs, from the median absolute deviation, which a few very
+            large costs do not change. Otherwise it is the standard deviation.
     """
 
     layer: nn.Linear
@@ -100,11 +50,11 @@ class OutputLayer:
     typical: bool = False
 
     def is_fresh(self) -> bool:
-        """Whether the weights lie in the range that ``nn.Linear`` draws from, and the outputs do not explain the costs.
+        """Return whether the layer is untrained.
 
-        Both tests are needed. A model trained on regret may forecast costs badly and decide well, but its weights have
-        left that range. Random outputs explain a small share of large costs by chance, so that only a larger share
-        counts.
+        The weights of an untrained layer lie in the range from which ``nn.Linear`` draws them, and its outputs explain
+        at most a share of ``_LEARNT`` of the variance of the costs. The first test recognises a model that is trained
+        on regret, which may forecast costs badly. The second test recognises a trained model with small weights.
         """
         bound = self.layer.in_features**-0.5 * 1.001  # rounding
         drawn = all(bool((parameter.abs() <= bound).all()) for parameter in self.layer.parameters())
@@ -113,11 +63,11 @@ class OutputLayer:
 
     @property
     def deviation(self) -> float:
-        """The deviation of the costs; 1 where they are constant."""
+        """The deviation of the costs, as ``typical`` says; 1 if the costs are constant."""
         return self._spread(self.costs) or 1.0
 
     def _spread(self, rows: Tensor) -> float:
-        """The deviation of (M, out_features) entries; without a bias their size, which includes the mean."""
+        """Return the deviation of entries (M, out_features) from their columns' centres, or from 0 without a bias."""
         centred = self.layer.bias is not None
         if not self.typical:
             return _deviation_of_outputs(rows) if centred else float(rows.square().mean().sqrt())
@@ -125,7 +75,11 @@ class OutputLayer:
         return _NORMAL * float(apart.median()) or float(apart.mean())
 
     def standardise(self) -> float:
-        """Rescale the layer: outputs get the costs' mean and a share of their deviation; returns that deviation."""
+        """Rescale the layer so that its outputs have the mean of the costs and ``SPREAD`` times their deviation.
+
+        Returns:
+            The deviation of the costs.
+        """
         layer, mean, spread = self.layer, self.costs.mean(0), self._spread(self.outputs)
         rounding = 8 * torch.finfo(layer.weight.dtype).eps * float(self.outputs.abs().max())
         factor = SPREAD * self._spread(self.costs) / spread if spread > rounding else 0.0
@@ -142,10 +96,20 @@ class OutputLayer:
 
 
 def find_output_layer(model: nn.Module, features: Features, costs: Tensor, typical: bool = False) -> OutputLayer | None:
-    """The last ``nn.Linear`` that the model calls, if its outputs, in some shape, are the forecasts; else None."""
+    """Return the last ``nn.Linear`` that a model calls, if its outputs are the forecasts, perhaps in another shape.
+
+    The result is None for any other model.
+
+    Args:
+        model: the model, which is called once in evaluation mode.
+        features: (N, …) features of the training samples, or a tuple or dict of such tensors.
+        costs: (N, n) true costs of the training samples.
+        typical: as in ``OutputLayer``.
+    """
     called: list[tuple[nn.Linear, Tensor, Tensor]] = []
 
     def note(layer: nn.Module, inputs: tuple[Tensor, ...], output: Tensor) -> None:
+        """Keep the latest call of a layer."""
         assert isinstance(layer, nn.Linear)
         called[:] = [(layer, inputs[0].detach(), output.detach())]
 
@@ -171,6 +135,60 @@ def find_output_layer(model: nn.Module, features: Features, costs: Tensor, typic
     return OutputLayer(layer, entering, predicted, true, usable, typical)
 
 
+def has_fresh_output_layer(model: nn.Module, features: Features, costs: Tensor) -> bool | None:
+    """Return whether the last layer of a model is untrained; None if the model has no such layer."""
+    end = find_output_layer(model, features, costs)
+    return None if end is None else end.is_fresh()
+
+
+def trains_output_layer_alone(model: nn.Module, features: Features, costs: Tensor) -> bool:
+    """Return whether the last layer is the only part of the model that is trained; ridge regression can then fit it."""
+    end = find_output_layer(model, features, costs)
+    if end is None:
+        return False
+    own = {id(parameter) for parameter in end.layer.parameters()}
+    return {id(parameter) for parameter in model.parameters() if parameter.requires_grad} == own
+
+
+def standardise_output_layer(model: nn.Module, look: MemorySamples, typical: bool = True) -> dict[str, Any]:
+    """Return the weights of an untrained model after its last layer is rescaled to the costs of these samples.
+
+    Args:
+        model: the untrained model, which is not changed.
+        look: the training samples, or those of them that are in memory.
+        typical: as in ``OutputLayer``.
+    """
+    model = copy.deepcopy(model)
+    end = find_output_layer(model, look.features, look.costs, typical)
+    if end is not None:
+        end.standardise()
+    return model.state_dict()
+
+
+def fit_output_layer(model: nn.Module, features: Features, costs: Tensor, weight: Tensor | None = None) -> float:
+    """Fit the last layer of a model to the costs by ridge regression.
+
+    Args:
+        model: the model, whose last layer is changed in place.
+        features: (N, …) features, or a tuple or dict of such tensors.
+        costs: (N, n) true costs.
+        weight: (N,) how much each sample counts; None weighs all samples alike.
+
+    Returns:
+        The strength of the ridge penalty.
+    """
+    end = find_output_layer(model, features, costs)
+    assert end is not None
+    if weight is not None:
+        weight = weight[end.usable].repeat_interleave(len(end.inputs) // int(end.usable.sum()))
+    found = fit_ridge(end.inputs, end.costs, intercept=end.layer.bias is not None, weight=weight)
+    with torch.no_grad():
+        end.layer.weight.copy_(found.weight)
+        if end.layer.bias is not None:
+            end.layer.bias.copy_(found.bias)
+    return found.strength
+
+
 def _deviation_of_outputs(rows: Tensor) -> float:
-    """The root mean square of (M, n) entries after their column's mean is subtracted."""
+    """Return the root mean square of entries (M, n) after the mean of each column is subtracted."""
     return float((rows - rows.mean(0)).square().mean().sqrt())

@@ -1,4 +1,4 @@
-"""``TrainingRun``: one training of a model on one loss, from its start to the choice of the best weights."""
+"""``TrainingRun``: one training of a model on one loss, from the first weights to the best weights."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ from pear.train.validation_score import score_on_validation
 from pear.train.validation_time import seconds_left_to_validate, validate_in_time
 
 PARTS = 8
-"""The number of parts of an epoch, after each of which a training that averages its weights looks at them."""
+"""The number of parts of an epoch; a training that averages its weights adds them to the average after each part."""
 
 
 def run_training_on_loss(
@@ -51,16 +51,16 @@ def run_training_on_loss(
     given: dict[str, Any],
     before: History | None,
 ) -> History:
-    """Train the model on one loss, and leave it with the best weights.
+    """Train the model of a job on one loss, and leave the model with its best weights.
 
     Args:
         job: the model, the validation samples, the settings and the callbacks.
         loss: the loss that is minimised.
         train: the training samples.
-        optimizer: the user's own; None makes an Adam, which may put a fresh last layer on the scale of the costs.
-        stage: the name of this training in the checkpoint file; it resumes where the file holds this stage.
-        given: the weights that the model gets back if the run fails before its first check.
-        before: the history of an earlier training on the squared error, or None.
+        optimizer: the optimizer of the user, or None for the result of ``make_optimizer``.
+        stage: the name of this training in the checkpoint file. If the file holds this stage, the training resumes.
+        given: the weights that the model gets if the training ends before its first check.
+        before: the history of a first training on the squared error, or None.
     """
     model, look, was_training = job.model, train.finite().look(), job.model.training
     start = "" if before is None else before.start
@@ -85,21 +85,19 @@ def run_training_on_loss(
 
 
 class TrainingRun:
-    """The state of a training on one loss, and its steps.
-
-    ``start`` resumes a checkpoint or begins anew, ``epochs`` trains, and ``check`` validates and chooses weights.
+    """One training of a model on one loss.
 
     Args:
         job: the model, the validation samples, the settings and the callbacks.
         loss: the loss that is minimised.
         train: the training samples.
-        optimizer: the optimizer.
+        optimizer: the optimizer of the model.
 
     Attributes:
         history: the record of the run so far.
         best_weights: the weights of the best check; None before the first check.
-        schedule: the schedule of the learning rate; None where the rate is constant.
-        linear: the compiled epochs; False where they cannot be used, None before that is known.
+        schedule: the schedule that halves the learning rate; None if the rate is constant.
+        linear: the epochs in compiled code; False if they do not support this training, None before that is known.
     """
 
     def __init__(
@@ -121,13 +119,13 @@ class TrainingRun:
         self.loss_seconds = training_loss_seconds(loss)  # before the run
 
     def start(self, stage: str, before: History | None, start: str) -> None:
-        """Resume from the checkpoint where there is one; otherwise begin, and calibrate the loss.
+        """Resume the run from its checkpoint. If the file does not hold this stage, calibrate the loss for a new run.
 
         Args:
             stage: the name of this training in the checkpoint file.
-            before: the history of an earlier run, whose best weights the model has now; they stay until better ones are
-                found. None where there was no such run.
-            start: a sentence on how the weights were changed before the first step, for the history.
+            before: the history of a first training on the squared error, or None. The model has the best weights of
+                that training, and keeps them until a check finds better weights.
+            start: the sentence for ``History.start``.
         """
         states = (self.model, self.optimizer, self.loss, self.generator, self.stopping, self.schedule)
         self.checkpoint = Checkpoint(self.job.file, stage, *states)
@@ -143,7 +141,7 @@ class TrainingRun:
             self._copy_from_rank_0()
 
     def _resume(self) -> bool:
-        """Restore the checkpoint; False where there is none."""
+        """Restore the checkpoint, and return whether the file holds this stage."""
         state = self.checkpoint.load()
         if state is None:
             return False
@@ -154,9 +152,10 @@ class TrainingRun:
         return True
 
     def _copy_from_rank_0(self) -> None:
-        """Copy the state of the run on rank 0 to all ranks."""
+        """Copy the state of the run from rank 0 to all ranks."""
 
         def content() -> dict[str, Any]:
+            """Return the state of this run as values that a file can hold."""
             history, best = self.history.as_dict(), self.best_weights
             return {"states": self.checkpoint.states(), "history": history, "best_weights": best}
 
@@ -166,22 +165,22 @@ class TrainingRun:
             self.history, self.best_weights = History.from_dict(said["history"]), said["best_weights"]
 
     def begin(self, time_cap: float | None) -> None:
-        """Start the clock again, with this many seconds left; None sets no limit."""
+        """Set the clock of the run to 0 and the time cap to this number of seconds; None sets no limit."""
         self._began, self.config = read_clock(), replace(self.config, time_cap=time_cap)
 
     def seconds(self) -> float:
-        """Return the seconds since the start, including an earlier run."""
+        """Return the seconds since the run began, including a first training on the squared error."""
         return read_clock() - self._began
 
     def over_time_cap(self) -> bool:
-        """Return whether the time that is left suffices for no more than a check; the clock is that of rank 0."""
+        """Return whether the time cap, by the clock of rank 0, leaves no time for more than one check."""
         cap = self.config.time_cap
         if cap is None:
             return False
         return bool(self.ranks.meet("the time cap", float(self.seconds() + self._check_seconds >= cap))[0][0])
 
     def epochs(self) -> Reason:
-        """Train and validate until there is a reason to stop; returns the reason."""
+        """Train and validate until there is a reason to stop, and return the reason."""
         if self.stopping.waited >= self.stopping.patience:
             return "patience"
         last = self.config.max_epochs
@@ -199,11 +198,11 @@ class TrainingRun:
         return "max_epochs"
 
     def epoch(self, epoch: int, after_part: Callable[[], None] | None = None) -> float:
-        """Train on every sample once, or until the time is up.
+        """Train on every sample once, or until the time cap is reached.
 
         Args:
-            epoch: the number of the epoch.
-            after_part: is called after each of about ``PARTS`` equal parts of the epoch; None calls nothing.
+            epoch: the number of the epoch, from 1.
+            after_part: a function that is called after each of about ``PARTS`` equal parts of the epoch, or None.
 
         Returns:
             The mean loss per sample.
@@ -232,26 +231,26 @@ class TrainingRun:
         return self._check_finite("loss", total / max(seen, 1), epoch)
 
     def _batches_in_part(self, samples: int) -> int:
-        """Return the number of batches in a part of an epoch of this many samples."""
+        """Return the number of batches in each part of an epoch with this number of samples."""
         return max(1, -(-samples // (self.config.batch_size * PARTS)))
 
     def steps(
         self, epoch: int, batches: Iterator[SampleBatch], after_part: Callable[[], None] | None
     ) -> tuple[float, int, bool]:
-        """Take one step per batch, until the time is up.
+        """Take a step for each batch, until the time cap is reached.
 
         Args:
             epoch: the number of the epoch.
-            batches: the batches of all ranks together.
-            after_part: is called after each part of the epoch, unless it is None.
+            batches: the batches of the epoch, before they are split over the ranks.
+            after_part: a function that is called after each part of the epoch, or None.
 
         Returns:
-            The sum of the losses, the number of samples in it, and whether all batches were done.
+            The sum of the losses of all samples seen, the number of these samples, and whether all batches were done.
         """
         total, seen = torch.zeros((), dtype=torch.float64, device=self.train.costs.device), 0
         part = self._batches_in_part(len(self.train))
         for number, batch in enumerate(batches):
-            # Summed on the device and read once an epoch: no step waits for the one before it.
+            # the sum stays on the device and is read once an epoch, so that no step waits for the step before it
             total += self.step(batch, f"epoch {epoch}, batch {number}") * len(batch.costs)
             seen += len(batch.costs)
             if self.over_time_cap():
@@ -261,17 +260,17 @@ class TrainingRun:
         return float(total), seen, next(batches, None) is None
 
     def step(self, batch: SampleBatch, place: str = "") -> Tensor:
-        """Take one step of the optimizer on these samples; returns their loss.
+        """Take one step of the optimizer on a batch, and return the loss of the batch.
 
         Args:
-            batch: the samples of all ranks together.
+            batch: the batch, before it is split over the ranks.
             place: the place in the training, in words, for ``ParallelRanks.meet``.
         """
         self.optimizer.zero_grad()
         part = self.ranks.part_of_batch(batch)
         value, weight = self._gradient(part) if len(part.costs) else (batch.costs.new_zeros(()), 0)
         if self.ranks.size > 1 and not isinstance(self.train, MemorySamples):
-            place += f" ({identity_digest(batch.costs)})"  # every rank reads the batches itself, and they may differ
+            place += f" ({identity_digest(batch.costs)})"  # every rank reads the batches itself: they may differ
         value = self.ranks.mean(place, value, weight, self.parameters, self.loss_is_sum)
         if self.config.clip_norm is not None:
             nn.utils.clip_grad_norm_(self.model.parameters(), self.config.clip_norm)
@@ -280,7 +279,7 @@ class TrainingRun:
         return value
 
     def _gradient(self, batch: SampleBatch) -> tuple[Tensor, int]:
-        """Compute the gradient of the loss; returns its value, and the number of samples that it is the mean of."""
+        """Compute the gradient of the loss; return the loss, and the number of samples in its mean."""
         value = call_training_loss(
             self.keyed_loss, call_on_features(self.model, batch.features), batch, self.loss_is_sum
         )
@@ -297,7 +296,7 @@ class TrainingRun:
         return value.detach(), count
 
     def _compiled_epochs(self) -> LinearEpochs | Literal[False]:
-        """The compiled epochs; False where model, loss, optimizer or samples do not allow them."""
+        """Return the epochs in compiled code; False if they do not support the model, loss, optimizer or samples."""
         train, parts = self.train, (self.model, self.loss, self.optimizer)
         if self.ranks.size > 1 or self.config.clip_norm is not None:
             return False
@@ -308,12 +307,13 @@ class TrainingRun:
         return LinearEpochs(*parts, train.features, train.costs, self.config.batch_size)  # type: ignore[arg-type]
 
     def check(self, epoch: int, loss: float) -> bool:
-        """Validate the model after an epoch, and record the result. The weights are kept if they are the best so far.
+        """Validate the model after an epoch with this training loss, record the check, and keep the best weights.
 
-        Nothing is recorded where integer programs are not solved in time; the first check has all the time.
+        If a time cap ends the search of integer programs during a check, nothing is recorded. The first check has no
+        time cap.
 
         Returns:
-            True if the run should stop because its patience has run out.
+            Whether early stopping ends the run.
         """
         began = self.seconds()
         found = self.ranks.from_rank_0(f"the check of epoch {epoch}", self._validate)
@@ -334,10 +334,14 @@ class TrainingRun:
         return out_of_patience
 
     def _validate(self) -> tuple[float, float, bool] | None:
-        """Compute the metric; returns it, its time, and whether these weights become the best; None if time ran out.
+        """Compute the metric of the present weights.
 
-        The weights that the run began with are only replaced by weights that are better by a share of 1/√N, for N
+        Weights from before the first step are replaced only by weights whose metric is lower by a share of 1/√N, for N
         validation samples. That is about the standard error of a mean of N numbers whose deviation equals their mean.
+
+        Returns:
+            The metric, the seconds of the run at the end of the check, and whether the weights are the best so far;
+            None if the time cap has ended the check.
         """
         best = self.history.best
         left = None if self.best_weights is None else seconds_left_to_validate(self.config.time_cap, self.seconds())
@@ -348,10 +352,12 @@ class TrainingRun:
         return value, self.seconds(), value < best.metric - share * abs(best.metric)
 
     def _check_finite(self, what: str, value: float, epoch: int) -> float:
-        """Return the loss or score ``what`` of this epoch unchanged.
+        """Return the value unchanged, and raise TrainingError if it is not finite.
 
-        Raises:
-            TrainingError: the value is not finite.
+        Args:
+            what: "loss" or "validation metric", the name of the value.
+            value: the value.
+            epoch: the number of the epoch.
         """
         if not math.isfinite(value):
             first = self.best_weights is None
@@ -363,9 +369,10 @@ class TrainingRun:
         return value
 
     def _call_callbacks(self, epoch: int, loss: float) -> bool:
-        """Call all callbacks on rank 0 after an epoch with this loss; True where one of them ends the run."""
+        """Call all callbacks on rank 0 after an epoch with this loss; return whether one of them ends the run."""
 
         def call_all() -> bool:
+            """Call all callbacks, and return whether one of them returns True."""
             last = self.history.checks[-1].metric if self.history.checks else math.nan
             best = math.nan if self.history.best is None else self.history.best.metric
             now = Progress(epoch, self.config.max_epochs, self.seconds(), loss, last, best)

@@ -1,4 +1,4 @@
-"""The validation samples and the metric on them, for ``fit`` and ``tune``."""
+"""The validation samples of ``fit`` and ``tune``: the user gives them, or they are held out of the training samples."""
 
 from __future__ import annotations
 
@@ -22,22 +22,19 @@ from pear.train.samples.sample_source import SampleSource, read_sample_source
 from pear.train.samples.usable_samples import check_usable_costs, masks_unusable_samples
 
 SHARE = 0.2
-"""The share of the samples that is held out by default."""
+"""The share of the training samples that is held out for validation by default."""
 
 
 def find_validation_samples(
     train: SampleSource, validation: Any, model: nn.Module, problem: Any
 ) -> tuple[SampleSource, SampleSource, int]:
-    """Find the validation samples.
+    """Return the samples to train on, the validation samples, and the number of samples that were held out.
 
     Args:
-        train: the training samples.
-        validation: None, the share of ``train`` to hold out, or samples of their own.
-        model: the trained model.
+        train: all training samples.
+        validation: validation samples, the share of ``train`` to hold out, or None for a share of ``SHARE``.
+        model: the model that is trained.
         problem: the problem of the loss, or None.
-
-    Returns:
-        The samples to train on, the samples to validate on, and how many of these were held out of ``train``.
     """
     if validation is not None and not isinstance(validation, (bool, int, float)):
         own = validation.read() if isinstance(validation, ParquetSamples) else validation
@@ -53,19 +50,22 @@ def find_validation_samples(
 
 
 def hold_out_validation(samples: MemorySamples, share: Any, problem: Any) -> tuple[MemorySamples, MemorySamples]:
-    """Split samples into the first ones, to train on, and the last ones, which keep their row numbers.
+    """Split samples into the first samples, to train on, and the last samples, to validate on.
+
+    The last samples keep their row numbers as ids.
 
     Args:
-        samples: the samples, in their own order.
-        share: the share of samples to hold out; None stands for 0.2.
-        problem: the problem of the loss, or None. A problem with fields per sample must have a row for each sample.
+        samples: all samples.
+        share: the share of samples to hold out; None stands for ``SHARE``.
+        problem: the problem of the loss, or None. If it has fields for each sample, it must have a row for each of
+            ``samples``.
     """
     check_validation_rows(samples, problem)
     return samples.cut(len(samples) - count_validation_samples(len(samples), SHARE if share is None else share))
 
 
 def check_validation_rows(samples: MemorySamples, problem: Any) -> None:
-    """Raise ProblemError where samples are too few to hold any out, or do not belong to the rows of the problem."""
+    """Raise ProblemError if there is only one sample, or if samples and rows of the problem differ in number."""
     count, own = len(samples), count_keyed_samples(problem)
     if count < 2:
         raise ProblemError(f"two samples at least are needed, one to train on and one to validate; got {count}")
@@ -74,7 +74,7 @@ def check_validation_rows(samples: MemorySamples, problem: Any) -> None:
 
 
 def count_validation_samples(count: int, share: Any) -> int:
-    """Return how many of ``count`` samples are held out, at least one, so that one at least is left.
+    """Return how many of ``count`` samples this share holds out: at least one, and at most all but one.
 
     Raises:
         ProblemError: the share is not a number between 0 and 1.
@@ -87,20 +87,20 @@ def count_validation_samples(count: int, share: Any) -> int:
 
 
 def describe_validation(taken: int, left: int) -> str:
-    """Describe in a sentence which samples were held out.
+    """Return a sentence that says which samples were held out for validation.
 
     Args:
-        taken: the number of samples held out.
-        left: the number of samples left to train on.
+        taken: the number of held-out samples.
+        left: the number of samples to train on.
     """
     return f"the last {taken} of {taken + left} samples were held out to validate on; pass validation= for others"
 
 
 def clean_validation(model: nn.Module, loss: Any, validation: SampleSource) -> SampleSource:
-    """Leave out samples that are not finite where the loss masks failed samples and they are in memory.
+    """Leave out validation samples that are not finite, if they are in memory and the loss masks failed samples.
 
     Raises:
-        ProblemError: there are such samples, and the loss does not mask.
+        ProblemError: costs are not finite, and samples cannot be left out.
     """
     if masks_unusable_samples(loss) and isinstance(validation, MemorySamples):
         return validation.usable(model, loss, "validation").finite()
@@ -109,7 +109,7 @@ def clean_validation(model: nn.Module, loss: Any, validation: SampleSource) -> S
 
 
 def drop_unsolved_validation(problem: Problem | Model, validation: MemorySamples) -> MemorySamples:
-    """Leave out samples that have no best decision; ``solve`` warns of them."""
+    """Return the validation samples that have a best decision; a warning names the others."""
     costs = validation.costs
     keys, model = as_keys(validation.keys, len(costs)), model_with_predicted_rows(problem)
     if model is not None:

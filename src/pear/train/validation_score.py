@@ -25,23 +25,22 @@ from pear.train.training_loss import loss_weight_option, loss_with_keys, problem
 from pear.train.validation import clean_validation, drop_unsolved_validation
 
 Metric = Callable[[Tensor, Tensor], float]
-
+"""A function from predicted costs and true costs to a number; lower is better."""
 
 Score = Callable[[Tensor, Tensor, Keys | None], float]
 """A function from predicted costs, true costs and sample ids to a number; lower is better."""
 
-
 Outcomes = Callable[[Tensor, Tensor, Keys | None], RegretOutcome]
-"""A function from predicted costs, true costs and sample ids to what the decisions lose."""
+"""A function from predicted costs, true costs and sample ids to the regrets of the decisions."""
 
 
 def score_on_validation(model: nn.Module, samples: SampleSource, score: Score) -> float:
-    """Compute the score of the model on these samples, in evaluation mode."""
+    """Return the score of the model on these samples, in evaluation mode."""
     return float(score(*forecast_validation(model, samples)))
 
 
 def forecast_validation(model: nn.Module, samples: SampleSource) -> tuple[Tensor, Tensor, Keys | None]:
-    """Forecast all samples in evaluation mode; returns predicted costs, true costs and ids."""
+    """Forecast all samples in evaluation mode; return predicted costs (N, n), true costs (N, n) and the N ids."""
     model.eval()
     with torch.no_grad():
         found = [(call_on_features(model, batch.features), batch.costs, batch.keys) for batch in samples.whole()]
@@ -52,11 +51,11 @@ def forecast_validation(model: nn.Module, samples: SampleSource) -> tuple[Tensor
 
 
 def default_validation_score(model: nn.Module, loss: Any, validation: SampleSource) -> tuple[SampleSource, Score]:
-    """Make the default score of ``fit``; returns the usable validation samples and the score on them.
+    """Return the validation samples that can be used, and the default score of ``fit`` on them.
 
-    The score is the normalised regret on the problem of the loss, or, for a loss without a problem, the loss itself.
-    Samples that are not finite, or have no best decision, are left out where the loss masks failed samples and the
-    samples are in memory; otherwise they are refused.
+    The score is the normalised regret on the problem of the loss. For a loss without a problem it is the loss itself.
+    Samples that are not finite or have no best decision are refused; they are left out if the samples are in memory
+    and the loss masks failed samples.
     """
     validation = clean_validation(model, loss, validation)
     problem = problem_of_loss(loss)
@@ -72,12 +71,12 @@ def default_validation_score(model: nn.Module, loss: Any, validation: SampleSour
 def default_validation_outcomes(
     problem: Problem | Model, loss: Any, validation: SampleSource
 ) -> tuple[SampleSource, Outcomes]:
-    """Make the function that decides under forecasts; returns the samples that can be solved, and the function.
+    """Return the validation samples that can be used, and the function that computes the regrets of decisions on them.
 
     Args:
         problem: the problem of the loss.
-        loss: says whether samples without a best decision are left out.
-        validation: the samples, whose costs are finite.
+        loss: the loss, which says whether samples without a best decision are left out.
+        validation: the validation samples, whose costs are finite.
     """
     rows = count_keyed_samples(problem)
     if rows is not None and validation.keys is None:
@@ -92,13 +91,13 @@ def default_validation_outcomes(
 
 
 class RegretMetric:
-    """A metric: the normalised regret on fixed samples; where all best values are 0, the mean regret.
+    """A metric: the normalised regret on fixed samples, or the mean regret if all best values are 0.
 
     Args:
-        problem, costs, keys: as for ``make_validation_outcomes``.
+        problem, costs, keys: as in ``make_validation_outcomes``.
 
     Attributes:
-        check_seconds: the seconds that the best decisions took, about those of every call.
+        check_seconds: the seconds that the best decisions took; each call takes about as long.
     """
 
     def __init__(self, problem: Problem | Model, costs: Tensor, keys: Keys | None = None) -> None:
@@ -107,28 +106,28 @@ class RegretMetric:
         self.check_seconds = read_clock() - began
 
     def __call__(self, predicted: Tensor, true: Tensor) -> float:
-        """Compute the metric of predicted costs; the true ones are those of the fixed samples."""
+        """Return the metric of predicted costs (N, n); ``true`` is not used, because the samples are fixed."""
         return self._outcomes(predicted).score
 
 
 def make_validation_outcomes(
     problem: Problem | Model, costs: Tensor, keys: Keys | None = None
 ) -> Callable[[Tensor], RegretOutcome]:
-    """Make a function from predicted costs to what the decisions under them lose on these samples.
+    """Return a function from predicted costs to the regrets of the decisions under these costs, on fixed samples.
 
-    The best decisions are computed once, when the function is made, and so is the choice of the device that decides.
+    The best decisions are computed once, in this call.
 
     Args:
         problem: the decision problem, with its integers.
-        costs: (N, n) true costs, or (N, k) values that its cost map takes.
-        keys: N ids: the row numbers in a problem or cost map with fields per sample.
+        costs: (N, n) true costs, or (N, k) true values that the cost map of a ``Model`` maps to costs.
+        keys: the N ids of the samples. In a problem or cost map with fields for each sample they are the row numbers.
     """
     _check_validation_columns(problem, costs, "validation")
     return ForecastJudge(problem, costs, as_keys(keys, len(costs)))
 
 
 def _check_validation_columns(problem: Problem | Model, costs: Tensor, name: str) -> None:
-    """Raise ProblemError unless costs have one column for each predicted value."""
+    """Raise ProblemError unless the costs have one column for each predicted value of the problem."""
     wanted = model_input_count(problem)
     if costs.dim() != 2 or costs.shape[1] != wanted:
         raise ProblemError(
@@ -138,9 +137,9 @@ def _check_validation_columns(problem: Problem | Model, costs: Tensor, name: str
 
 
 def _outcomes_on_validation(problem: Problem | Model, validation: SampleSource) -> Outcomes:
-    """Make the function of ``make_validation_outcomes`` for validation samples from any source.
+    """Return the function of ``make_validation_outcomes`` for validation samples from any source.
 
-    If a DataLoader returns the samples in another order, their best decisions are computed again.
+    The best decisions are computed again if a DataLoader returns the samples in another order.
     """
     if isinstance(validation, MemorySamples):
         fixed = make_validation_outcomes(problem, validation.costs, validation.keys)
@@ -148,6 +147,7 @@ def _outcomes_on_validation(problem: Problem | Model, validation: SampleSource) 
     kept: list[tuple[Tensor, Keys | None, Callable[[Tensor], RegretOutcome]]] = []
 
     def outcomes(predicted: Tensor, true: Tensor, keys: Keys | None) -> RegretOutcome:
+        """Return the regrets of the decisions under predicted costs."""
         if not kept or not torch.equal(kept[0][0], true) or kept[0][1] != keys:
             kept[:] = [(true, keys, make_validation_outcomes(problem, true, keys))]
         return kept[0][2](predicted)

@@ -1,4 +1,4 @@
-"""The time that a validation may take."""
+"""The time that a validation may take under a time cap."""
 
 from __future__ import annotations
 
@@ -12,24 +12,26 @@ from pear.solvers.time_limit import limit_time
 T = TypeVar("T")
 
 OVERRUN = 0.05
-"""The share of a time cap by which a judgement that is under way may overrun it."""
+"""The share of a time cap by which a validation that is under way may exceed the cap."""
 
 
 def seconds_left_to_validate(cap: float | None, spent: float) -> float | None:
-    """The seconds that a judgement may take, so that it ends soon after the cap; None without a cap.
+    """Return the seconds that a validation may take so that it ends soon after the time cap; None without a cap.
 
     Args:
         cap: the time cap in seconds, or None.
-        spent: the seconds that have gone by.
+        spent: the seconds of the training so far.
     """
     return None if cap is None else (1 + OVERRUN) * cap - spent
 
 
 def validate_in_time(seconds: float | None, judge: Callable[[], T]) -> T | None:
-    """Call a function that decides for validation samples; return None if its integer programs run out of time.
+    """Return the result of a function that decides for validation samples, or None if the time does not suffice.
+
+    Only the search of integer programs is interrupted.
 
     Args:
-        seconds: the time; None for no limit.
+        seconds: the time in seconds; None for no limit.
         judge: the function.
     """
     if seconds is None:

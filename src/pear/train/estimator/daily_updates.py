@@ -15,6 +15,7 @@ from pear.losses.paired_difference import PairedDifference, paired_difference
 from pear.losses.regret_outcome import regret_outcome_of_forecast
 from pear.problem import Model, Problem
 from pear.train.correction import Correction
+from pear.train.optimizer import shrink_optimizer_eps
 from pear.train.samples.features import Features, call_on_features
 from pear.train.samples.sample_batch import SampleBatch
 from pear.train.training_loss import loss_with_keys
@@ -189,9 +190,9 @@ def _make_update_optimizer(network: nn.Module, rate: float, scale: float) -> tor
     rest = [parameter for parameter in network.parameters() if id(parameter) not in last]
     groups: list[dict[str, Any]] = [{"params": rest, "lr": rate}, {"params": own, "lr": rate * scale}]
     optimizer = torch.optim.Adam([group for group in groups if group["params"]], lr=rate)
-    least = float(torch.finfo(next(network.parameters()).dtype).tiny) ** 0.5  # squares of smaller gradients are lost
     for group in optimizer.param_groups:
-        group["full_rate"], group["eps"] = group["lr"], max(group["eps"] * min(1.0, scale) ** 2, least)
+        group["full_rate"] = group["lr"]
+    shrink_optimizer_eps(optimizer, scale, next(network.parameters()).dtype)
     return optimizer
 
 
