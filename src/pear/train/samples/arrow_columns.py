@@ -1,4 +1,4 @@
-"""Convert columns of Arrow to arrays; a column holds numbers, or lists of numbers of one length."""
+"""``ArrowColumns``: the columns of an Arrow table that hold one input, and their conversion to arrays."""
 
 from __future__ import annotations
 
@@ -15,12 +15,14 @@ _REMEDY = "fill it in or leave the row out, or make the loss with on_failure='ma
 
 
 class ArrowColumns(NamedTuple):
-    """The columns of the costs, or of one input of a model.
+    """The columns of an Arrow table that hold one input of a model, or the costs.
+
+    A column holds numbers, or lists of numbers that all have the same length.
 
     Attributes:
         name: the name of the input.
-        columns: their names in the files.
-        plain: whether a single column of numbers becomes (B,), as an embedding takes it, and not (B, 1).
+        columns: the names of the columns.
+        plain: whether a single column of numbers becomes an array (B,), for example for an embedding, and not (B, 1).
     """
 
     name: str
@@ -29,10 +31,15 @@ class ArrowColumns(NamedTuple):
 
     @classmethod
     def of(cls, name: str, columns: str | Sequence[str], plain: bool) -> ArrowColumns:
-        """The columns of an input, given by one name or several.
+        """Return the columns of an input.
+
+        Args:
+            name: the name of the input.
+            columns: the name of one column, or a list of names.
+            plain: whether a single column of numbers becomes an array (B,), if ``columns`` is no list.
 
         Raises:
-            ProblemError: these are not names.
+            ProblemError: ``columns`` are no names.
         """
         names = (columns,) if isinstance(columns, str) else tuple(columns)
         if not names or not all(isinstance(one, str) for one in names):
@@ -41,10 +48,15 @@ class ArrowColumns(NamedTuple):
 
 
 def check_arrow_type(schema: Any, name: str, path: Path) -> Any:
-    """Return the type of a column.
+    """Return the Arrow type of a column.
+
+    Args:
+        schema: the Arrow schema of a file.
+        name: the name of the column.
+        path: the path of the file, for error messages.
 
     Raises:
-        DataError: the column is missing, occurs twice, or holds no numbers.
+        DataError: the column is missing, occurs twice, or does not hold numbers or lists of numbers.
     """
     from pyarrow import types
 
@@ -62,7 +74,7 @@ def check_arrow_type(schema: Any, name: str, path: Path) -> Any:
 
 
 def arrow_list_width(column: Any, name: str, place: str) -> int | None:
-    """Return the length of the lists in a column, judged by its first row; None for plain numbers."""
+    """Return the length of the list in the first row of an Arrow column; None for a column of numbers."""
     if not _is_arrow_list(column.type):
         return None
     if not column[0].is_valid:
@@ -73,17 +85,17 @@ def arrow_list_width(column: Any, name: str, place: str) -> int | None:
 def join_arrow_columns(
     one: ArrowColumns, batch: Any, widths: Mapping[str, int | None], place: str | None
 ) -> NDArray[Any]:
-    """Concatenate the columns of an input: (B, …).
+    """Return the columns of an input in one array (B, …).
 
     Args:
-        one: the input.
-        batch: a record batch of Arrow.
-        widths: lengths of the lists in its columns; None for plain numbers.
-        place: where the batch comes from. It is named in the error about a value that is missing, NaN or infinite; with
-            None there is no error, and a missing value becomes NaN.
+        one: the columns.
+        batch: an Arrow record batch with B rows.
+        widths: the length of the lists in each column; None for a column of numbers.
+        place: the file and row group of the batch, for error messages. If it is None, values that are not finite are
+            allowed, and missing values become NaN.
 
     Raises:
-        DataError: there is such a value, or a list of another length.
+        DataError: a value is missing, NaN or infinite, or a list has another length.
     """
     parts = []
     for name in one.columns:
@@ -99,13 +111,14 @@ def join_arrow_columns(
 
 
 def _is_arrow_list(kind: Any) -> bool:
+    """Return whether an Arrow type is one of lists."""
     from pyarrow import types
 
     return bool(types.is_list(kind) or types.is_large_list(kind) or types.is_fixed_size_list(kind))
 
 
 def _arrow_column_values(column: Any, width: int | None, place: str) -> NDArray[Any]:
-    """Convert a column to an array: (B,) for numbers, (B, width) for lists; missing values become NaN."""
+    """Convert an Arrow column to an array: (B,) for numbers, (B, width) for lists. Missing values become NaN."""
     if width is None:
         return _arrow_column_numbers(column)
     there = column.is_valid().to_numpy(zero_copy_only=False)
@@ -125,6 +138,7 @@ def _arrow_column_values(column: Any, width: int | None, place: str) -> NDArray[
 
 
 def _arrow_column_numbers(column: Any) -> NDArray[Any]:
+    """Convert an Arrow column of numbers or bools to an array (B,)."""
     from pyarrow import float32, types
 
     column = column.cast(float32()) if types.is_boolean(column.type) else column

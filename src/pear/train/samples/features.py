@@ -1,4 +1,4 @@
-"""Features, costs and sample ids as tensors: their conversion, and the rows that are not finite."""
+"""``Features``: the inputs of a model, which may have several inputs, and functions that read, join and map them."""
 
 from __future__ import annotations
 
@@ -12,18 +12,18 @@ from pear.errors import ProblemError
 from pear.train.samples.sample_rows import read_sample_rows
 
 Features = Tensor | tuple[Tensor, ...] | dict[str, Tensor]
-"""(N, …) for a model with one input; a tuple or a dict of such tensors for a model with several."""
+"""The features of N samples: a tensor (N, …) for a model with one input, or a tuple or a dict of such tensors."""
 
 
 def call_on_features(model: nn.Module, features: Features) -> Any:
-    """Call ``model(x)``; for a tuple ``model(*x)``, for a dict ``model(**x)``."""
+    """Call a model on features x: ``model(x)``, or ``model(*x)`` for a tuple, or ``model(**x)`` for a dict."""
     if isinstance(features, tuple):
         return model(*features)
     return model(**features) if isinstance(features, dict) else model(features)
 
 
 def map_features(change: Callable[[Tensor], Tensor], features: Features) -> Features:
-    """Apply a function to the tensor of every input."""
+    """Return features in which a function has changed the tensor of each input."""
     if isinstance(features, tuple):
         return tuple(change(part) for part in features)
     if isinstance(features, dict):
@@ -32,20 +32,21 @@ def map_features(change: Callable[[Tensor], Tensor], features: Features) -> Feat
 
 
 def feature_tensors(features: Features) -> list[Tensor]:
-    """Return the tensors of all inputs in a list."""
+    """Return the tensor of each input in a list."""
     if isinstance(features, Tensor):
         return [features]
     return list(features.values() if isinstance(features, dict) else features)
 
 
 def read_features(value: Any, name: str) -> Features:
-    """Convert the features of a model with one input or several.
+    """Convert the features that the user gives, for a model with one input or several, to tensors.
 
-    Several inputs are a dict, a tuple of tensors, arrays or tables, or a list of tensors, as torch collates them.
+    Several inputs are a dict; a tuple of tensors, arrays or tables; or a list of tensors, which torch makes when it
+    collates samples.
 
     Args:
-        value: what the user gave.
-        name: the name of the features, for error messages.
+        value: the features.
+        name: the name of the features in error messages.
     """
     if isinstance(value, Mapping):
         several: Features = {
@@ -61,13 +62,14 @@ def read_features(value: Any, name: str) -> Features:
 
 
 def _has_several_features(value: Any) -> bool:
+    """Return whether a tuple or a list holds the features of several inputs."""
     if isinstance(value, tuple):
         return all(hasattr(part, "shape") for part in value)
     return isinstance(value, list) and len(value) > 0 and all(isinstance(part, Tensor) for part in value)
 
 
 def join_features(parts: list[Features]) -> Features:
-    """Join the features of several batches to those of one."""
+    """Concatenate the features of several batches."""
     columns = [torch.cat(column) for column in zip(*map(feature_tensors, parts), strict=True)]
     if isinstance(parts[0], Tensor):
         return columns[0]

@@ -1,4 +1,4 @@
-"""``LoaderSamples``: samples that a DataLoader gives batch by batch, without keeping them in memory."""
+"""``LoaderSamples``: samples that a DataLoader yields batch by batch, and that are not kept in memory."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from pear.train.samples.sample_rows import Keys, read_sample_keys
 from pear.train.samples.usable_samples import find_unusable_samples, nonfinite_samples, refuse_unusable_samples
 
 LOOK = 4096
-"""The number of samples of a DataLoader whose features are kept, to inspect before the first epoch."""
+"""The number of samples of a DataLoader whose features are kept, for an inspection before the first epoch."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -27,16 +27,17 @@ class LoaderSamples:
     """Samples in the batches and the order of a DataLoader, which is read again in every epoch.
 
     Attributes:
-        loader: gives batches (features, costs) or (features, costs, ids).
+        loader: the DataLoader, which yields batches (features, costs) or (features, costs, ids).
         name: the name of the samples in error messages.
-        model: the model; samples get its dtype and device.
-        numbered: whether the row numbers serve as ids where the loader gives none.
-        costs: (N, n) true costs of all samples, in the order of the first pass.
-        keys: N ids, in the order of the first pass; None where the samples have none.
-        first: the samples of the first batches, with features, at least ``LOOK`` of them where there are as many.
-        unusable: row numbers of the samples from which the model predicts nothing finite.
-        drop: "" to train on all samples; "unusable" to leave out those from which the model predicts nothing finite;
-            "nonfinite" to leave out those with costs that are not finite as well.
+        model: the model. The samples get its dtype and device.
+        numbered: whether row numbers are the ids of samples that the loader yields without ids.
+        costs: (N, n) true costs of all samples, in the order of the first pass over the loader.
+        keys: the N ids in the order of the first pass; None if the samples have no ids.
+        first: the samples of the first batches, with features: at least ``LOOK`` samples if the loader has as many.
+        unusable: the row numbers of the samples of ``find_unusable_samples``.
+        drop: which samples training leaves out: "" for none, "unusable" for those of ``find_unusable_samples``, and
+            "nonfinite" for those and for samples whose costs are not finite.
+        weight: None, because only samples in memory can have weights.
     """
 
     loader: DataLoader[Any]
@@ -52,16 +53,16 @@ class LoaderSamples:
 
     @classmethod
     def read(cls, loader: DataLoader[Any], name: str, model: nn.Module, number: bool) -> LoaderSamples:
-        """Make the first pass over a loader, which keeps all costs and ids, and the features of the first batches.
+        """Make the first pass over a loader, and keep all costs and ids and the features of the first batches.
 
         Args:
-            loader: gives the batches.
+            loader: the DataLoader.
             name: the name of the samples in error messages.
             model: the model that is trained.
-            number: whether row numbers serve as ids, where the loader does not shuffle and gives none.
+            number: whether row numbers become the ids if the loader does not shuffle and yields no ids.
 
         Raises:
-            ProblemError: the loader's length is not known, its batches are not what they must be, or there are none.
+            ProblemError: the length of the loader is not known, its batches have another form, or it yields no batch.
         """
         if isinstance(loader.dataset, IterableDataset) and not isinstance(loader.dataset, Sized):
             raise ProblemError(
@@ -83,7 +84,7 @@ class LoaderSamples:
             if looked == count < LOOK and (
                 not first or _loader_input_shapes(first[0]) == _loader_input_shapes(batch.features)
             ):
-                looked += len(batch.costs)  # a batch of another shape, as of padded sequences, ends the look
+                looked += len(batch.costs)  # a batch of another shape, as of padded sequences, ends ``first``
                 first.append(batch.features)
             unusable += [count + row for row in find_unusable_samples(model, batch.features).nonzero()[:, 0].tolist()]
             costs.append(batch.costs)
@@ -102,7 +103,7 @@ class LoaderSamples:
         return len(self.costs)
 
     def epoch(self, size: int, order: Order, generator: torch.Generator) -> Iterator[SampleBatch]:
-        """The loader's own batches."""
+        """Yield the batches of the loader, without the samples that training leaves out; the arguments are not used."""
         for batch in self.whole():
             if self.drop:
                 bad = find_unusable_samples(self.model, batch.features)
@@ -112,7 +113,7 @@ class LoaderSamples:
                 yield batch
 
     def whole(self) -> Iterator[SampleBatch]:
-        """All samples, batch by batch."""
+        """Yield all samples, batch by batch."""
         return _read_loader_batches(self.loader, self.name, self.model, self.numbered)
 
     def look(self) -> MemorySamples:
@@ -120,23 +121,34 @@ class LoaderSamples:
         return self.first
 
     def usable(self, model: nn.Module, loss: Any) -> LoaderSamples:
-        """Leave out samples from which the model predicts nothing finite; ``refuse_unusable_samples`` says when."""
+        """Return the samples such that training leaves out those in ``unusable``, or refuse these samples.
+
+        ``refuse_unusable_samples`` says when samples are refused.
+        """
         left_out = refuse_unusable_samples(self.unusable, len(self), loss)
         return replace(self, drop="unusable") if left_out else self
 
     def finite(self) -> LoaderSamples:
-        """The samples that training sees and whose costs are finite."""
+        """Return the samples that training uses and whose costs are finite."""
         if not self.drop and not bool(nonfinite_samples(self.costs).any()):
             return self
         return replace(self, drop="nonfinite", first=self.first.finite())
 
 
 def _loader_input_shapes(features: Features) -> list[Any]:
+    """Return the shape of one sample in each input."""
     return [part.shape[1:] for part in feature_tensors(features)]
 
 
 def _read_loader_batches(loader: DataLoader[Any], name: str, model: nn.Module, numbered: bool) -> Iterator[SampleBatch]:
-    """The loader's batches, converted for the model; row numbers serve as ids where ``numbered`` is true."""
+    """Yield the batches of a loader, converted for the model.
+
+    Args:
+        loader: the DataLoader.
+        name: the name of the samples in error messages.
+        model: the model. The samples get its dtype and device.
+        numbered: whether row numbers are the ids of samples that the loader yields without ids.
+    """
     like, count = parameter_for_batches(model), 0
     for entries in loader:
         batch = read_sample_batch(entries, name)
@@ -147,6 +159,6 @@ def _read_loader_batches(loader: DataLoader[Any], name: str, model: nn.Module, n
 
 
 def _loader_keeps_order(loader: DataLoader[Any]) -> bool:
-    """Whether the loader gives the samples in the order of its dataset, so that they have row numbers."""
+    """Return whether the loader yields the samples in the order of its dataset, so that they have row numbers."""
     batches = loader.batch_sampler
     return type(batches) is BatchSampler and type(batches.sampler) is SequentialSampler

@@ -1,4 +1,4 @@
-"""``MemorySamples``: samples in memory as tensors; and ``SampleBatch``, which every source of samples gives."""
+"""``MemorySamples``: samples that are in memory as tensors."""
 
 from __future__ import annotations
 
@@ -24,8 +24,8 @@ class MemorySamples:
     """Samples in memory.
 
     Attributes:
-        all: N samples; where they have no ids, their row numbers serve as ids.
-        left_out: (N,) bool, the samples that training does not see; None where it sees all.
+        all: all N samples. If they have no ids, their row numbers are their ids.
+        left_out: (N,) bool, the samples that training leaves out; None if training uses all samples.
     """
 
     all: SampleBatch
@@ -33,10 +33,14 @@ class MemorySamples:
 
     @classmethod
     def read(cls, data: Any, name: str) -> MemorySamples:
-        """Convert a pair (features, costs), a triple with ids, or a Dataset to tensors of their own dtype.
+        """Convert a pair (features, costs), a triple with ids, or a Dataset to tensors; the dtypes stay as they are.
+
+        Args:
+            data: the samples. ``MemorySamples`` are returned unchanged.
+            name: the name of the samples in error messages.
 
         Raises:
-            ProblemError: it is something else, or features and costs are not of the same samples.
+            ProblemError: the data have another form, or features and costs have different numbers of rows.
         """
         if isinstance(data, MemorySamples):
             return data
@@ -60,26 +64,27 @@ class MemorySamples:
         return cls(read_sample_batch(data, name))
 
     def weigh(self, weight: Any, name: str) -> MemorySamples:
-        """Give every sample a weight, in the unit of the mean weight; training does not see those of weight 0.
+        """Return the samples with these weights, divided by their mean. Training leaves out samples of weight 0.
 
         Args:
-            weight: (N,) how much each sample counts, or None.
-            name: the name of the argument in messages.
+            weight: (N,) how much each sample counts.
+            name: the name of the weights in error messages.
         """
-        if weight is None:
-            return self
         weights = normalized_weights(read_weights(weight, len(self), name)).to(self.costs.device)
         return replace(self, all=self.all._replace(weight=weights)).without_weightless()
 
     def without_weightless(self) -> MemorySamples:
-        """Leave samples of weight 0 out of the training."""
+        """Return the samples such that training leaves out those of weight 0."""
         if self.weight is None or bool((self.weight > 0).all()):
             return self
-        left_out = self.weight == 0
-        return replace(self, left_out=left_out if self.left_out is None else left_out | self.left_out)
+        return self._without(self.weight == 0)
+
+    def _without(self, mask: Tensor) -> MemorySamples:
+        """Return the samples such that training also leaves out those of a mask (N,)."""
+        return replace(self, left_out=mask if self.left_out is None else mask | self.left_out)
 
     def seen(self) -> MemorySamples:
-        """The samples without those that are left out; they keep their row numbers as ids."""
+        """Return the samples that training uses, with their row numbers as ids if they have no ids."""
         return self if self.left_out is None else MemorySamples(self.at((~self.left_out).nonzero()[:, 0]))
 
     def __len__(self) -> int:
@@ -87,12 +92,12 @@ class MemorySamples:
 
     @property
     def weight(self) -> Tensor | None:
-        """(N,) how much each sample counts; None where all count alike."""
+        """(N,) how much each sample counts; None if all samples count alike."""
         return self.all.weight
 
     @property
     def mean_costs(self) -> Tensor:
-        """(n,) the weighted mean of the true costs."""
+        """The weighted mean (n,) of the true costs."""
         if self.weight is None:
             return self.costs.mean(0)
         weight = self.weight.to(self.costs)[:, None]
@@ -100,17 +105,17 @@ class MemorySamples:
 
     @property
     def features(self) -> Features:
-        """(N, …), or a tuple or dict of such tensors."""
+        """The features (N, …), or a tuple or dict of such tensors."""
         return self.all.features
 
     @property
     def costs(self) -> Tensor:
-        """(N, n) true costs."""
+        """The true costs (N, n)."""
         return self.all.costs
 
     @property
     def keys(self) -> Keys | None:
-        """N ids that came with the samples; None where they are the row numbers."""
+        """The N ids that came with the samples; None if the row numbers are the ids."""
         return self.all.keys
 
     @property
@@ -120,40 +125,43 @@ class MemorySamples:
         return self.keys is None or (isinstance(self.keys, Tensor) and torch.equal(self.keys, rows))
 
     def at(self, rows: Tensor) -> SampleBatch:
-        """The samples at these row numbers (B,), with ids."""
+        """Return the samples with these row numbers (B,), and with ids."""
         batch = self.all.only(rows)
         return batch._replace(keys=rows) if batch.keys is None else batch
 
     def rows(self, order: Order, generator: torch.Generator) -> Tensor:
-        """Return the row numbers of an epoch, in the order of the epoch."""
+        """Return the row numbers of the samples that an epoch visits, in the order of the epoch."""
         rows = order(len(self), generator).to(self.costs.device)
         return rows if self.left_out is None else rows[~self.left_out[rows]]
 
     def epoch(self, size: int, order: Order, generator: torch.Generator) -> Iterator[SampleBatch]:
-        """The batches of an epoch, ``size`` samples each."""
+        """Yield the batches of an epoch, of ``size`` samples each."""
         return (self.at(some) for some in self.rows(order, generator).split(size))
 
     def whole(self) -> Iterator[SampleBatch]:
-        """All samples, in one batch."""
+        """Yield all samples in one batch."""
         yield self.all
 
     def look(self) -> MemorySamples:
-        """The samples that can be looked at before the first epoch: all of them."""
+        """Return the samples that can be inspected before the first epoch: all of them."""
         return self
 
     def usable(self, model: nn.Module, loss: Any, whose: str = "training") -> MemorySamples:
-        """Leave out samples from which the model predicts nothing finite; ``refuse_unusable_samples`` says when."""
+        """Return the samples such that training leaves out those of ``find_unusable_samples``, or refuse these samples.
+
+        ``refuse_unusable_samples`` says when samples are refused, and describes ``whose``.
+        """
         bad = find_unusable_samples(model, self.features)
         left_out = refuse_unusable_samples(bad.nonzero()[:, 0].tolist(), len(self), loss, whose)
-        return replace(self, left_out=bad if self.left_out is None else bad | self.left_out) if left_out else self
+        return self._without(bad) if left_out else self
 
     def finite(self) -> MemorySamples:
-        """The samples that training sees and whose costs are finite."""
+        """Return the samples that training uses and whose costs are finite."""
         keep = ~nonfinite_samples(self.costs)
         return MemorySamples(self.all.only(keep if self.left_out is None else keep & ~self.left_out))
 
     def cut(self, first: int) -> tuple[MemorySamples, MemorySamples]:
-        """Split into the first samples and the others, which keep their row numbers as ids."""
+        """Return the samples before row number ``first``, and the others, which keep their row numbers as ids."""
         rows = torch.arange(len(self), device=self.costs.device)
         last = rows[first:] if self.weight is None else rows[first:][self.weight[first:] > 0]
         if not len(last):
@@ -162,7 +170,7 @@ class MemorySamples:
 
 
 def _read_dataset_into_memory(data: Dataset[Any], name: str) -> Any:
-    """Stack all items of a Dataset to one batch."""
+    """Return all items of a Dataset, stacked to tensors."""
     if not isinstance(data, Sized) or not len(data):
         raise ProblemError(f"{name} must hold one sample at least; got a {type(data).__name__} without any")
     items = [data[i] for i in range(len(data))]

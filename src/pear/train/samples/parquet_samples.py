@@ -1,4 +1,4 @@
-"""``ParquetSamples``: the row groups of Parquet files, read piece by piece through ``pyarrow.dataset``."""
+"""``ParquetSamples``: samples in Parquet files, which are read piece by piece through ``pyarrow.dataset``."""
 
 from __future__ import annotations
 
@@ -17,21 +17,21 @@ from pear.train.samples.arrow_columns import ArrowColumns, arrow_list_width, che
 
 BUFFER = 65_536
 """The default number of samples in memory at a time."""
-_READ_AHEAD = 2**20  # bytes of a column that are fetched at once: a row group may be larger than memory
-_LOOKS = 64  # row groups that the sample before the first step is taken from
+_READ_AHEAD = 2**20  # the bytes of a column that are read at once: a row group may be larger than memory
+_LOOKS = 64  # the largest number of row groups from which ``ParquetSamples.sample`` reads
 
 Piece = list[NDArray[Any]]
-"""Consecutive rows of a file: their costs (B, n), then the inputs of the model (B, …)."""
+"""The arrays of B rows: the costs (B, n), then each input of the model (B, …)."""
 Names = str | Sequence[str]
 
 
 class RowGroup(NamedTuple):
-    """A part of a file that can be read by itself.
+    """A row group: a part of a Parquet file that can be read without the rest of the file.
 
     Attributes:
-        fragment: a fragment of ``pyarrow.dataset`` that holds this row group alone.
-        rows: the number of its rows.
-        place: its number and its file, in words.
+        fragment: a fragment of ``pyarrow.dataset`` that holds only this row group.
+        rows: the number of rows.
+        place: the number of the row group and the path of the file, in words.
     """
 
     fragment: Any
@@ -42,21 +42,22 @@ class RowGroup(NamedTuple):
 class ParquetSamples:
     """Samples in Parquet files, for ``pear.fit``: as many as the disk holds, in constant memory.
 
-    Files are read in the order of their names, and rows in their order in the file. Columns are matched by name; others
-    are not read. The constructor opens every file once: their columns must have the same types.
+    Files are read in the order of their names, and rows in their order in the file. Columns are found by their names;
+    other columns are not read. The constructor opens every file once, and checks that the columns have the same types
+    in all files.
 
     Args:
-        path: a file, a folder with files ``*.parquet`` in it or below, or several of these.
-        features: names of columns that hold numbers, or lists of numbers of one length. Several columns are put beside
-            one another, (B, p). A model with several inputs takes a dict of them, in which a single column of numbers
-            is (B,).
-        costs: names of the columns with the true costs, (B, n), in the same way.
-        buffer: how many samples are in memory at a time. ``fit`` shuffles the row groups, and then the samples within
-            each buffer. It looks at as many samples, spread evenly over the files, before the first step.
+        path: a file, a folder that contains files ``*.parquet`` at any depth, or a list of files and folders.
+        features: the names of the columns with the features. A column holds numbers, or lists of numbers that all have
+            the same length. Several columns are joined to an array (B, p). For a model with several inputs, a dict from
+            the names of the inputs to names of columns; a single column of numbers is then an input (B,).
+        costs: the names of the columns with the true costs, which are joined to an array (B, n).
+        buffer: the number of samples in memory at a time. ``fit`` shuffles the row groups, and then the samples in each
+            buffer. Before the first step, ``fit`` reads up to this number of samples, spread evenly over the files.
 
     Raises:
         MissingExtraError: pyarrow is not installed.
-        DataError: a file cannot be read, or has not these columns, of numbers.
+        DataError: a file cannot be read, or a column is missing or does not hold numbers.
 
     Example:
         >>> import pyarrow, pyarrow.parquet, tempfile
@@ -89,7 +90,7 @@ class ParquetSamples:
         self.columns = list(dict.fromkeys(name for one in self.inputs for name in one.columns))
         self.groups: list[RowGroup] = []
         self.missing = ""
-        """Where a value is missing, in words, according to the statistics in the files; "" where none is."""
+        """The place of a missing value in words, from the statistics in the files; "" if no value is missing."""
         self._open_files()
         self.widths = self._widths()
 
@@ -102,10 +103,10 @@ class ParquetSamples:
         return f"ParquetSamples({len(self):,} samples in {where})"
 
     def read(self) -> tuple[Any, Any]:
-        """Read all features and costs into memory, as a pair of tensors that ``fit`` takes, too.
+        """Read all samples into memory, and return their features and costs as a pair of tensors.
 
         Raises:
-            DataError: a value is missing, NaN or infinite; says where.
+            DataError: a value is missing, NaN or infinite. The message says where.
         """
         import torch
 
@@ -114,20 +115,20 @@ class ParquetSamples:
         return self.named(features), costs
 
     def named(self, features: list[Any]) -> Any:
-        """The features as the model takes them: a single input, or a dict of inputs."""
+        """Return the features of all inputs as the model gets them: a single input, or a dict from names to inputs."""
         names = [one.name for one in self.inputs[1:]]
         return dict(zip(names, features, strict=True)) if self.several else features[0]
 
     def pieces(self, groups: Iterable[RowGroup], most: int, drop: bool = False) -> Iterator[Piece]:
-        """Read the rows of these row groups, at most ``most`` at a time.
+        """Yield the rows of these row groups in pieces.
 
         Args:
             groups: the row groups, in the order in which they are read.
-            most: rows of a piece.
+            most: the largest number of rows in a piece.
             drop: whether rows with a value that is missing, NaN or infinite are left out.
 
         Raises:
-            DataError: there are such rows, and they are not left out; names file, row group, row and column.
+            DataError: such a row is not left out. The message names file, row group, row and column.
         """
         for group in groups:
             row = 0
@@ -138,7 +139,10 @@ class ParquetSamples:
                     yield piece
 
     def sample(self, drop: bool = False) -> Piece:
-        """Read at most ``buffer`` rows: all rows, or the first rows of row groups that are spread evenly."""
+        """Read at most ``buffer`` rows: all rows, or else the first rows of up to ``_LOOKS`` row groups, evenly spread.
+
+        ``drop`` says whether rows with a value that is missing, NaN or infinite are left out.
+        """
         if len(self) <= self.buffer:
             pieces = self.pieces(self.groups, self.buffer, drop)
         else:
@@ -152,7 +156,7 @@ class ParquetSamples:
         return found
 
     def _open_files(self) -> None:
-        """Check the columns of every file, and list the row groups that are not empty."""
+        """Check the columns of every file, and fill ``groups`` with the row groups that are not empty."""
         types: dict[str, tuple[Path, Any]] = {}
         for path in self.files:
             fragment = _open_parquet_file(path)
@@ -174,13 +178,16 @@ class ParquetSamples:
             raise DataError(f"there must be one sample at least; {len(self.files)} files hold none: {self.files[0]}, …")
 
     def _widths(self) -> dict[str, int | None]:
-        """The length of the lists in each column; None for plain numbers."""
+        """Return the length of the lists in each column; None for a column of numbers."""
         first = self.groups[0]
         batch = next(_read_parquet_batches(first, self.columns, 1))
         return {name: arrow_list_width(batch.column(name), name, first.place) for name in self.columns}
 
     def _piece(self, batch: Any, group: RowGroup, row: int, drop: bool) -> Piece:
-        """The arrays of a record batch that begins at this row of the group."""
+        """Return the arrays of an Arrow record batch, which begins at this row of the row group.
+
+        ``drop`` says whether rows with a value that is missing, NaN or infinite are left out.
+        """
         place = f"{group.place}, counted from row {row}"
         arrays = [join_arrow_columns(one, batch, self.widths, None if drop else place) for one in self.inputs]
         if not drop:
@@ -190,7 +197,7 @@ class ParquetSamples:
 
 
 def regroup_parquet_rows(pieces: Iterable[Piece], size: int) -> Iterator[Piece]:
-    """Yield the same rows in new pieces of ``size`` rows; the last piece may be smaller.
+    """Yield the rows of these pieces in new pieces of ``size`` rows; the last piece may be smaller.
 
     Example:
         >>> pieces = [[np.arange(2)], [np.arange(2, 5)]]
@@ -211,7 +218,10 @@ def regroup_parquet_rows(pieces: Iterable[Piece], size: int) -> Iterator[Piece]:
 
 
 def _find_parquet_files(paths: Sequence[str | Path]) -> list[Path]:
-    """The files, in the order of their names. Files whose names begin with a dot or an underscore are left out."""
+    """Return all files at these paths, in the order of their names.
+
+    Files and folders whose names begin with a dot or an underscore are left out of the contents of a folder.
+    """
     found: list[Path] = []
     for path in map(Path, paths):
         if path.is_dir():
@@ -227,7 +237,7 @@ def _find_parquet_files(paths: Sequence[str | Path]) -> list[Path]:
 
 
 def _open_parquet_file(path: Path) -> Any:
-    """Open a file as a fragment of ``pyarrow.dataset``; only its footer is read."""
+    """Open a file as a fragment of ``pyarrow.dataset``. Only the footer of the file is read."""
     pyarrow, dataset, fs = (
         import_optional(name, "arrow", "ParquetSamples") for name in ("pyarrow", "pyarrow.dataset", "pyarrow.fs")
     )
@@ -244,7 +254,7 @@ def _open_parquet_file(path: Path) -> Any:
 
 
 def _read_parquet_batches(group: RowGroup, columns: list[str], most: int) -> Iterator[Any]:
-    """Read a row group in record batches of at most ``most`` rows, on one thread."""
+    """Yield a row group in Arrow record batches of at most ``most`` rows, on one thread."""
     import pyarrow
 
     try:
@@ -256,7 +266,13 @@ def _read_parquet_batches(group: RowGroup, columns: list[str], most: int) -> Ite
 
 
 def _describe_missing_parquet_values(about: Any, columns: list[str], place: str) -> str:
-    """Name a column of a row group whose statistics count missing values; "" where there is none."""
+    """Return a sentence about a column whose statistics count missing values; "" if no column has any.
+
+    Args:
+        about: the metadata of a row group.
+        columns: the names of the columns that are read.
+        place: the number of the row group and the path of the file, in words.
+    """
     for number in range(about.num_columns):
         column = about.column(number)
         name = column.path_in_schema if column.path_in_schema in columns else column.path_in_schema.split(".")[0]

@@ -1,4 +1,4 @@
-"""``SampleBatch``: the samples of a batch, which every source of samples gives."""
+"""``SampleBatch``: a number of samples as tensors, which every source of samples yields."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ from pear.train.samples.sample_rows import Keys, read_sample_keys, read_sample_r
 
 
 class SampleBatch(NamedTuple):
-    """B samples.
+    """B samples: their features, true costs, ids and weights.
 
     Attributes:
         features: (B, …), or a tuple or dict of such tensors for a model with several inputs.
         costs: (B, n) true costs.
-        keys: B ids; None where the samples have none.
-        weight: (B,) how much each sample counts; None where all count alike.
+        keys: B ids; None if the samples have no ids.
+        weight: (B,) how much each sample counts; None if all samples count alike.
     """
 
     features: Features
@@ -29,15 +29,16 @@ class SampleBatch(NamedTuple):
     weight: Tensor | None = None
 
     def only(self, which: Tensor) -> SampleBatch:
-        """Return the samples that ``which`` selects: row numbers, or a mask (B,)."""
+        """Return the samples with these row numbers, or those that a mask (B,) selects."""
         features = map_features(lambda part: part[which], self.features)
         weight = None if self.weight is None else self.weight[which]
         return SampleBatch(features, self.costs[which], _select_batch_keys(self.keys, which), weight)
 
     def to(self, like: Tensor) -> SampleBatch:
-        """The batch in the dtype and on the device of ``like``; among several inputs, integers stay integers."""
+        """Return the batch with the dtype and device of ``like``; integers in one of several inputs stay integers."""
 
         def convert(part: Tensor) -> Tensor:
+            """Convert the tensor of one input."""
             whole = not part.is_floating_point() and not isinstance(self.features, Tensor)
             return part.detach().to(like.device, part.dtype if whole else like.dtype)
 
@@ -48,10 +49,14 @@ class SampleBatch(NamedTuple):
 
 
 def read_sample_batch(entries: Any, name: str) -> SampleBatch:
-    """Convert a pair, or an item of a collated Dataset or a DataLoader, to a batch.
+    """Convert (features, costs) or (features, costs, ids) to a batch.
+
+    Args:
+        entries: the two or three entries, from the user, from a collated Dataset or from a DataLoader.
+        name: the name of the samples in error messages.
 
     Raises:
-        ProblemError: it is not (features, costs) or (features, costs, ids), of the same samples.
+        ProblemError: the entries have another form, or do not have the same number of rows.
     """
     if not isinstance(entries, (tuple, list)) or len(entries) not in (2, 3):
         raise ProblemError(
@@ -70,7 +75,7 @@ def read_sample_batch(entries: Any, name: str) -> SampleBatch:
 
 
 def parameter_for_batches(model: nn.Module) -> Tensor:
-    """Return the first trained parameter of the model; samples get its dtype and device."""
+    """Return the first trained parameter of a model, whose dtype and device all batches for the model get."""
     like = next((p for p in model.parameters() if p.requires_grad), None)
     if like is None:
         raise ProblemError("the model has no parameter to train")
@@ -78,21 +83,21 @@ def parameter_for_batches(model: nn.Module) -> Tensor:
 
 
 def join_batch_keys(keys: Sequence[Keys | None]) -> list[Hashable] | None:
-    """Join the ids of all batches to a list; None where a batch has none."""
+    """Return the ids of several batches in one list; None if a batch has no ids."""
     if any(part is None for part in keys):
         return None
     return [one for part in keys for one in (part.tolist() if isinstance(part, Tensor) else part or ())]
 
 
 def describe_batch_type(value: Any) -> str:
-    """Describe the type of a value in words, for an error message."""
+    """Return the type of a value in words, for an error message."""
     if isinstance(value, (tuple, list)):
         return f"a {type(value).__name__} of {len(value)} entries"
     return f"a {type(value).__name__}"
 
 
 def _select_batch_keys(keys: Keys | None, which: Tensor) -> Keys | None:
-    """The ids at these row numbers, or under this mask."""
+    """Return the ids at these row numbers, or those that a mask selects."""
     if keys is None or isinstance(keys, Tensor):
         return None if keys is None else keys[which]
     rows = which.nonzero()[:, 0] if which.dtype == torch.bool else which

@@ -1,7 +1,8 @@
-"""Tables with a row for each sample: features, costs, ids, weights and values as tensors."""
+"""Tables with a row for each sample: features, costs, ids and weights, which are read, checked and counted."""
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Hashable, Mapping
 from typing import Any
 
@@ -17,29 +18,36 @@ from pear.problem.tensor_conversion import to_tensor
 from pear.train.long_table import Array
 
 Keys = Tensor | list[Hashable]
-"""(N,) sample ids: row numbers, or names."""
+"""The ids of N samples: a tensor (N,) of whole numbers, or a list of names."""
 
 
 def read_sample_rows(value: Any, name: str) -> Tensor:
-    """Convert to a tensor with a row for each sample; a Series becomes one column.
+    """Convert features or costs to a tensor with a row for each sample. A pandas Series becomes one column.
+
+    Args:
+        value: a tensor, an array, a list or a pandas table.
+        name: the name of the value in error messages.
 
     Raises:
-        ProblemError: there are no numbers in it; names the column of a table.
+        ProblemError: the value does not hold numbers; the message names the column of a table.
     """
-    # pandas, which need not be installed, has iloc
-    tensor = (
-        torch.from_numpy(_frame_to_rows(value, name)) if hasattr(value, "iloc") else to_tensor(name, value).detach()
-    )
+    is_frame = hasattr(value, "iloc")  # of pandas, which need not be installed
+    tensor = torch.from_numpy(_frame_to_rows(value, name)) if is_frame else to_tensor(name, value).detach()
     if not tensor.ndim:
         raise ProblemError(f"{name} must have a row for each sample; got a single number")
     return tensor
 
 
 def read_sample_keys(value: Any, count: int, name: str) -> Keys:
-    """Convert N sample ids: whole numbers to a tensor, anything else to a list.
+    """Convert sample ids: whole numbers become a tensor, other ids a list.
+
+    Args:
+        value: the ids.
+        count: N, the number of samples.
+        name: the name of the samples in error messages.
 
     Raises:
-        ProblemError: they are not ids, not as many as samples, or one comes twice.
+        ProblemError: the value does not hold N ids, or an id occurs twice.
     """
     ids = value.tolist() if hasattr(value, "tolist") else list(value)
     if any(isinstance(one, (list, float)) for one in ids):
@@ -50,24 +58,17 @@ def read_sample_keys(value: Any, count: int, name: str) -> Keys:
         )
     if len(ids) != count:
         raise ProblemError(f"{name} must have an id for each sample: expected {count}, got {len(ids)}")
-    _check_distinct_keys(ids, name)
+    twice = [one for one, times in Counter(ids).items() if times > 1]
+    if twice:
+        raise ProblemError(
+            f"the sample ids of {name} must be distinct, and {twice[0]!r} comes twice; number the samples, or leave "
+            "the ids away (as with a sampler that draws with replacement)"
+        )
     return torch.tensor(ids) if all(isinstance(one, int) for one in ids) else ids
 
 
-def _check_distinct_keys(ids: list[Hashable], name: str) -> None:
-    """Raise ProblemError where an id occurs twice."""
-    if len(set(ids)) == len(ids):
-        return
-    seen: set[Hashable] = set()
-    twice = next(one for one in ids if one in seen or seen.add(one))  # type: ignore[func-returns-value]
-    raise ProblemError(
-        f"the sample ids of {name} must be distinct, and {twice!r} comes twice; number the samples, or leave the ids "
-        "away (as with a sampler that draws with replacement)"
-    )
-
-
 def check_sample_rows(features: Any, costs: Any, ids: Any = None, sample_weight: Any = None) -> None:
-    """Raise ProblemError where features of one input or several, costs, ids and weights have indices that differ."""
+    """Raise ProblemError if the pandas indices of features (of one input or several), costs, ids and weights differ."""
     if isinstance(features, Mapping):
         inputs = {f"input {name!r}": part for name, part in features.items()}
     elif isinstance(features, (tuple, list)):
@@ -78,12 +79,12 @@ def check_sample_rows(features: Any, costs: Any, ids: Any = None, sample_weight:
 
 
 def check_sample_weight_rows(data: Any, weight: Any, name: str) -> None:
-    """Raise ProblemError where weights have an index that differs from that of the samples, or samples have none.
+    """Raise ProblemError if weights come without samples, or if their pandas index differs from that of the samples.
 
     Args:
-        data: the samples, as ``fit`` takes them.
+        data: the samples, in any form that ``fit`` accepts.
         weight: (N,) weights, or None.
-        name: the name of the weights in messages.
+        name: the name of the weights in error messages.
     """
     if weight is None:
         return
@@ -94,7 +95,7 @@ def check_sample_weight_rows(data: Any, weight: Any, name: str) -> None:
 
 
 def _frame_to_rows(value: Any, name: str) -> np.ndarray[Any, Any]:
-    """Convert a DataFrame to an array (N, columns), or a Series to (N, 1); missing values become NaN."""
+    """Convert a DataFrame to an array (N, columns), or a Series to an array (N, 1). Missing values become NaN."""
     columns = list(value.items()) if value.ndim == 2 else [(value.name, value)]
     for column, content in columns:
         if getattr(content.dtype, "kind", "O") not in "biuf":
@@ -107,22 +108,27 @@ def _frame_to_rows(value: Any, name: str) -> np.ndarray[Any, Any]:
 
 
 def count_sample_rows(table: Any) -> int:
-    """The number of rows of a table, a tensor, or anything that NumPy takes."""
+    """Return the number of rows of a table, a tensor, an array or a list."""
     return int((table if hasattr(table, "shape") else np.asarray(table)).shape[0])
 
 
 def take_sample_rows(table: Any, rows: Array) -> Any:
-    """Rows of an array or of a pandas table, by number."""
+    """Return the rows with these numbers of a pandas table, a tensor, an array or a list."""
     if hasattr(table, "iloc"):
         return table.iloc[rows]
     return table[torch.from_numpy(rows)] if isinstance(table, Tensor) else np.asarray(table)[rows]
 
 
 def read_sample_values(problem: Problem | Model, values: Any, name: str) -> np.ndarray[Any, Any]:
-    """Convert predicted or true values to (N, k); (N,) is accepted where k is 1.
+    """Convert predicted or true values to an array (N, k); values (N,) are allowed if k is 1.
+
+    Args:
+        problem: the problem, which needs k predicted values for each sample.
+        values: the values.
+        name: the name of the values in error messages.
 
     Raises:
-        ProblemError: another number of columns.
+        ProblemError: the values have another number of columns.
     """
     array, inputs = np.asarray(values), model_input_count(problem)
     rows = array[:, None] if array.ndim == 1 else array
@@ -135,5 +141,5 @@ def read_sample_values(problem: Problem | Model, values: Any, name: str) -> np.n
 
 
 def sample_rows_to_tensor(problem: Problem | Model, values: np.ndarray[Any, Any]) -> Tensor:
-    """Convert values to a float64 tensor on the device of the problem."""
+    """Convert an array of values to a float64 tensor on the device of the problem."""
     return torch.as_tensor(values.astype(float), device=problem_of_model(problem).device)

@@ -1,4 +1,4 @@
-"""The sources of samples that ``fit`` trains on: memory, a DataLoader, or Parquet files."""
+"""``SampleSource``: the samples that ``fit`` trains on, from memory, a DataLoader or Parquet files."""
 
 from __future__ import annotations
 
@@ -15,17 +15,18 @@ from pear.train.samples.sample_batch import parameter_for_batches
 from pear.train.samples.stream_samples import StreamSamples
 
 SampleSource: TypeAlias = MemorySamples | LoaderSamples | StreamSamples
-"""The three classes share one interface: ``epoch``, ``whole``, ``look``, ``usable``, ``finite``, costs and keys."""
+"""One of three classes that share the methods ``epoch``, ``whole``, ``look``, ``usable`` and ``finite``."""
 
 
 def read_sample_source(data: Any, name: str, model: nn.Module, number: bool = False) -> SampleSource:
-    """Convert whatever holds features and costs, to the dtype and device of the model.
+    """Return samples with the dtype and on the device of the model.
 
     Args:
-        data: a pair, a Dataset, a DataLoader, ``ParquetSamples``, or a source of samples already.
+        data: a pair of features and costs, a triple with ids, a Dataset, a DataLoader, ``ParquetSamples``, or a
+            ``SampleSource``.
         name: the name of the samples in error messages.
         model: the model that is trained.
-        number: whether the samples of a DataLoader that does not shuffle get row numbers where they have no ids.
+        number: whether row numbers become the ids of samples without ids, from a DataLoader that does not shuffle.
     """
     if isinstance(data, DataLoader):
         return LoaderSamples.read(data, name, model, number)
@@ -38,15 +39,15 @@ def read_sample_source(data: Any, name: str, model: nn.Module, number: bool = Fa
 
 
 def weigh_sample_source(samples: SampleSource, weight: Any, name: str) -> SampleSource:
-    """Give every sample a weight; training and validation leave out those of weight 0.
+    """Return the samples with these weights. Training and validation leave out samples of weight 0.
 
     Args:
         samples: the samples.
-        weight: (N,) how much each sample counts, or None.
-        name: "sample_weight" or "validation_weight".
+        weight: (N,) how much each sample counts; None weighs all samples alike.
+        name: the name of the weights: "sample_weight" or "validation_weight".
 
     Raises:
-        ProblemError: the weights are wrong, or the samples are not in memory.
+        ProblemError: the weights have another shape or are negative, or the samples are not in memory.
     """
     if weight is None:
         return samples

@@ -1,4 +1,4 @@
-"""``StreamSamples``: samples of Parquet files, read again in every epoch, block by block."""
+"""``StreamSamples``: samples of Parquet files, which are read again in every epoch, block by block."""
 
 from __future__ import annotations
 
@@ -22,13 +22,15 @@ T = TypeVar("T")
 
 @dataclass(frozen=True, eq=False)
 class StreamSamples:
-    """Samples of Parquet files. They have no ids, so that a loss keeps no warm starts.
+    """Samples of Parquet files, for the training of a model. They have no ids, so that a loss keeps no warm starts.
 
     Attributes:
         source: the files.
         like: a parameter of the model, whose dtype and device the samples get.
-        first: a bounded number of samples, which ``fit`` looks at before the first step.
+        first: the samples in memory, which ``fit`` reads before the first step: at most ``source.buffer``.
         drop: whether rows with a value that is missing, NaN or infinite are left out; otherwise they are refused.
+        keys: None, because the samples have no ids.
+        weight: None, because only samples in memory can have weights.
     """
 
     source: ParquetSamples
@@ -40,7 +42,7 @@ class StreamSamples:
 
     @classmethod
     def read(cls, source: ParquetSamples, model: nn.Module) -> StreamSamples:
-        """Open Parquet files for a model, and read a bounded number of samples into memory."""
+        """Return the samples of Parquet files for a model, and read at most ``source.buffer`` of them into memory."""
         like = parameter_for_batches(model)
         return cls(source, like, MemorySamples(_read_streamed_piece(source, source.sample(drop=True)).to(like)))
 
@@ -49,12 +51,12 @@ class StreamSamples:
 
     @property
     def costs(self) -> Tensor:
-        """True costs (M, n) of the samples in memory."""
+        """The true costs (M, n) of the M samples in memory."""
         return self.first.costs
 
     @property
     def note(self) -> str:
-        """A sentence for the user that says what is chosen by only some of the samples."""
+        """A sentence for the user that says which choices depend on the samples in memory alone."""
         used = "all" if len(self.first) == len(self) else f"{len(self.first):,}, spread evenly,"
         return (
             f"{self.source!r} is streamed: the scale of the costs, smoothing='auto' and the squared error that comes "
@@ -62,10 +64,10 @@ class StreamSamples:
         )
 
     def epoch(self, size: int, order: Order, generator: torch.Generator) -> Iterator[SampleBatch]:
-        """The batches of an epoch, ``size`` samples each.
+        """Yield the batches of an epoch, of ``size`` samples each.
 
-        ``order`` orders the row groups, and then the samples of each block of about ``buffer`` samples. Both are drawn
-        from a generator of their own, whose seed is the only number that is drawn from ``generator``.
+        ``order`` first orders the row groups, and then the samples in each block of about ``buffer`` samples. A new
+        generator draws these orders. Its seed is the only number that is drawn from ``generator``.
         """
         own = torch.Generator().manual_seed(int(torch.randint(2**63 - 1, (), generator=generator)))
         groups = [self.source.groups[i] for i in order(len(self.source.groups), own).tolist()]
@@ -74,7 +76,7 @@ class StreamSamples:
             yield from map(block.only, rows.split(size))
 
     def _blocks(self, groups: Sequence[RowGroup], size: int) -> Iterator[SampleBatch]:
-        """Blocks of ``size`` samples for the model; the next block is read while one is used."""
+        """Yield blocks of ``size`` samples. While one block is used, a thread reads the next one."""
         pieces = self.source.pieces(groups, self.source.buffer, self.drop)
         return (
             _read_streamed_piece(self.source, piece).to(self.like)
@@ -82,23 +84,23 @@ class StreamSamples:
         )
 
     def whole(self) -> Iterator[SampleBatch]:
-        """All samples, in the order of the files, block by block."""
+        """Yield all samples in the order of the files, block by block."""
         return self._blocks(self.source.groups, self.source.buffer)
 
     def look(self) -> MemorySamples:
-        """Return the bounded number of samples in memory, to inspect before the first epoch."""
+        """Return the samples in memory, for an inspection before the first epoch."""
         return self.first
 
     def usable(self, model: nn.Module, loss: Any) -> StreamSamples:
-        """Leave out rows in which a value is missing, where the loss masks failed samples.
+        """Return the samples; rows with a value that is not finite are left out if the loss masks failed samples.
 
         Raises:
-            DataError: the files themselves say that there are such rows, and the loss does not mask.
+            DataError: the statistics in the files count missing values, and the loss does not mask failed samples.
         """
         if masks_unusable_samples(loss):
             return replace(self, drop=True)
         if len(self.first) < min(len(self), self.source.buffer):
-            self.source.sample()  # refuses now what an epoch would refuse later
+            self.source.sample()  # raises now the error that an epoch would raise later
         if self.source.missing:
             raise DataError(
                 f"{self.source.missing}; fill them in or leave the rows out, or make the loss with on_failure='mask', "
@@ -107,17 +109,18 @@ class StreamSamples:
         return self
 
     def finite(self) -> MemorySamples:
-        """Return the bounded number of finite samples in memory; training on the squared error uses only them."""
+        """Return the samples in memory, which are all finite. Only they are used to train on the squared error."""
         return self.first
 
 
 def _read_streamed_piece(source: ParquetSamples, piece: Piece) -> SampleBatch:
+    """Return the arrays of a piece as a batch of tensors."""
     costs, *features = map(torch.from_numpy, piece)
     return SampleBatch(source.named(features), costs, None)
 
 
 def _prefetch_stream(parts: Iterator[T]) -> Iterator[T]:
-    """Yield the same items; a thread fetches the next one while the current one is used."""
+    """Yield the items of an iterator. While one item is used, a thread fetches the next one."""
     with ThreadPoolExecutor(1, "pear-stream") as pool:
         coming = pool.submit(next, parts, None)
         while (part := coming.result()) is not None:

@@ -14,24 +14,24 @@ from pear.wording import list_positions
 
 
 def nonfinite_samples(features: Features) -> Tensor:
-    """Return which samples have NaN or infinity in an input, (N,) bool."""
+    """Return a mask (N,) of the samples that have NaN or infinity in any input."""
     marks = [~part.isfinite() for part in feature_tensors(features)]
     return torch.stack([mark.flatten(1).any(1) if mark.ndim > 1 else mark for mark in marks]).any(0)
 
 
 def find_unusable_samples(model: nn.Module, features: Features) -> Tensor:
-    """Find samples whose features are not finite and from which the model predicts nothing finite.
+    """Find the samples whose features are not finite and lead to forecasts that are not finite.
 
-    A loss may mask such a sample and give it a gradient of zero. The model still multiplies that zero by the features,
-    and zero times NaN is NaN in every weight, so that the model must not be called with such a sample. A model that
-    handles missing features predicts finite costs; its samples stay.
+    Even if a loss gives such a sample a gradient of zero, the model multiplies this zero by NaN or infinity in the
+    features, and every weight becomes NaN. Training must therefore leave the sample out. A model that can handle
+    missing features forecasts finite costs, and its samples can be used.
 
     Args:
-        model: maps features to costs; it is called with the rows in question alone, in evaluation mode.
+        model: maps features to costs. It is called in evaluation mode, only on samples whose features are not finite.
         features: (N, …), or a tuple or dict of such tensors.
 
     Returns:
-        (N,) bool.
+        A mask (N,) of the samples that cannot be used.
     """
     suspects = nonfinite_samples(features)
     if not bool(suspects.any()):
@@ -39,24 +39,25 @@ def find_unusable_samples(model: nn.Module, features: Features) -> Tensor:
     was_training = model.training
     model.eval()
     with torch.no_grad():
-        finite = (
-            call_on_features(model, map_features(lambda part: part[suspects], features)).isfinite().flatten(1).all(1)
-        )
+        forecast = call_on_features(model, map_features(lambda part: part[suspects], features))
     model.train(was_training)
-    return suspects.index_put((suspects.nonzero()[:, 0],), ~finite)
+    return suspects.index_put((suspects.nonzero()[:, 0],), ~forecast.isfinite().flatten(1).all(1))
 
 
 def refuse_unusable_samples(bad: list[int], count: int, loss: Any, whose: str = "training") -> bool:
-    """Warn of unusable rows where the loss masks failures, otherwise raise; returns whether there are such rows.
+    """Refuse samples that cannot be used, or warn that they are left out.
 
     Args:
-        bad: the numbers of the unusable rows.
+        bad: the row numbers of the samples that cannot be used.
         count: the number of all samples.
-        loss: the loss; with ``on_failure="mask"`` the rows are left out.
+        loss: the loss. If it has ``on_failure="mask"``, the samples are left out.
         whose: "training" or "validation".
 
+    Returns:
+        Whether there are samples to leave out.
+
     Raises:
-        ProblemError: there are such rows, and the loss does not mask; names them.
+        ProblemError: there are such samples, and the loss does not mask failed samples, or no sample is left.
     """
     if not bad:
         return False
@@ -73,12 +74,12 @@ def refuse_unusable_samples(bad: list[int], count: int, loss: Any, whose: str = 
 
 
 def masks_unusable_samples(loss: Any) -> bool:
-    """Whether the loss leaves failed samples out (``on_failure="mask"``)."""
+    """Return whether the loss leaves failed samples out, which is ``on_failure="mask"``."""
     return getattr(loss, "on_failure", "raise") == "mask"
 
 
 def check_usable_costs(costs: Tensor, name: str, loss: Any) -> None:
-    """Raise ProblemError where costs (N, …) are not finite, unless the loss has ``on_failure="mask"``."""
+    """Raise ProblemError if costs (N, n) are not finite, unless the loss leaves failed samples out."""
     bad = nonfinite_samples(costs).nonzero()[:, 0].tolist()
     if bad and not masks_unusable_samples(loss):
         raise ProblemError(
