@@ -28,7 +28,7 @@ from pear.engines import (
     start,
 )
 from pear.engines.engine_table import ENGINES
-from pear.engines.watch import ends_within
+from pear.engines.process_deadline import process_deadline
 from pear.train import FitConfig, TuneResult
 from pear_lab.experiments import Event, RunSpec, open_folder, run_all
 from pear_lab.stress.kill_sweep import SweepProcess, sweep_outcome
@@ -68,10 +68,10 @@ def test_a_call_that_does_not_end_ends_its_process_with_words() -> None:
     """A call into C that holds Python's lock, as Ray's do; a thread or a signal handler would never have its turn."""
     code = (
         "import ctypes\n"
-        "from pear.engines.watch import ends_within\n"
-        "with ends_within(60, 'not this'):\n"
+        "from pear.engines.process_deadline import process_deadline\n"
+        "with process_deadline(60, 'not this'):\n"
         "    pass\n"
-        "with ends_within(0.5, 'it took too long'):\n"
+        "with process_deadline(0.5, 'it took too long'):\n"
         "    ctypes.PyDLL(None).sleep(600)\n"
     )
     ended = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60, check=False)
@@ -80,7 +80,7 @@ def test_a_call_that_does_not_end_ends_its_process_with_words() -> None:
 
 def test_a_watched_call_that_ends_in_time_leaves_nothing() -> None:
     before = set(SweepProcess.below(os.getpid()))
-    with ends_within(60, "not this"):
+    with process_deadline(60, "not this"):
         assert len(set(SweepProcess.below(os.getpid())) - before) == 1
     assert not set(SweepProcess.below(os.getpid())) - before
 
@@ -107,10 +107,10 @@ def test_a_ray_that_does_not_start_is_tried_again_and_given_up_in_words(monkeypa
     with pytest.raises(
         EngineError, match=r"cannot start Ray on this machine, in 3 attempts: no answer\. .* engine local"
     ):
-        ray_engine._connect(here, None, 2)
+        ray_engine._connect_ray(here, None, 2)
     assert here.called == ["local", "shutdown"] * 3
     with pytest.raises(EngineError, match=r"cannot connect to Ray at ray://far:1: no answer\."):
-        ray_engine._connect(there, "far:1", 2)
+        ray_engine._connect_ray(there, "far:1", 2)
     assert there.called == ["ray://far:1", "shutdown"]
 
 

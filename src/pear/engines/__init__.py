@@ -1,4 +1,4 @@
-"""Engines do tasks in this process or on a Ray cluster, behind one small interface."""
+"""Engines run tasks, in this process or on a Ray cluster, with one interface."""
 
 from pear.engines.engine import (
     Engine,

@@ -1,4 +1,4 @@
-"""The interface of all engines, and the rule by which a task is done again after its process has died."""
+"""``Engine``: the interface of all engines, and the rule for tasks whose process has died."""
 
 from __future__ import annotations
 
@@ -15,22 +15,22 @@ MAX_DEATHS = 2
 """A task is given up after this many of its processes have died."""
 
 MAX_LOSSES = 20
-"""A task is given up after this many losses in all. Lost machines count here alone: a task is not to blame for them."""
+"""A task is given up after this many losses of its process or machine. A lost machine is not a death."""
 
 MESSAGE_SECONDS = 0.2
-"""A task sends a message at most this often."""
+"""The shortest time between two messages of a task."""
 
 _TICK_SECONDS = 0.1
 
 SendMessage = Callable[[Any], None]
-"""The function that a task calls to report its progress."""
+"""The function by which a task reports its progress."""
 
 Task = Callable[..., Any]
-"""``function(send, *arguments)``; a function of a module, so that other processes can import it."""
+"""A task: a function ``function(send, *arguments)`` of a module, so that other processes can import it."""
 
 
 class Resources(NamedTuple):
-    """The numbers of cores and of GPUs that one task needs."""
+    """The numbers of CPU cores and of GPUs that a task needs."""
 
     cpus: int = 1
     gpus: int = 0
@@ -38,14 +38,14 @@ class Resources(NamedTuple):
 
 @dataclass(frozen=True)
 class TaskStart:
-    """A worker has begun a task, for the first time or again."""
+    """The update that a worker has begun a task, for the first time or again."""
 
     ticket: int
 
 
 @dataclass(frozen=True)
 class TaskMessage:
-    """A message that a task has sent; messages may get lost."""
+    """The update that a task has sent a message. Messages may get lost."""
 
     ticket: int
     message: Any
@@ -53,7 +53,7 @@ class TaskMessage:
 
 @dataclass(frozen=True)
 class TaskResult:
-    """The value that a task has returned."""
+    """The update that a task has returned a value."""
 
     ticket: int
     value: Any
@@ -61,7 +61,7 @@ class TaskResult:
 
 @dataclass(frozen=True)
 class TaskLoss:
-    """A task is given up because its processes die; ``reason`` says how the last one ended."""
+    """The update that a task is given up because its processes died; ``reason`` says how the last of them ended."""
 
     ticket: int
     reason: str
@@ -72,14 +72,14 @@ OnUpdate = Callable[[TaskUpdate], None]
 
 
 class Engine(ABC):
-    """Does tasks and reports on them; a context manager that ends what is under way.
+    """An engine: it runs tasks and reports on them. As a context manager, it ends all tasks when its block ends.
 
-    Every ticket gets one ``TaskResult`` or one ``TaskLoss``. A task whose process dies is begun again, so that a task
-    must have no effect but the value it returns.
+    Every task has a number, its ticket, and ends with one ``TaskResult`` or one ``TaskLoss``. A task whose process dies
+    is begun again. A task must therefore have no effect other than the value that it returns.
 
     Attributes:
-        tasks: ticket → function and arguments of every task that has not ended.
-        losses: ticket → how often the task's process or machine was lost.
+        tasks: function and arguments of every task that has not ended, by ticket.
+        losses: how often the process or machine of a task was lost, by ticket.
     """
 
     def __init__(self) -> None:
@@ -91,22 +91,22 @@ class Engine(ABC):
     @property
     @abstractmethod
     def slots(self) -> int:
-        """How many tasks the engine does at a time."""
+        """The number of tasks that the engine runs at the same time."""
 
     @property
     def free(self) -> int:
-        """How many more tasks could be done at once now."""
+        """The number of tasks that the engine could begin now."""
         return self.slots - len(self.tasks)
 
     def submit(self, function: Task, *arguments: Any) -> int:
-        """Add a task.
+        """Add a task to the engine.
 
         Args:
-            function: called as ``function(send, *arguments)`` on one core.
-            arguments: its arguments; a result of ``share`` arrives as the value that was shared.
+            function: the function, called as ``function(send, *arguments)`` on one core.
+            arguments: its arguments. For a result of ``share``, the function gets the shared value.
 
         Returns:
-            The ticket, by which updates name the task.
+            The ticket of the task, which its updates contain.
         """
         ticket = next(self._numbers)
         self.tasks[ticket] = (function, arguments)
@@ -114,25 +114,25 @@ class Engine(ABC):
         return ticket
 
     def share(self, value: Any) -> Any:
-        """Send a value once for all tasks; returns what stands for it among the arguments of ``submit``."""
+        """Send a value once for all tasks. Return an object that stands for it in the arguments of ``submit``."""
         return value
 
     @abstractmethod
     def wait(self, on_update: OnUpdate, seconds: float | None = None) -> None:
-        """Wait for a moment, or until a task ends, and report what has happened.
+        """Wait a short time, or until a task ends, and report updates.
 
         Args:
-            on_update: called with each update, in this thread.
-            seconds: to wait at most; 0 reports what has happened already.
+            on_update: a function that is called with each update, in this thread.
+            seconds: the longest time to wait; 0 to report only updates that are there already.
 
         Raises:
-            EngineError: the engine cannot go on.
-            Exception: whatever a task raised.
+            EngineError: the engine cannot continue.
+            Exception: the error that a task raised.
         """
 
     @abstractmethod
     def close(self) -> None:
-        """End all tasks and processes."""
+        """End all tasks, and processes of this engine."""
 
     def __enter__(self) -> Engine:
         return self
@@ -142,11 +142,11 @@ class Engine(ABC):
 
     @abstractmethod
     def _hand_over(self, ticket: int) -> None:
-        """Begin a task as soon as there is room."""
+        """Begin the task with this ticket as soon as a slot is free."""
 
 
 class FutureEngine(Engine):
-    """An engine whose tasks are futures, in other processes."""
+    """An engine whose tasks are futures in other processes."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -154,7 +154,7 @@ class FutureEngine(Engine):
         self._begun: set[int] = set()
 
     def wait(self, on_update: OnUpdate, seconds: float | None = None) -> None:
-        """Wait for a task to end, for a moment at most; then report messages and results."""
+        """Wait a short time, or until a task ends, and report updates."""
         tick = _TICK_SECONDS if seconds is None else min(seconds, _TICK_SECONDS)
         ended, _ = wait(list(self._futures), tick, FIRST_COMPLETED)
         for ticket, message in self._read_messages():
@@ -167,32 +167,32 @@ class FutureEngine(Engine):
 
     @abstractmethod
     def _read_messages(self) -> Iterable[tuple[int, Any]]:
-        """Return the messages that have come, each with its ticket; the message None says that a task has begun."""
+        """Return new messages, each with its ticket. The message None says that a task has begun."""
 
     @abstractmethod
     def _collect_result(self, ticket: int, future: Future[Any], on_update: OnUpdate) -> None:
         """Report the result of a future, raise the task's error, or begin the task again."""
 
     def _report_start(self, ticket: int, on_update: OnUpdate) -> None:
-        """Report that a task has begun, once."""
+        """Report that a task has begun, if this is not reported yet."""
         if ticket not in self._begun:
             self._begun.add(ticket)
             on_update(TaskStart(ticket))
 
     def _report_result(self, ticket: int, value: Any, on_update: OnUpdate) -> None:
-        """Report the value of a task, which then is done."""
+        """Report the value of a task, and forget the task."""
         self._report_start(ticket, on_update)
         del self.tasks[ticket]
         on_update(TaskResult(ticket, value))
 
     def _begin_again(self, ticket: int, how: str, on_update: OnUpdate, to_blame: bool = True) -> None:
-        """Hand a task over once more, or give it up.
+        """Begin a task again after its process has ended, or give it up.
 
         Args:
-            ticket: the ticket of a task whose process has ended.
+            ticket: the ticket of the task.
             how: how the process ended, in words.
-            on_update: called with a ``TaskLoss`` where the task is given up.
-            to_blame: whether the loss counts as a death; False where a whole machine was lost.
+            on_update: a function that is called with a ``TaskLoss`` if the task is given up.
+            to_blame: whether the task may have caused the end of its process; False if a machine was lost.
         """
         self._begun.discard(ticket)
         self._deaths[ticket] += to_blame
@@ -204,12 +204,12 @@ class FutureEngine(Engine):
         on_update(TaskLoss(ticket, f"its process died {self.losses[ticket]} times, the last time with {how}"))
 
 
-def throttle(send: SendMessage) -> SendMessage:
-    """Wrap ``send``: a message is dropped where another one was sent within the last ``MESSAGE_SECONDS``.
+def throttle_messages(send: SendMessage) -> SendMessage:
+    """Return a function that calls ``send``, but drops messages within ``MESSAGE_SECONDS`` after the last call.
 
     Example:
         >>> sent = []
-        >>> send = throttle(sent.append)
+        >>> send = throttle_messages(sent.append)
         >>> send("one"), send("two at once"), sent
         (None, None, ['one'])
     """

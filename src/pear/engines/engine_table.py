@@ -1,4 +1,4 @@
-"""``start`` starts an engine by its name, and the table of engines."""
+"""The table of engines, and ``start``, which starts an engine by its name."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ from pear.plugins import find_plugin, load_all_plugins
 
 
 class EngineRow(NamedTuple):
-    """One engine of the table.
+    """An engine in the table of engines.
 
     Attributes:
         module: the name of a module with a function ``start(address, jobs, resources) -> Engine``.
-        has_address: whether a user may write ``name://address``.
+        has_address: whether users may write ``name://address``.
     """
 
     module: str
@@ -27,14 +27,14 @@ ENGINES = {
     "local": EngineRow("pear.engines.local_engine"),
     "ray": EngineRow("pear.engines.ray_engine", has_address=True),
 }
-"""The engines by the names that a user writes."""
+"""The engines of PEAR, by the names that users write."""
 
 
 def check_engine_name(name: str) -> tuple[EngineRow, str | None]:
-    """Return the row of the engine with this name, and the address in the name or None.
+    """Return the row of the engine that a user names, and the address in the name, or None.
 
     Raises:
-        EngineError: there is no such engine, or it takes no address; lists those there are.
+        EngineError: there is no such engine, or the engine has no address; the message lists all engines.
 
     Example:
         >>> check_engine_name("ray://10.0.0.1:10001")[1], check_engine_name("local")[1]
@@ -50,15 +50,15 @@ def check_engine_name(name: str) -> tuple[EngineRow, str | None]:
 
 
 def own_engine_names() -> tuple[str, ...]:
-    """The names that an engine of another package cannot have."""
+    """Return the names that an engine of another package cannot have."""
     return tuple(ENGINES)
 
 
 def check_engine_plugin(name: str, value: Any) -> EngineRow:
-    """Check the engine of another package, and return its row.
+    """Check the engine of another package. Return ``value``, its row.
 
     Raises:
-        PluginError: it is not an ``EngineRow``, or its name would be read as an address.
+        PluginError: ``value`` is not an ``EngineRow``, or the name looks like an address.
     """
     if not isinstance(value, EngineRow):
         raise PluginError(f"expected a pear.engines.EngineRow, got {value!r}")
@@ -68,16 +68,17 @@ def check_engine_plugin(name: str, value: Any) -> EngineRow:
 
 
 def start(name: str = "local", jobs: int | None = None, resources: Resources | None = None) -> Engine:
-    """Start an engine, or connect to it.
+    """Start an engine, or connect to a running one.
 
     Args:
         name: "local" for this process, "ray", "ray://HOST:PORT", or the name of a plug-in.
-        jobs: tasks at once; if omitted, one in this process, and on Ray as many as the cluster has room for.
-        resources: what a task needs; if omitted, a core.
+        jobs: the number of tasks at the same time; if omitted, 1 in this process, and on Ray as many as the cluster has
+            room for.
+        resources: what a task needs; if omitted, one core.
 
     Raises:
-        EngineError: there is no such engine, it cannot be reached, or it cannot do so many tasks at once.
-        MissingExtraError: its package is not installed.
+        EngineError: there is no such engine, it cannot be reached, or it cannot run this many tasks at the same time.
+        MissingExtraError: the package of the engine is not installed.
 
     Example:
         >>> def twice(send, number):

@@ -1,4 +1,4 @@
-"""``InProcess``: does tasks in this process, one after the other."""
+"""``LocalEngine``: runs tasks in this process, one after the other."""
 
 from __future__ import annotations
 
@@ -10,22 +10,22 @@ from pear.errors import EngineError
 
 
 def start(address: str | None, jobs: int | None, resources: Resources) -> Engine:
-    """Make an engine in this process; an address is never given, and resources are what the machine has.
+    """Make an engine in this process. The arguments ``address`` and ``resources`` are ignored.
 
     Raises:
-        EngineError: more than one task at a time is asked for.
+        EngineError: ``jobs`` is neither 1 nor None.
     """
     if jobs not in (None, 1):
         raise EngineError(f"the engine 'local' does one task at a time; got jobs={jobs}")
-    return InProcess()
+    return LocalEngine()
 
 
 class _ListenerError(BaseException):
-    """Carries an error of ``on_update`` through a task. It is not an ``Exception``, which the task might catch."""
+    """A carrier of an error of ``on_update`` through a task, which would catch an ``Exception``."""
 
 
-class InProcess(Engine):
-    """Does one task after the other in this process, each within ``wait``."""
+class LocalEngine(Engine):
+    """An engine that runs one task after the other in this process, each of them within ``wait``."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -33,11 +33,11 @@ class InProcess(Engine):
 
     @property
     def slots(self) -> int:
-        """One."""
+        """The number of tasks at the same time: 1."""
         return 1
 
     def wait(self, on_update: OnUpdate, seconds: float | None = None) -> None:
-        """Do the next task, unless there is no time at all."""
+        """Run the next task, unless ``seconds`` is 0."""
         if seconds == 0 or not self._waiting:
             return
         ticket = self._waiting.popleft()
@@ -46,7 +46,7 @@ class InProcess(Engine):
         def send(message: Any) -> None:
             try:
                 on_update(TaskMessage(ticket, message))
-            except OSError as error:  # the terminal is gone
+            except OSError as error:  # the terminal is closed
                 raise _ListenerError(error) from error
 
         on_update(TaskStart(ticket))

@@ -1,4 +1,4 @@
-"""``RayEngine``: does tasks on Ray, on this machine or on every machine of a cluster."""
+"""``RayEngine``: runs tasks on Ray, on this machine or on all machines of a cluster."""
 
 from __future__ import annotations
 
@@ -12,34 +12,34 @@ from typing import Any, NamedTuple
 import torch
 
 from pear.compile import thread_pools
-from pear.engines.engine import Engine, FutureEngine, OnUpdate, Resources, Task, throttle
-from pear.engines.watch import ends_within
+from pear.engines.engine import Engine, FutureEngine, OnUpdate, Resources, Task, throttle_messages
+from pear.engines.process_deadline import process_deadline
 from pear.errors import EngineError
 from pear.optional_packages import import_optional
 
 _LOOK_SECONDS = 2.0
-"""The resources of the cluster are read this often, since machines come and go."""
+"""The time between two readings of the cluster's resources, because machines may join and leave."""
 
 _STARTS = 3
-"""How often a start of Ray on this machine is tried; one fails after 30 seconds where the machine is very busy."""
+"""The number of attempts to start Ray on this machine. On a very busy machine, an attempt fails after 30 seconds."""
 
 _LIMIT_SECONDS = 300
-"""A start ends this process after so long. Ray's own limits are shorter, but some of its waits have none."""
+"""A start that takes longer than this ends this process. Ray's own limits are shorter, but some waits have none."""
 
 _VARIABLES = {
-    "RAY_USAGE_STATS_ENABLED": "0",  # which Ray reads before it sends anything anywhere
-    # Ray starts workers while it starts, and waits for them without a limit, even for one that has died.
+    "RAY_USAGE_STATS_ENABLED": "0",  # Ray then sends no usage statistics
+    # Otherwise Ray starts workers ahead of time, and waits for them without a limit, even if one has died.
     "RAY_prestart_worker_first_driver": "0",
 }
 
-_OWN_VARIABLES = "PEAR_"
+_OWN_VARIABLES = "PEAR_"  # environment variables that begin like this are sent to workers
 
 
 def start(address: str | None, jobs: int | None, resources: Resources) -> Engine:
-    """Connect to the cluster at an address, or to the one in use; without either, start one on this machine.
+    """Connect to the Ray cluster at an address, or use the connection of this process, or start Ray on this machine.
 
     Raises:
-        EngineError: the cluster cannot be reached, or another one is in use.
+        EngineError: the cluster cannot be reached, or this process is connected to another cluster.
         MissingExtraError: Ray is not installed.
     """
     ray = import_optional("ray", "ray", "the engine 'ray'")
@@ -50,7 +50,7 @@ def start(address: str | None, jobs: int | None, resources: Resources) -> Engine
             "engine='ray' for the one in use, or call ray.shutdown() first"
         )
     if not in_use:
-        _connect(ray, address, jobs)
+        _connect_ray(ray, address, jobs)
     try:
         return RayEngine(ray, jobs, resources, ours=not in_use)
     except BaseException:
@@ -59,11 +59,11 @@ def start(address: str | None, jobs: int | None, resources: Resources) -> Engine
         raise
 
 
-def _connect(ray: Any, address: str | None, jobs: int | None) -> None:
-    """Connect to a cluster, or start one on this machine; a start is tried several times.
+def _connect_ray(ray: Any, address: str | None, jobs: int | None) -> None:
+    """Connect to a cluster, or try several times to start Ray on this machine.
 
     Raises:
-        EngineError: it fails; says why, and what to do.
+        EngineError: connecting or starting fails; the message says why and what to do.
     """
     for name, value in _VARIABLES.items():
         os.environ.setdefault(name, value)
@@ -71,7 +71,7 @@ def _connect(ray: Any, address: str | None, jobs: int | None) -> None:
     for left in reversed(range(1 if where else _STARTS)):
         try:
             _init_ray(ray, where, jobs)
-        except Exception as error:  # what Ray raises has no common type, and some of it is Exception itself
+        except Exception as error:  # the errors of Ray have no common type
             ray.shutdown()
             if left:
                 continue
@@ -90,9 +90,9 @@ def _connect(ray: Any, address: str | None, jobs: int | None) -> None:
 
 
 def _init_ray(ray: Any, where: str | None, jobs: int | None) -> None:
-    """Call ``ray.init`` once, within a time limit where the call cannot be interrupted."""
+    """Call ``ray.init``, with a process deadline if the call cannot be interrupted."""
     quiet: dict[str, Any] = {"log_to_driver": False, "logging_level": "ERROR"}
-    if where and where.startswith("ray://"):  # which waits in Python, and not for long
+    if where and where.startswith("ray://"):  # this call can be interrupted, and has a short limit
         ray.init(where, **quiet)
         return
     words = (
@@ -100,7 +100,7 @@ def _init_ray(ray: Any, where: str | None, jobs: int | None) -> None:
         f"be interrupted: process {os.getpid()} is killed. What it has written is there. Do the same again, or use the "
         "engine local."
     )
-    with ends_within(_LIMIT_SECONDS, words):
+    with process_deadline(_LIMIT_SECONDS, words):
         if where:
             ray.init(where, **quiet)
         else:
@@ -108,17 +108,17 @@ def _init_ray(ray: Any, where: str | None, jobs: int | None) -> None:
 
 
 class RayEngine(FutureEngine):
-    """Does tasks on the cluster that this process is connected to.
+    """An engine that runs tasks on the Ray cluster to which this process is connected.
 
-    Messages go through a mailbox, an actor on this machine; without it only messages are missing. Whether a task is
-    begun again is decided here and not by Ray, whose count of retries does not tell a lost machine from a task that
-    kills its process.
+    Messages of tasks go to a mailbox, a Ray actor on this machine. If the mailbox dies, only messages are lost. This
+    class, and not Ray, decides whether a task is begun again, because Ray's retries do not distinguish a lost machine
+    from a task that kills its process.
 
     Args:
-        ray: the module.
-        jobs: tasks at a time; None for as many as the cluster has room for, which may change.
+        ray: the module ``ray``.
+        jobs: the number of tasks at the same time; None for as many as the cluster has room for, which may change.
         resources: what a task needs.
-        ours: whether ``close`` disconnects.
+        ours: whether ``close`` disconnects from the cluster.
     """
 
     def __init__(self, ray: Any, jobs: int | None, resources: Resources, ours: bool) -> None:
@@ -129,7 +129,7 @@ class RayEngine(FutureEngine):
             ray.get_runtime_context().get_node_id(), soft=True
         )
         self._mailbox = (
-            ray.remote(_mailbox_class()).options(num_cpus=0, max_restarts=-1, scheduling_strategy=here).remote()
+            ray.remote(_ray_mailbox_class()).options(num_cpus=0, max_restarts=-1, scheduling_strategy=here).remote()
         )
         self._letters = self._mailbox.empty.remote()
         self._references: dict[int, Any] = {}
@@ -137,7 +137,7 @@ class RayEngine(FutureEngine):
 
     @property
     def slots(self) -> int:
-        """The number of jobs, or what the cluster has room for."""
+        """The number of tasks at the same time: ``jobs``, or what the cluster has room for."""
         if self._jobs is not None:
             return self._jobs
         if time.monotonic() - self._looked > _LOOK_SECONDS:
@@ -148,11 +148,11 @@ class RayEngine(FutureEngine):
         return self._room
 
     def share(self, value: Any) -> Any:
-        """Put a value into the object store of this machine, from where other machines fetch it once each."""
+        """Put a value into Ray's object store on this machine. Every other machine fetches it once."""
         return _SharedValue(self._ray.put(self._pack(value)))
 
     def close(self) -> None:
-        """End the tasks; a cluster that was started here ends with them."""
+        """End the tasks, and the cluster or connection if this engine has started it."""
         if self._ours:
             self._ray.shutdown()
             return
@@ -170,11 +170,11 @@ class RayEngine(FutureEngine):
         self._futures[reference.future()] = ticket
 
     def _pack(self, value: Any) -> bytes:
-        """Pickle a value here, because arrays that Ray unpickles by itself cannot be written to."""
+        """Pickle a value. If Ray pickled it, tasks would get read-only arrays."""
         return self._ray.cloudpickle.dumps(value)
 
     def _collect_result(self, ticket: int, future: Future[Any], on_update: OnUpdate) -> None:
-        """Report a finished task's result or raise its error; start it again where its process or machine has died."""
+        """Report the result of a finished task or raise its error, or begin the task again if its process has died."""
         del self._references[ticket]
         errors = self._ray.exceptions
         try:
@@ -184,32 +184,43 @@ class RayEngine(FutureEngine):
                 raise error.cause from error
             raise
         except (errors.NodeDiedError, errors.ObjectLostError) as error:
-            self._begin_again(ticket, _shorten_error(error), on_update, to_blame=False)
+            self._begin_again(ticket, _shorten_ray_error(error), on_update, to_blame=False)
         except errors.RayError as error:
-            self._begin_again(ticket, _shorten_error(error), on_update)
+            self._begin_again(ticket, _shorten_ray_error(error), on_update)
         else:
             self._report_result(ticket, value, on_update)
 
     def _read_messages(self) -> list[tuple[int, Any]]:
-        """Return the messages that tasks have sent since the last call, each with its ticket; do not wait for any."""
+        """Return the messages since the last call, each with its ticket, without waiting."""
         ready, _ = self._ray.wait([self._letters], timeout=0)
         if not ready:
             return []
         letters: list[tuple[int, bytes]] = []
-        with contextlib.suppress(self._ray.exceptions.RayError):  # the mailbox has died, and is started again
+        with contextlib.suppress(self._ray.exceptions.RayError):  # the mailbox has died, and Ray starts it again
             letters = self._ray.get(self._letters)
         self._letters = self._mailbox.empty.remote()
         return [(ticket, pickle.loads(message)) for ticket, message in letters]
 
 
 class _SharedValue(NamedTuple):
-    """Stands for a value in Ray's object store."""
+    """A reference to a value in Ray's object store."""
 
     reference: Any
 
 
 def _work_on_ray(mailbox: Any, ticket: int, variables: dict[str, str], function: Task, *arguments: bytes) -> bytes:
-    """Do a task in a process of Ray, on one core and with the driver's environment variables."""
+    """Run a task in a process of Ray, on one core and with the driver's environment variables.
+
+    Args:
+        mailbox: the actor that receives messages.
+        ticket: the ticket of the task.
+        variables: environment variables.
+        function: the function of the task.
+        arguments: its pickled arguments.
+
+    Returns:
+        The pickled value that the function returns.
+    """
     from ray import cloudpickle
 
     os.environ.update(variables)
@@ -220,11 +231,11 @@ def _work_on_ray(mailbox: Any, ticket: int, variables: dict[str, str], function:
 
     send(None)
     with thread_pools.limit_threads(1):
-        return cloudpickle.dumps(function(throttle(send), *(pickle.loads(one) for one in arguments)))
+        return cloudpickle.dumps(function(throttle_messages(send), *(pickle.loads(one) for one in arguments)))
 
 
-def _mailbox_class() -> type:
-    """Make the class of the mailbox inside a function, so that Ray sends its code and its process imports nothing."""
+def _ray_mailbox_class() -> type:
+    """Return the class of the mailbox. Ray sends a class made in a function as code; its process imports nothing."""
 
     class Mailbox:
         def __init__(self) -> None:
@@ -240,7 +251,7 @@ def _mailbox_class() -> type:
     return Mailbox
 
 
-def _shorten_error(error: Exception) -> str:
-    """Describe an error of Ray by its class and the first line of its message."""
+def _shorten_ray_error(error: Exception) -> str:
+    """Return the class of a Ray error and the first line of its message."""
     line = str(error).strip().partition("\n")[0]
     return f"{type(error).__name__} ({line[:200]})"

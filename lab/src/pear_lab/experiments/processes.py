@@ -21,7 +21,7 @@ import torch
 
 from pear.compile.thread_pools import thread_count
 from pear.engines import Engine, EngineError, start
-from pear.engines.engine import FutureEngine, OnUpdate, Task, throttle
+from pear.engines.engine import FutureEngine, OnUpdate, Task, throttle_messages
 
 MAX_STARTS = 5
 """The engine gives up after this many processes in a row that died before they began a task."""
@@ -201,7 +201,7 @@ def _work(function: Task, arguments: tuple[Any, ...]) -> Any:
 
     send(None)
     try:
-        return function(throttle(send), *arguments)
+        return function(throttle_messages(send), *arguments)
     except Exception as error:
         if not _survives_pickling(error):
             raise EngineError(f"{type(error).__name__}: {error}") from None
