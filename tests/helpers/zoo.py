@@ -18,7 +18,7 @@ import torch
 from torch import Tensor
 
 import pear
-from pear.testing.program_zoo import grid
+from pear.testing.program_zoo import zoo_grid
 
 INF = float("inf")
 MARGIN = 0.1
@@ -174,7 +174,7 @@ def plant(
 
 def paths(size: int) -> Array:
     """All monotone paths of the grid as 0/1 rows over its edges."""
-    A, b = grid(size)
+    A, b = zoo_grid(size)
     edges = [(int(np.argmax(column)), int(np.argmin(column))) for column in A.T]
     found, stack = [], [(0, ())]
     while stack:
@@ -234,7 +234,7 @@ def simplex(rng: np.random.Generator, total: float = 1.0, force: float = 1.0, sm
 
 
 def flow(rng: np.random.Generator) -> Planted:
-    A, b = grid(3)
+    A, b = zoo_grid(3)
     problem = pear.Problem(A=A, b=b, lb=0.0)
     return plant(rng, problem, mixtures(rng, paths(3), 3, 2), smoothing=0.1, independent=False)
 

@@ -33,8 +33,8 @@ from pear.testing.program_zoo import (
     HOPELESS,
     HOPELESS_INTEGERS,
     INF,
-    bounded_program,
-    program,
+    bounded_zoo_program,
+    zoo_program,
 )
 
 TOL = 1e-7
@@ -88,7 +88,7 @@ def test_every_solver_conforms(backend: str) -> None:
 
 @pytest.mark.parametrize(("backend", "kind", "name"), [case for case in CASES if case[0] in COMPILED])
 def test_batch_equals_singles_in_any_order(backend: str, kind: str, name: str) -> None:
-    qp, solver = bounded_program(kind, name), get_backend(backend)
+    qp, solver = bounded_zoo_program(kind, name), get_backend(backend)
     # ProxQP differs in the last digit when it is asked the same thing twice (up to 6e-16 in 90 calls); no other does
     rounding = 1e-13 if backend == "proxqp" else 0.0
     together = solver.solve(qp, TOL)
@@ -109,7 +109,7 @@ CANNOT_TELL_CASE = {("clarabel", "qp", "contradicting equalities")}
 @pytest.mark.parametrize(("backend", "kind"), [(b, k) for k in ("lp", "qp") for b in able(k)])
 def test_hopeless_samples_have_a_fate_and_no_answer(backend: str, kind: str, name: str) -> None:
     c, fields, expected = HOPELESS[name]
-    candidate = get_backend(backend).solve(program(c, **fields, **(FLAT_DIRECTION if kind == "qp" else {})), TOL)
+    candidate = get_backend(backend).solve(zoo_program(c, **fields, **(FLAT_DIRECTION if kind == "qp" else {})), TOL)
     lenient = backend in CANNOT_TELL or (backend, kind, name) in CANNOT_TELL_CASE
     assert candidate.status.tolist() in ([[expected], [Status.INACCURATE]] if lenient else [[expected]])
     if candidate.status.tolist() == [expected]:
@@ -120,7 +120,7 @@ def test_hopeless_samples_have_a_fate_and_no_answer(backend: str, kind: str, nam
 @pytest.mark.parametrize("backend", COMPILED)
 def test_data_alone_can_settle_the_status(backend: str) -> None:
     nan = float("nan")
-    qp = program(
+    qp = zoo_program(
         np.ones((6, 1)),
         H=[[1.0]] if "qp" in get_backend(backend).kinds else None,
         A=[[0.0]],
@@ -145,14 +145,14 @@ def test_data_alone_can_settle_the_status(backend: str) -> None:
 @pytest.mark.parametrize("backend", BRANCH_AND_CUT)
 def test_hopeless_integer_programs(backend: str, name: str) -> None:
     fields, expected = HOPELESS_INTEGERS[name]
-    candidate = get_backend(backend).solve(program([-1.0, -2.0], **fields, integer=[True, True]), TOL)
+    candidate = get_backend(backend).solve(zoo_program([-1.0, -2.0], **fields, integer=[True, True]), TOL)
     assert candidate.status.tolist() == [expected]
     assert bool(candidate.x.isnan().all())
 
 
 def test_osqp_out_of_iterations_keeps_its_best_point() -> None:
     pytest.importorskip("osqp")
-    qp = bounded_program("lp", "knapsack")
+    qp = bounded_zoo_program("lp", "knapsack")
     candidate = get_backend("osqp").solve(qp, 1e-30)
     assert Status.INACCURATE in candidate.status.tolist()
     assert residual(qp, candidate).max() < 1e-6
@@ -166,7 +166,7 @@ def test_highs_runs_beside_models_with_more_threads() -> None:
     other.setOptionValue("threads", 2)
     other.addVar(0.0, 1.0)
     assert other.run() == highspy.HighsStatus.kOk
-    qp = bounded_program("lp", "box")
+    qp = bounded_zoo_program("lp", "box")
     candidate = get_backend("highs").solve(qp, TOL)
     assert candidate.status.tolist() == [Status.SOLVED] * qp.batch
 
@@ -175,7 +175,7 @@ def test_highs_runs_beside_models_with_more_threads() -> None:
 def test_an_error_inside_qpsolvers_costs_one_sample(error: str, monkeypatch: pytest.MonkeyPatch) -> None:
     qpsolvers = pytest.importorskip("qpsolvers")
     pytest.importorskip("daqp")
-    qp, real = bounded_program("qp", "box"), qpsolvers.solve_problem
+    qp, real = bounded_zoo_program("qp", "box"), qpsolvers.solve_problem
 
     def fails_on_second(problem: Any, *args: Any, **kwargs: Any) -> Any:
         if np.array_equal(problem.q, qp.c[1].numpy()):
@@ -193,7 +193,7 @@ def test_any_solver_of_qpsolvers_can_be_named(backend: str) -> None:
     qpsolvers = pytest.importorskip("qpsolvers")
     if get_backend(backend).options["name"] not in qpsolvers.available_solvers:
         pytest.skip("not installed")
-    for qp in (bounded_program("qp", "own right-hand sides"), program([[1.0, 2.0], [0.0, 1.0]], H=np.eye(2))):
+    for qp in (bounded_zoo_program("qp", "own right-hand sides"), zoo_program([[1.0, 2.0], [0.0, 1.0]], H=np.eye(2))):
         candidate = get_backend(backend).solve(qp, TOL)
         assert candidate.status.tolist() == [Status.SOLVED] * qp.batch
         assert residual(qp, candidate).max() < 10 * TOL
@@ -203,7 +203,7 @@ def test_any_solver_of_qpsolvers_can_be_named(backend: str) -> None:
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")
 @pytest.mark.parametrize("backend", able("lp"))
 def test_answers_return_to_the_device_of_the_costs(backend: str) -> None:
-    qp = bounded_program("qp" if "qp" in get_backend(backend).kinds else "lp", "box")
+    qp = bounded_zoo_program("qp" if "qp" in get_backend(backend).kinds else "lp", "box")
     names = ("H", "c", "A", "b", "G", "h", "lb", "ub")
     there = QuadraticProgram(**{name: getattr(qp, name).cuda() for name in names})
     candidate = get_backend(backend).solve(there, TOL)
@@ -212,7 +212,7 @@ def test_answers_return_to_the_device_of_the_costs(backend: str) -> None:
 
 
 def test_costs_that_carry_gradients_are_welcome() -> None:
-    qp = program([1.0, -1.0], lb=[0, 0], ub=[1, 1])
+    qp = zoo_program([1.0, -1.0], lb=[0, 0], ub=[1, 1])
     candidate = get_backend("scipy").solve(replace(qp, c=qp.c.clone().requires_grad_()), TOL)
     assert candidate.x.tolist() == [[0.0, 1.0]]
 
@@ -253,7 +253,7 @@ def test_unknown_name() -> None:
 def test_unknown_name_within_qpsolvers() -> None:
     pytest.importorskip("qpsolvers")
     with pytest.raises(UnknownSolverError, match=r"qpsolvers has no solver 'nosuch' here; it has .*daqp"):
-        get_backend("qpsolvers:nosuch").solve(bounded_program("qp", "box"), TOL)
+        get_backend("qpsolvers:nosuch").solve(bounded_zoo_program("qp", "box"), TOL)
 
 
 def test_wrong_kind() -> None:
@@ -264,22 +264,22 @@ def test_wrong_kind() -> None:
     with pytest.raises(
         UnknownSolverError, match=r"solver 'interior-point' solves .* not milp: use one of binary, highs, scipy"
     ):
-        get_backend("interior-point").solve(program([1.0], lb=[0], ub=[1], integer=[True]), TOL)
+        get_backend("interior-point").solve(zoo_program([1.0], lb=[0], ub=[1], integer=[True]), TOL)
     with pytest.raises(UnknownSolverError, match=r"solver 'scipy' solves .* not miqp: no solver here can"):
-        get_backend("scipy").solve(program([1.0], H=[[1.0]], integer=[True]), TOL)
+        get_backend("scipy").solve(zoo_program([1.0], H=[[1.0]], integer=[True]), TOL)
 
 
 def test_kinds() -> None:
-    assert backend_kind(program([1.0])) == "lp"
-    assert backend_kind(program([1.0], integer=[False])) == "lp"
-    assert backend_kind(program([1.0], H=[[1.0]])) == "qp"
-    assert backend_kind(program([1.0], integer=[True])) == "milp"
-    assert backend_kind(program([1.0], H=[[1.0]], integer=[True])) == "miqp"
+    assert backend_kind(zoo_program([1.0])) == "lp"
+    assert backend_kind(zoo_program([1.0], integer=[False])) == "lp"
+    assert backend_kind(zoo_program([1.0], H=[[1.0]])) == "qp"
+    assert backend_kind(zoo_program([1.0], integer=[True])) == "milp"
+    assert backend_kind(zoo_program([1.0], H=[[1.0]], integer=[True])) == "miqp"
 
 
 def test_auto(monkeypatch: pytest.MonkeyPatch) -> None:
     """The first row of the table that takes the problem, and is installed."""
-    integers = program([1.0], lb=[0], ub=[3], integer=[True])
+    integers = zoo_program([1.0], lb=[0], ub=[3], integer=[True])
     assert choose_backend("qp").name == choose_backend("lp").name == "active-set"
     assert choose_backend("qp", sparse=True).name == choose_backend("lp", sparse=True).name == "interior-point"
     assert choose_backend("milp").name == "binary"
@@ -309,10 +309,10 @@ def test_missing_package_names_the_extra(monkeypatch: pytest.MonkeyPatch) -> Non
     assert not {"osqp", "daqp", "piqp"} & {backend.name for backend in available_backends()}
     message = "solver 'osqp' needs the package osqp, not installed here; run pip install 'pear-dfl[osqp]'"
     with pytest.raises(MissingExtraError, match=re.escape(message)):
-        get_backend("osqp").solve(bounded_program("qp", "box"), TOL)
+        get_backend("osqp").solve(bounded_zoo_program("qp", "box"), TOL)
     message = "needs the packages qpsolvers and daqp, not installed here; run pip install 'pear-dfl[qpsolvers]'"
     with pytest.raises(MissingExtraError, match=re.escape(message)):
-        get_backend("daqp").solve(bounded_program("qp", "box"), TOL)
+        get_backend("daqp").solve(bounded_zoo_program("qp", "box"), TOL)
 
 
 def test_a_row_without_packages_is_always_there() -> None:

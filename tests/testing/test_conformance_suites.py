@@ -35,7 +35,7 @@ from pear.testing import (
     solver_checks,
     task_checks,
 )
-from pear.testing.checks import require_error
+from pear.testing.checks import check_raises
 
 
 def check_of(checks: list[Check], name: str) -> Check:
@@ -354,4 +354,4 @@ def test_an_error_without_words_is_no_error_message() -> None:
         raise DataError
 
     with pytest.raises(ConformanceError, match="half a file: its DataError has no message"):
-        require_error(DataError, silent, "half a file")
+        check_raises(DataError, silent, "half a file")

@@ -1,4 +1,4 @@
-"""``Check``: one named condition of a conformance suite, which raises a sentence where it does not hold."""
+"""``Check``: a named condition of a conformance suite. A check that fails raises a sentence."""
 
 from __future__ import annotations
 
@@ -7,19 +7,21 @@ from dataclasses import dataclass
 
 from pear.errors import PearError
 
+Body = Callable[[], None]
+
 
 class ConformanceError(PearError, AssertionError):
-    """Something does not pass a check of ``pear.testing``; the message names it, the check, and what is wrong."""
+    """An object fails a check of ``pear.testing``; the message names the object, the check and the reason."""
 
 
 @dataclass(frozen=True)
 class Check:
-    """A check, to be called without arguments.
+    """A check. Call it without arguments to run it.
 
     Attributes:
-        subject: what is checked, such as "the solver 'mine'".
-        name: what is required of it, in a few words; ``str`` gives it.
-        body: raises ``ConformanceError`` where the requirement is not met.
+        subject: the object that is checked, such as "the solver 'mine'".
+        name: the requirement in a few words; also the text that ``str`` returns.
+        body: a function that raises ``ConformanceError`` if the requirement is not met.
 
     Example:
         >>> from pear.testing import solver_checks
@@ -31,7 +33,7 @@ class Check:
 
     subject: str
     name: str
-    body: Callable[[], None]
+    body: Body
 
     def __str__(self) -> str:
         return self.name
@@ -40,48 +42,48 @@ class Check:
         """Run the check.
 
         Raises:
-            ConformanceError: it fails, or what is checked raises an error that it should not.
+            ConformanceError: the check fails, or the checked object raises an unexpected error.
         """
         try:
             self.body()
         except ConformanceError as error:
             raise ConformanceError(f"{self.subject} fails the check '{self.name}': {error}") from None
-        except Exception as error:  # what is checked is not ours, and may raise anything
+        except Exception as error:  # the checked object is not ours, and may raise anything
             raise ConformanceError(
                 f"{self.subject} fails the check '{self.name}': it raises {type(error).__name__}: {error}"
             ) from error
 
 
-def require(condition: bool, sentence: str) -> None:
-    """Raise ConformanceError with this sentence unless the condition holds."""
+def check_that(condition: bool, sentence: str) -> None:
+    """Raise ``ConformanceError`` with this sentence unless the condition is true."""
     if not condition:
         raise ConformanceError(sentence)
 
 
-def require_error(kind: type[Exception], call: Callable[[], object], what: str) -> None:
-    """Raise ConformanceError unless ``call`` raises an error of this kind with a message.
+def check_raises(kind: type[Exception], call: Callable[[], object], what: str) -> None:
+    """Raise ``ConformanceError`` unless ``call`` raises an error of this kind with a message.
 
     Args:
         kind: the expected error.
-        call: what should raise it.
+        call: a function that should raise the error.
         what: what is wrong with the call, for the message.
     """
     try:
         call()
     except kind as error:
-        require(bool(str(error)), f"{what}: its {kind.__name__} has no message; say what came and what to do")
+        check_that(bool(str(error)), f"{what}: its {kind.__name__} has no message; say what came and what to do")
         return
     raise ConformanceError(f"{what}: expected a {kind.__name__}, and nothing was raised")
 
 
 def run_checks(checks: Iterable[Check]) -> tuple[str, ...]:
-    """Run all checks, also after one has failed.
+    """Run all checks, even if some of them fail.
 
     Returns:
-        The names of the checks, all of which passed.
+        The names of the checks, if all of them passed.
 
     Raises:
-        ConformanceError: some failed, with a line for each.
+        ConformanceError: some checks failed; the message has a line for each of them.
     """
     names, failures = [], []
     for check in checks:

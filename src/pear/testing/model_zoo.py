@@ -1,4 +1,4 @@
-"""Difficult models that test importers, written once as arrays, with their optima."""
+"""Difficult models for the checks of importers, as arrays, with their optima."""
 
 from __future__ import annotations
 
@@ -23,13 +23,13 @@ class ModelCase:
 
     Attributes:
         c: n costs.
-        A: (k, n) coefficients of the rows, or None.
-        low: k lower limits, infinite where there are none.
-        high: k upper limits, infinite where there are none.
-        lb: n lower bounds, or one for all.
-        ub: n upper bounds, or one for all.
-        Q: (n, n) with both triangles, or None.
-        integer: the positions of the variables that are integers.
+        A: (k, n) coefficients of the rows, or None without rows.
+        low: k lower limits of the rows; may be infinite.
+        high: k upper limits of the rows; may be infinite.
+        lb: n lower bounds, or a number for all variables.
+        ub: n upper bounds, or a number for all variables.
+        Q: (n, n) symmetric matrix, or None.
+        integer: the positions of the integer variables.
         sense: "min" or "max".
         offset: the constant of the objective.
     """
@@ -52,17 +52,17 @@ class ModelCase:
 
     @property
     def rows(self) -> Array:
-        """The coefficients of the rows, (k, n)."""
+        """(k, n) coefficients of the rows."""
         return np.zeros((0, self.n)) if self.A is None else np.array(self.A, dtype=float)
 
     @property
     def bounds(self) -> tuple[Array, Array]:
-        """The lower and the upper bounds, (n,) each."""
+        """(n,) lower bounds and (n,) upper bounds."""
         return np.array(np.broadcast_to(self.lb, self.n), float), np.array(np.broadcast_to(self.ub, self.n), float)
 
     @property
     def marks(self) -> NDArray[np.bool_]:
-        """Which variables are integers, (n,) bool."""
+        """(n,) bool, which variables are integers."""
         return np.isin(np.arange(self.n), self.integer)
 
     @property
@@ -71,27 +71,27 @@ class ModelCase:
         return [f"v{i}" for i in range(self.n)]
 
     def optimum(self) -> float:
-        """The best value: by SciPy's ``milp`` where the model is linear, otherwise by ``pear.solve`` on its arrays."""
-        return _scipy_optimum(self) if self.Q is None else _quadratic_optimum(self)
+        """Return the best value: of a linear model by SciPy's ``milp``, of a quadratic one by ``pear.solve``."""
+        return self._linear_optimum() if self.Q is None else self._quadratic_optimum()
 
+    def _linear_optimum(self) -> float:
+        """Return the best value of a model without Q."""
+        from scipy.optimize import Bounds, LinearConstraint, milp
 
-def _scipy_optimum(case: ModelCase) -> float:
-    from scipy.optimize import Bounds, LinearConstraint, milp
+        sign = 1 if self.sense == "min" else -1
+        rows = [LinearConstraint(self.rows, self.low, self.high)] if len(self.rows) else []
+        done = milp(sign * np.array(self.c), constraints=rows, bounds=Bounds(*self.bounds), integrality=self.marks)
+        if not done.success:
+            raise ConformanceError(f"SciPy does not solve the model: {done.message}")
+        return float(sign * done.fun + self.offset)
 
-    sign = 1 if case.sense == "min" else -1
-    rows = [LinearConstraint(case.rows, case.low, case.high)] if len(case.rows) else []
-    done = milp(sign * np.array(case.c), constraints=rows, bounds=Bounds(*case.bounds), integrality=case.marks)
-    if not done.success:
-        raise ConformanceError(f"SciPy does not solve the model: {done.message}")
-    return float(sign * done.fun + case.offset)
-
-
-def _quadratic_optimum(case: ModelCase) -> float:
-    G = np.vstack([case.rows, -case.rows])
-    h = np.concatenate([case.high, -np.array(case.low)])
-    lb, ub = case.bounds
-    problem = Problem(Q=np.array(case.Q, float), G=G, h=h, lb=lb, ub=ub, sense=case.sense)
-    return float(solve(problem, [case.c]).value) + case.offset
+    def _quadratic_optimum(self) -> float:
+        """Return the best value of a model with Q and without integers."""
+        G = np.vstack([self.rows, -self.rows])
+        h = np.concatenate([self.high, -np.array(self.low)])
+        lb, ub = self.bounds
+        problem = Problem(Q=np.array(self.Q, float), G=G, h=h, lb=lb, ub=ub, sense=self.sense)
+        return float(solve(problem, [self.c]).value) + self.offset
 
 
 _EVERY_KIND = ([0, -INF, -4, -INF, 2.5], [INF, -2, 7, 0, 2.5])
@@ -150,7 +150,7 @@ WITHOUT_OPTIMUM: dict[str, ModelCase] = {
     "infeasible": ModelCase([1, 1], [[1, 1], [1, 1]], [3, -INF], [INF, 2]),
     "unbounded": ModelCase([-1, 1], [[1, -1]], [0], [INF]),
 }
-"""Models without one, by the status of a solve."""
+"""Models without an optimum, by the status of a solve in lower case."""
 
 WriteModel = Callable[[ModelCase, Any], Any]
-"""A function that writes a model to a path; it returns False where the format cannot hold such a model."""
+"""A function that writes a model to a path. It returns False if the format cannot hold the model."""

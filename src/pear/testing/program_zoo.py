@@ -1,4 +1,4 @@
-"""Small programs with which solvers are checked: bounded ones, ones without a solution, and integer ones."""
+"""Small programs for the checks of solvers: with an optimum, without a solution, and with integers."""
 
 from __future__ import annotations
 
@@ -17,16 +17,16 @@ Array = NDArray[Any]
 Fields = dict[str, Any]
 
 
-def program(c: Any, **fields: Any) -> QuadraticProgram:
+def zoo_program(c: Any, **fields: Any) -> QuadraticProgram:
     """Make a batch of programs from lists.
 
     Args:
         c: (B, n) or (n,) costs.
-        fields: H, A, b, G, h, lb, ub and integer. A field has the batch dimension where it is per sample, and lacks it
-            where all samples share it; one that is left out is empty, or without bounds.
+        fields: H, A, b, G, h, lb, ub and integer. A field that differs between samples has a batch dimension. An
+            omitted field is zero, has no rows, or means no bounds and no integers.
 
     Example:
-        >>> program([1.0, -1.0], lb=[0, 0], ub=[1, 1]).batch
+        >>> zoo_program([1.0, -1.0], lb=[0, 0], ub=[1, 1]).batch
         1
     """
     costs = torch.as_tensor(np.atleast_2d(c), dtype=torch.float64)
@@ -42,8 +42,11 @@ def program(c: Any, **fields: Any) -> QuadraticProgram:
     return QuadraticProgram(c=costs, **tensors, integer=None if integer is None else torch.as_tensor(integer))
 
 
-def grid(size: int) -> tuple[Array, Array]:
-    """Flow balance of a square grid, from the first corner to the last; its rows add up to zero."""
+def zoo_grid(size: int) -> tuple[Array, Array]:
+    """Return the flow balance A z = b of paths through a square grid, from the first to the last corner.
+
+    The rows of A add up to zero.
+    """
     nodes = list(itertools.product(range(size), repeat=2))
     edges = [(a, b) for a in nodes for b in nodes if b in ((a[0], a[1] + 1), (a[0] + 1, a[1]))]
     A = np.zeros((len(nodes), len(edges)))
@@ -52,10 +55,10 @@ def grid(size: int) -> tuple[Array, Array]:
     return A, np.eye(len(nodes))[0] - np.eye(len(nodes))[-1]
 
 
-def bounded_programs() -> dict[str, tuple[Array, Fields]]:
-    """Costs and constraints of programs with a bounded optimum, by name; linear, and with curvature quadratic."""
+def bounded_zoo_programs() -> dict[str, tuple[Array, Fields]]:
+    """Return costs and constraints of programs with an optimum, by name."""
     rng = np.random.default_rng(0)
-    A, b = grid(3)
+    A, b = zoo_grid(3)
     weights = rng.integers(1, 11, (2, 8)).astype(float)
     B, n = 4, 6
     rows, inside = rng.normal(size=(B, 5, n)), rng.normal(size=(B, n))
@@ -99,17 +102,18 @@ def bounded_programs() -> dict[str, tuple[Array, Fields]]:
     }
 
 
-BOUNDED = bounded_programs()
+BOUNDED = bounded_zoo_programs()
+"""Costs and constraints of programs with an optimum, by name."""
 
 
-def bounded_program(kind: str, name: str) -> QuadraticProgram:
-    """Return the bounded programs of this name, as linear programs ("lp") or with a curvature added ("qp")."""
+def bounded_zoo_program(kind: str, name: str) -> QuadraticProgram:
+    """Return the programs of ``BOUNDED`` with this name, as linear programs ("lp") or with a curvature ("qp")."""
     c, fields = BOUNDED[name]
     n, rng = c.shape[1], np.random.default_rng(1)
     if kind == "lp":
-        return program(c, **fields)
+        return zoo_program(c, **fields)
     factor = rng.normal(size=((len(c), n, n) if "own everything" in name else (n, n)))
-    return program(c, H=factor @ factor.swapaxes(-1, -2) + 0.1 * np.eye(n), **fields)
+    return zoo_program(c, H=factor @ factor.swapaxes(-1, -2) + 0.1 * np.eye(n), **fields)
 
 
 HOPELESS: dict[str, tuple[list[float], Fields, Status]] = {
@@ -121,10 +125,10 @@ HOPELESS: dict[str, tuple[list[float], Fields, Status]] = {
     "open below a row": ([1.0, -2.0], {"G": [[1, -1]], "h": [1], "lb": [0, 0]}, Status.UNBOUNDED),
     "open everywhere": ([1.0, -2.0], {}, Status.UNBOUNDED),
 }
-"""Programs without a solution: cost, constraints, and why."""
+"""Programs without a solution, by name: costs, constraints and status."""
 
 FLAT_DIRECTION = {"H": np.diag([1.0, 0.0])}
-"""A curvature under which the programs of ``HOPELESS`` have no solution either."""
+"""A curvature with which the programs of ``HOPELESS`` still have no solution."""
 
 HOPELESS_INTEGERS: dict[str, tuple[Fields, Status]] = {
     "no integer between the bounds": ({"lb": [0.2, 0.0], "ub": [0.8, 1.0]}, Status.INFEASIBLE),
@@ -133,32 +137,32 @@ HOPELESS_INTEGERS: dict[str, tuple[Fields, Status]] = {
     "open below": ({"lb": [0, 0]}, Status.UNBOUNDED),
     "open below a row": ({"G": [[1, -1]], "h": [1], "lb": [0, 0]}, Status.UNBOUNDED),
 }
-"""Constraints of programs in two integers and with the costs −1 and −2 that have no solution, and why."""
+"""Programs in two integers with the costs −1 and −2 that have no solution, by name: constraints and status."""
 
 
-def packing_program() -> QuadraticProgram:
-    """Six 0-1 knapsacks with two rows.
+def packing_zoo_program() -> QuadraticProgram:
+    """Return six 0-1 knapsacks with two rows.
 
-    One item is worth a million and always taken: at a relative gap of 1e-4 any packing of the rest would do.
+    One item is always taken and worth a million, so that a relative gap of 1e-4 would allow any choice of the others.
     """
     rng = np.random.default_rng(3)
     weights, values = rng.integers(20, 60, (2, 10)).astype(float), rng.integers(10, 60, (6, 10)).astype(float)
     weights[:, 0], values[:, 0] = 0.0, 1e6
     fields = {"h": weights.sum(1) / 2, "lb": np.eye(10)[0], "ub": np.ones(10), "integer": [True] * 10}
-    return program(-values, G=weights, **fields)
+    return zoo_program(-values, G=weights, **fields)
 
 
-def general_integer_program() -> QuadraticProgram:
-    """Four programs in three integers up to 4, with rows and an equality of their own, one row of which is absent."""
+def integer_zoo_program() -> QuadraticProgram:
+    """Return four programs in three integers from 0 to 4, with different rows. One of their rows has no limit."""
     rng = np.random.default_rng(4)
     G, h = rng.integers(1, 5, (4, 2, 3)), rng.integers(6, 12, (4, 2)).astype(float)
     h[1, 0] = INF
     box = {"lb": np.zeros(3), "ub": np.full(3, 4.0), "integer": [True] * 3}
-    return program(rng.normal(size=(4, 3)), A=[[1, 1, -1]], b=[[0], [1], [0], [2]], G=G, h=h, **box)
+    return zoo_program(rng.normal(size=(4, 3)), A=[[1, 1, -1]], b=[[0], [1], [0], [2]], G=G, h=h, **box)
 
 
-def best_by_enumeration(qp: QuadraticProgram, highest: int) -> list[float]:
-    """The optima of programs in integers from 0 to ``highest``, by trying all points."""
+def zoo_optima_by_enumeration(qp: QuadraticProgram, highest: int) -> list[float]:
+    """Return the optima of programs in integers from 0 to ``highest``, found by trying all points."""
     points = np.array(list(itertools.product(range(highest + 1), repeat=qp.n)), dtype=float)
     values = []
     for i in range(qp.batch):
