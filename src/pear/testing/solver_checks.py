@@ -161,7 +161,7 @@ class _SolverChecks:
         return candidate
 
     def solves(self, make: Callable[[], QuadraticProgram]) -> None:
-        """Check that a batch, its last sample and the reversed batch are solved, and verified without another solver."""
+        """Check that a batch, its last sample and the reversed batch are solved and verified without another solver."""
         qp = make()
         _check_solved(qp, self._propose(qp))
         last = qp[qp.batch - 1 :]
