@@ -16,10 +16,10 @@ DEFINITENESS = 1e-9
 """Largest relative size of an eigenvalue of the wrong sign that counts as rounding."""
 
 
-def symmetrise_curvature(Q: Matrix, original: Any) -> Matrix:
-    """Return ½ (Q + Qᵀ), after a check that Q is symmetric up to rounding.
+def check_curvature_symmetry(Q: Matrix, original: Any) -> Matrix:
+    """Check that Q is symmetric up to rounding, and return the symmetric ``½ (Q + Qᵀ)``.
 
-    A sample whose Q holds NaN passes the check, because a solve gives the sample a status of its own.
+    A sample whose Q holds NaN passes the check, because the solve reports such a sample by its status.
 
     Args:
         Q: (n, n) or (N, n, n).

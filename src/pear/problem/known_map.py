@@ -14,7 +14,7 @@ from pear.errors import ProblemError
 from pear.problem import field_checks
 from pear.problem.constraint_map import SIDES, constraint_sides
 from pear.problem.cost_map import CostMap, read_cost_map_matrix
-from pear.problem.curvature_checks import check_curvature_sign, symmetrise_curvature
+from pear.problem.curvature_checks import check_curvature_sign, check_curvature_symmetry
 from pear.problem.indexed_names import index_names
 from pear.problem.matrix import MATRICES, to_csr_matrix
 from pear.problem.problem import Problem
@@ -196,7 +196,7 @@ class KnownMap:
             else:
                 found[name] = self._finite_bound(name, own[name]) + change
         if "Q" in found:
-            found["Q"] = symmetrise_curvature(found["Q"], found["Q"])
+            found["Q"] = check_curvature_symmetry(found["Q"], found["Q"])
             check_curvature_sign(found["Q"], problem.sense)
         bounds = {name: found.get(name, getattr(problem, name)) for name in ("lb", "ub")}
         field_checks.check_bound_fields({name: bound for name, bound in bounds.items() if bound is not None})

@@ -10,7 +10,7 @@ from torch import Tensor
 
 from pear.errors import ProblemError
 from pear.problem import field_checks
-from pear.problem.curvature_checks import check_curvature_sign, symmetrise_curvature
+from pear.problem.curvature_checks import check_curvature_sign, check_curvature_symmetry
 from pear.problem.html_tables import html_table, problem_table_facts
 from pear.problem.matrix import MATRICES, matvec
 from pear.problem.problem_fields import (
@@ -139,7 +139,7 @@ class Problem:
         field_checks.warn_of_huge_bound_fields(fields)
         fields = drop_huge_bound_fields(fields)
         if "Q" in fields:
-            fields["Q"] = symmetrise_curvature(fields["Q"], Q)
+            fields["Q"] = check_curvature_symmetry(fields["Q"], Q)
             check_curvature_sign(fields["Q"], sense)
         self.__dict__.update(
             {name: fields.get(name) for name in FIELDS},
@@ -375,7 +375,7 @@ class Problem:
         field_checks.check_field_columns(fields, self.n)
         field_checks.check_cost_and_fields(cost, self.n, self.batch, fields)
         if "Q" in fields:
-            fields["Q"] = symmetrise_curvature(fields["Q"], given["Q"])
+            fields["Q"] = check_curvature_symmetry(fields["Q"], given["Q"])
         return fields
 
 

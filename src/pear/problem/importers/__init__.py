@@ -10,7 +10,7 @@ from pear.problem.importers.osqp_mat import from_osqp_mat
 from pear.problem.importers.pyepo_model import from_pyepo
 from pear.problem.importers.pyomo_model import from_pyomo
 from pear.problem.importers.row_limits import RowLimits
-from pear.problem.importers.scipy_arrays import from_scipy
+from pear.problem.importers.scipy_arguments import from_scipy
 from pear.problem.model import Model
 
 __all__ = [

@@ -97,7 +97,7 @@ def _copy_cvxpy_leaf(leaf: Any, kind: Any, size: int, replaced: dict[int, Any], 
         cvxpy: the module.
     """
     structured = leaf_has_structure(leaf)
-    made = kind((size,) if structured else leaf.shape, name=leaf.name(), **leaf_sign(leaf))
+    made = kind((size,) if structured else leaf.shape, name=leaf.name(), **_sign_of_copy(leaf))
     if kind is cvxpy.Parameter:
         made.value = np.zeros(made.shape)
     replaced[id(leaf)] = spread_leaf_entries(made, leaf, cvxpy) if structured else made
@@ -111,7 +111,7 @@ def _copy_known_parameter(parameter: Any, replaced: dict[int, Any], cvxpy: Any) 
     again. The copy is therefore a plain parameter, and an expression around it declares the structure.
     """
     shape, given = parameter.shape, parameter.attributes
-    plain = cvxpy.Parameter(shape, name=parameter.name(), value=np.zeros(shape), **leaf_sign(parameter))
+    plain = cvxpy.Parameter(shape, name=parameter.name(), value=np.zeros(shape), **_sign_of_copy(parameter))
     replaced[id(parameter)] = plain
     if given.get("PSD"):
         replaced[id(parameter)] = cvxpy.psd_wrap(plain)
@@ -120,3 +120,8 @@ def _copy_known_parameter(parameter: Any, replaced: dict[int, Any], cvxpy: Any) 
     elif given.get("symmetric"):
         replaced[id(parameter)] = cvxpy.symmetric_wrap(plain)
     return plain
+
+
+def _sign_of_copy(leaf: Any) -> dict[str, bool]:
+    """Return the keyword arguments with which CVXPY declares the sign of a leaf."""
+    return {"nonneg": leaf_sign(leaf) > 0, "nonpos": leaf_sign(leaf) < 0}

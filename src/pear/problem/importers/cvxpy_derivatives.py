@@ -57,11 +57,11 @@ class CvxpyDerivatives:
             DataError: the matrices are not linear in a parameter.
         """
         n, r, sign = len(matrices.q), len(matrices.b), matrices.sign
-        parts = [_parameter_derivatives(matrices, copy) for copy in copies]
+        parts = [_cvxpy_parameter_derivatives(matrices, copy) for copy in copies]
         *vectors, R, P = (sparse.coo_array(sparse.hstack(blocks)) for blocks in zip(*parts, strict=True))
         q, d, b = (sparse.csr_array(matrix) for matrix in vectors)
         assert R.shape[0] == r * n
-        values = tuple(KnownValue(p.name(), p.shape, sign=_sign_number(p)) for p in parameters)
+        values = tuple(KnownValue(p.name(), p.shape, sign=leaf_sign(p)) for p in parameters)
         return cls(values, sign * q, sign * d, b, -R, sign * P)
 
     def changed_rows(self) -> Mask:
@@ -116,7 +116,7 @@ class CvxpyDerivatives:
         """
         rows = arrays.rows
         numbers = np.arange(len(rows.low)) if rows.numbers is None else rows.numbers
-        A, G = rows.split(_select_derivatives(self.R, self.q.shape[0], numbers, columns), len(columns))
+        A, G = rows.split(_select_cvxpy_derivatives(self.R, self.q.shape[0], numbers, columns), len(columns))
         return {name: matrix for name, matrix in (("A", A), ("G", G)) if matrix.nnz}
 
     def curvature_map(self, columns: Index, parameters: Sequence[Any]) -> CurvatureMap | None:
@@ -129,7 +129,7 @@ class CvxpyDerivatives:
         if not self.P.nnz:
             return None
         weights = np.asarray(abs(self.P).sum(0)).reshape(-1) > 0
-        signs = [_sign_number(p) for p in parameters for _ in range(p.size)]
+        signs = [leaf_sign(p) for p in parameters for _ in range(p.size)]
         return CurvatureMap(self._curvature(columns), np.where(weights, signs, 0))
 
     def sentence(self) -> str:
@@ -138,10 +138,10 @@ class CvxpyDerivatives:
 
     def _curvature(self, columns: Index) -> sparse.csr_array:
         """Return the derivatives of the flattened curvature of the variables ``columns``."""
-        return _select_derivatives(self.P, self.q.shape[0], columns, columns)
+        return _select_cvxpy_derivatives(self.P, self.q.shape[0], columns, columns)
 
 
-def read_multiplying_derivatives(
+def read_predicted_cvxpy_derivatives(
     matrices: CvxpyMatrices, predicted: Sequence[Any], copies: Sequence[Any]
 ) -> tuple[CvxpyDerivatives | None, list[str]]:
     """Read the derivatives for predicted parameters that multiply decisions in constraints, or quadratic terms.
@@ -161,19 +161,13 @@ def read_multiplying_derivatives(
     random, curved, names = np.random.default_rng(0), False, []
     for p, copy in zip(predicted, copies, strict=True):
         P, _, _, A, _ = matrices.matrices_at({copy.id: random.uniform(1.0, 2.0, copy.shape)})
-        curved = curved or len(_nonzero_places(P, (0, 0))[0]) > 0
-        if len(_nonzero_places(A, (0, 0))[0]):
+        curved = curved or len(_derivative_pattern(P, (0, 0))[0]) > 0
+        if len(_derivative_pattern(A, (0, 0))[0]):
             names.append(p.name())
     return (CvxpyDerivatives.read(matrices, predicted, copies) if curved or names else None), names
 
 
-def _sign_number(parameter: Any) -> int:
-    """Return 1 for a parameter declared nonneg, −1 for one declared nonpos, 0 for others."""
-    declared = leaf_sign(parameter)
-    return ("nonneg" in declared) - ("nonpos" in declared)
-
-
-def _parameter_derivatives(matrices: CvxpyMatrices, parameter: Any) -> tuple[sparse.sparray, ...]:
+def _cvxpy_parameter_derivatives(matrices: CvxpyMatrices, parameter: Any) -> tuple[sparse.sparray, ...]:
     """Compute the derivatives of CVXPY's matrices with respect to the k numbers of one parameter.
 
     Returns:
@@ -182,11 +176,11 @@ def _parameter_derivatives(matrices: CvxpyMatrices, parameter: Any) -> tuple[spa
     n, r = len(matrices.q), len(matrices.b)
     somewhere = np.random.default_rng(0).uniform(1.0, 2.0, parameter.shape)
     P, _, _, A, _ = matrices.matrices_at({parameter.id: somewhere})
-    at_A, at_P = _nonzero_places(A, (r, n)), _nonzero_places(P, (n, n))
+    at_A, at_P = _derivative_pattern(A, (r, n)), _derivative_pattern(P, (n, n))
 
     def terms(values: Array) -> Array:
         P, q, d, A, b = matrices.matrices_at({parameter.id: values.reshape(parameter.shape)})
-        return np.concatenate([q, [d], b, _entries_at_places(A, at_A), _entries_at_places(P, at_P)])
+        return np.concatenate([q, [d], b, _derivative_entries(A, at_A), _derivative_entries(P, at_P)])
 
     M = linear_map(terms, parameter.size)
     if M is None:
@@ -196,27 +190,27 @@ def _parameter_derivatives(matrices: CvxpyMatrices, parameter: Any) -> tuple[spa
         )
     sizes = np.cumsum([n, 1, r, len(at_A[0]), len(at_P[0])])
     q, d, b, a, p = (M[first:last] for first, last in zip([0, *sizes[:-1]], sizes, strict=True))
-    return q, d, b, _spread_derivatives(a, at_A, (r, n)), _spread_derivatives(p, at_P, (n, n))
+    return q, d, b, _spread_cvxpy_derivatives(a, at_A, (r, n)), _spread_cvxpy_derivatives(p, at_P, (n, n))
 
 
 _Places = tuple[Index, Index]  # rows and columns of entries of a matrix
 
 
-def _nonzero_places(matrix: Any, shape: tuple[int, int]) -> _Places:
-    """Return the rows and columns of the non-zeros of a matrix. None stands for a matrix of zeros of this shape."""
+def _derivative_pattern(matrix: Any, shape: tuple[int, int]) -> _Places:
+    """Return the rows and columns of the non-zeros of a derivative; None is a derivative of this shape that is zero."""
     entries = sparse.coo_array(shape if matrix is None else matrix)
     some = entries.data != 0
     return entries.row[some], entries.col[some]
 
 
-def _entries_at_places(matrix: Any, at: _Places) -> Array:
-    """Return the entries of a matrix at these rows and columns."""
+def _derivative_entries(matrix: Any, at: _Places) -> Array:
+    """Return the entries of a derivative at these rows and columns."""
     if not len(at[0]):
         return np.zeros(0)
     return np.asarray(sparse.csr_array(matrix)[at[0], at[1]], dtype=float).reshape(-1)
 
 
-def _spread_derivatives(entries: sparse.csr_array, at: _Places, shape: tuple[int, int]) -> sparse.coo_array:
+def _spread_cvxpy_derivatives(entries: sparse.csr_array, at: _Places, shape: tuple[int, int]) -> sparse.coo_array:
     """Place derivatives of the entries ``at`` of a matrix among those of all entries, flattened row by row.
 
     Args:
@@ -232,7 +226,7 @@ def _spread_derivatives(entries: sparse.csr_array, at: _Places, shape: tuple[int
     return sparse.coo_array((found.data, (places[found.row], found.col.astype(np.int64))), shape=size)
 
 
-def _select_derivatives(matrix: sparse.coo_array, n: int, rows: Index, columns: Index) -> sparse.csr_array:
+def _select_cvxpy_derivatives(matrix: sparse.coo_array, n: int, rows: Index, columns: Index) -> sparse.csr_array:
     """Select the derivatives of the entries in some rows and columns of a matrix.
 
     Args:

@@ -94,10 +94,9 @@ def place_leaf_entries(leaf: Any) -> tuple[Index, int]:
     return np.where(index < 0, free, index), free + zeros
 
 
-def leaf_sign(leaf: Any) -> dict[str, bool]:
-    """Return the declared sign of a leaf as a keyword argument of CVXPY; an empty dictionary without a sign."""
-    above, below = leaf.is_nonneg(), leaf.is_nonpos()
-    return {} if above == below else {"nonneg" if above else "nonpos": True}
+def leaf_sign(leaf: Any) -> int:
+    """Return 1 for a leaf that is declared not negative, −1 for one that is declared not positive, 0 for others."""
+    return bool(leaf.is_nonneg()) - bool(leaf.is_nonpos())  # some versions of CVXPY return a list
 
 
 def integer_leaf_entries(leaf: Any, name: str) -> Any:

@@ -23,12 +23,13 @@ from pear.problem.importers.cvxpy_checks import (
     check_known_cvxpy_parameters,
 )
 from pear.problem.importers.cvxpy_copy import CvxpyCopy
-from pear.problem.importers.cvxpy_derivatives import CvxpyDerivatives, read_multiplying_derivatives
+from pear.problem.importers.cvxpy_derivatives import CvxpyDerivatives, read_predicted_cvxpy_derivatives
 from pear.problem.importers.cvxpy_leaves import independent_leaf_names
 from pear.problem.importers.cvxpy_matrices import CvxpyMatrices, number_cvxpy_variables
 from pear.problem.importers.cvxpy_names import WHERE, cvxpy_constraint_name
 from pear.problem.importers.model_arrays import ModelArrays
-from pear.problem.importers.row_limits import RowLimits, check_row_recourse
+from pear.problem.importers.row_limits import RowLimits
+from pear.problem.importers.row_prices import check_row_prices
 from pear.problem.model import Model
 from pear.wording import join_names
 
@@ -113,7 +114,7 @@ def from_cvxpy(
     predicted = _predicted_cvxpy_parameters(problem, predicted if parameters is None else parameters, told, cvxpy)
     check_known_cvxpy_parameters(told, predicted)
     check_cvxpy_variables_and_parameters(problem, predicted, told)
-    copy = CvxpyCopy.of(problem, predicted, told, _cvxpy_constraint_prices(problem.constraints, recourse), cvxpy)
+    copy = CvxpyCopy.of(problem, predicted, told, _cvxpy_problem_prices(problem.constraints, recourse), cvxpy)
     with allow_cvxpy_parameters_in_quad_form(cvxpy):
         for i, constraint in enumerate(copy.problem.constraints):
             check_cvxpy_constraint(constraint, i, copy.predicted, copy.known)
@@ -129,28 +130,28 @@ def from_cvxpy(
         kept |= by_known.changed_rows()
     arrays, layout = matrices.model_arrays(problem, kept)
     constants = [label for label, term in zip(labels, constant_terms.tolist(), strict=True) if term]
-    notes = _cvxpy_notes(problem, [*predicted, *told], arrays, constants, M)
+    notes = _cvxpy_problem_notes(problem, [*predicted, *told], arrays, constants, M)
     notes += matrices.limits.sentences(recourse is not None) if predicted else []
     notes += [] if by_known is None else [by_known.sentence()]
-    by_predicted, multiplying = read_multiplying_derivatives(matrices, predicted, copy.predicted)
+    by_predicted, multiplying = read_predicted_cvxpy_derivatives(matrices, predicted, copy.predicted)
     notes += [f"Predicted coefficients of rows: {join_names(multiplying)}."] if multiplying else []
     removable = np.ones(len(arrays.costs), dtype=bool)
     for part in (by_known, by_predicted):
         removable &= True if part is None else ~part.changed_variables()
-    arrays, layout, M, columns, removed = _reduce_cvxpy_arrays(arrays, layout, M, removable, kept, recourse)
+    arrays, layout, M, columns, removed = _reduce_cvxpy_problem(arrays, layout, M, removable, kept, recourse)
     cost_map = None if M is None else CostMap(M, arrays.costs, labels)
     made = arrays.model(cost_map=cost_map, layout=layout, notes=[*notes, *removed])
     coefficients = {} if by_predicted is None else by_predicted.coefficients(arrays, columns)
     return replace(
         made,
         constraint_map=None if D is None else arrays.rows.constraint_map(D[arrays.rows.numbers], coefficients),
-        recourse=_cvxpy_row_recourse(matrices, arrays.rows, recourse),
+        recourse=_cvxpy_problem_recourse(matrices, arrays.rows, recourse),
         known_map=None if by_known is None else by_known.known_map(arrays, columns),
         curvature_map=None if by_predicted is None else by_predicted.curvature_map(columns, copy.predicted),
     )
 
 
-def _reduce_cvxpy_arrays(
+def _reduce_cvxpy_problem(
     arrays: ModelArrays,
     layout: dict[str, Tensor],
     M: Any,
@@ -205,7 +206,7 @@ def _cvxpy_recourse_numbers(recourse: Any) -> list[Any]:
     return [number for value in values for number in (value if isinstance(value, tuple) else (value,))]
 
 
-def _cvxpy_row_recourse(matrices: CvxpyMatrices, rows: RowLimits, given: Any) -> Any:
+def _cvxpy_problem_recourse(matrices: CvxpyMatrices, rows: RowLimits, given: Any) -> Any:
     """Convert a dictionary of prices to a ``Penalty`` for the rows of A and G; return any other recourse unchanged."""
     if not isinstance(given, Mapping):
         return given
@@ -213,7 +214,7 @@ def _cvxpy_row_recourse(matrices: CvxpyMatrices, rows: RowLimits, given: Any) ->
     return rows.penalty(little[rows.numbers], much[rows.numbers])
 
 
-def _cvxpy_constraint_prices(constraints: Sequence[Any], recourse: Any) -> dict[int, Any]:
+def _cvxpy_problem_prices(constraints: Sequence[Any], recourse: Any) -> dict[int, Any]:
     """Return the prices in a dictionary ``recourse``, by the number of the constraint; empty for any other recourse.
 
     Raises:
@@ -221,7 +222,7 @@ def _cvxpy_constraint_prices(constraints: Sequence[Any], recourse: Any) -> dict[
         ProblemError: ``recourse`` is neither a dictionary, a ``Penalty``, a ``Projection`` nor None.
     """
     if not isinstance(recourse, Mapping):
-        check_row_recourse(WHERE, recourse, "constraints, or their names, to prices, {constraint: 9.0}")
+        check_row_prices(WHERE, recourse, "constraints, or their names, to prices, {constraint: 9.0}")
         return {}
     names = [cvxpy_constraint_name(row, i) for i, row in enumerate(constraints)]
     found: dict[int, Any] = {}
@@ -236,7 +237,7 @@ def _cvxpy_constraint_prices(constraints: Sequence[Any], recourse: Any) -> dict[
     return found
 
 
-def _cvxpy_notes(
+def _cvxpy_problem_notes(
     problem: Any, given: list[Any], arrays: ModelArrays, constants: Sequence[str] = (), M: Any = None
 ) -> list[str]:
     """Return sentences for the report.

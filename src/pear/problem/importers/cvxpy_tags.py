@@ -11,7 +11,7 @@ import numpy as np
 from pear.errors import DataError
 from pear.presolving.row_program import Array, Index, Mask
 from pear.problem.importers.cvxpy_names import WHERE, cvxpy_parameters_in
-from pear.problem.importers.row_limits import read_row_price
+from pear.problem.importers.row_prices import read_row_price
 from pear.wording import count_noun, join_names
 
 

@@ -63,33 +63,33 @@ def from_highs(
         )
     name = model.lp_.model_name_
     where = f"the HiGHS model {name}" if name else "the HiGHS model"
-    return highs_arrays(where, model).model(predicted, limits=rows, recourse=recourse, known=known)
+    return highs_model_arrays(where, model).model(predicted, limits=rows, recourse=recourse, known=known)
 
 
-def highs_arrays(where: str, model: Any) -> ModelArrays:
+def highs_model_arrays(where: str, model: Any) -> ModelArrays:
     """Return the arrays of a ``HighsModel``; ``where`` is the name of the source in messages."""
     lp = model.lp_
     if not lp.num_col_:
         raise DataError(f"{where} has no variables; add them before it is taken")
-    if semi := semi_highs_variable(lp):
+    if semi := semi_variable_in_highs_model(lp):
         raise DataError(f"{where}: variable {semi}, which cannot be taken; write it with an integer variable and rows")
     names = tuple(lp.row_names_) or tuple(f"r{i}" for i in range(lp.num_row_))
-    Q = _highs_curvature(model)
+    Q = _highs_model_curvature(model)
     return ModelArrays(
         where,
-        RowLimits(sparse.csr_array(_highs_matrix(lp)), np.array(lp.row_lower_), np.array(lp.row_upper_), names),
+        RowLimits(sparse.csr_array(_highs_model_matrix(lp)), np.array(lp.row_lower_), np.array(lp.row_upper_), names),
         np.array(lp.col_cost_),
         np.array(lp.col_lower_),
         np.array(lp.col_upper_),
         Q if Q.nnz else None,
         "min" if lp.sense_.name == "kMinimize" else "max",
-        _highs_integers(lp),
+        _highs_model_integers(lp),
         float(lp.offset_),
         tuple(name or f"x{i}" for i, name in enumerate(lp.col_names_)),
     )
 
 
-def semi_highs_variable(lp: Any) -> str:
+def semi_variable_in_highs_model(lp: Any) -> str:
     """Describe the first variable that is semi-continuous or semi-integer; "" if there is none."""
     names = lp.col_names_ or [f"x{i}" for i in range(lp.num_col_)]
     for name, kind in zip(names, lp.integrality_, strict=False):
@@ -98,7 +98,7 @@ def semi_highs_variable(lp: Any) -> str:
     return ""
 
 
-def _highs_matrix(lp: Any) -> sparse.csc_array:
+def _highs_model_matrix(lp: Any) -> sparse.csc_array:
     """Return the constraint matrix (k, n) of a HiGHS model."""
     entries = lp.a_matrix_
     parts = (np.asarray(entries.value_), np.asarray(entries.index_), np.asarray(entries.start_))
@@ -109,7 +109,7 @@ def _highs_matrix(lp: Any) -> sparse.csc_array:
     return sparse.csc_array(sparse.csr_array(parts, shape=(lp.num_row_, lp.num_col_)))
 
 
-def _highs_curvature(model: Any) -> sparse.csc_array:
+def _highs_model_curvature(model: Any) -> sparse.csc_array:
     """Return Q (n, n) of the objective ``½ zᵀQz + cᵀz``, with both triangles."""
     n, hessian = model.lp_.num_col_, model.hessian_
     if not hessian.dim_:
@@ -121,7 +121,7 @@ def _highs_curvature(model: Any) -> sparse.csc_array:
     return full
 
 
-def _highs_integers(lp: Any) -> Any:
+def _highs_model_integers(lp: Any) -> Any:
     """Return a bool mask (n,) of the integer variables."""
     marks = np.zeros(lp.num_col_, dtype=bool)
     marks[: len(lp.integrality_)] = [kind.name == "kInteger" for kind in lp.integrality_]

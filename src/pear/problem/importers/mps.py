@@ -12,7 +12,7 @@ from typing import Any
 
 from pear.errors import DataError
 from pear.optional_packages import import_optional
-from pear.problem.importers.highs_model import highs_arrays, semi_highs_variable
+from pear.problem.importers.highs_model import highs_model_arrays, semi_variable_in_highs_model
 from pear.problem.importers.model_arrays import Names
 from pear.problem.importers.packed_files import packed_file_suffix, unpacked_file
 from pear.problem.model import Model
@@ -82,7 +82,9 @@ def from_mps(
         3.0
     """
     path = Path(path)
-    return highs_arrays(str(path), read_mps_file(path)).model(predicted, limits=rows, recourse=recourse, known=known)
+    return highs_model_arrays(str(path), read_mps_file(path)).model(
+        predicted, limits=rows, recourse=recourse, known=known
+    )
 
 
 def read_mps_file(path: Path) -> Any:
@@ -120,7 +122,7 @@ def read_mps_file(path: Path) -> Any:
             _check_mps_text(path, file, model.lp_.col_names_, spaces="switching to fixed" in told)
     if not model.lp_.num_col_:
         _refuse_mps_file(path, "no variables were found")
-    if semi := semi_highs_variable(model.lp_):
+    if semi := semi_variable_in_highs_model(model.lp_):
         _refuse_mps_file(path, f"variable {semi}")
     return model
 

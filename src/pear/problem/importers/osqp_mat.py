@@ -36,7 +36,7 @@ def from_osqp_mat(path: str | Path) -> Model:
             and gives the status ``NOT_CONVEX``.
     """
     path = Path(path)
-    arrays = load_osqp_arrays(path)
+    arrays = load_osqp_mat(path)
     P, q, A = arrays["P"], read_finite_array(str(path), "q", arrays["q"]), arrays["A"]
     low, high = (
         read_row_limits(str(path), "l", arrays["l"], -np.inf),
@@ -48,7 +48,7 @@ def from_osqp_mat(path: str | Path) -> Model:
     return ModelArrays(str(path), rows, q, lb, ub, P if P.nnz else None, integer=integer, offset=offset).model()
 
 
-def load_osqp_arrays(path: Path) -> dict[str, Any]:
+def load_osqp_mat(path: Path) -> dict[str, Any]:
     """Read the arrays of a file by name, with P and A in CSR form, and check their shapes."""
     from scipy.io import loadmat
     from scipy.io.matlab import MatReadError
@@ -68,11 +68,11 @@ def load_osqp_arrays(path: Path) -> dict[str, Any]:
     P, A = (sparse.csr_array(found[name], dtype=float) for name in ("P", "A"))
     P.eliminate_zeros()
     A.eliminate_zeros()
-    _check_osqp_shapes(path, P, A, {name: np.size(found[name]) for name in ("q", "l", "u")})
+    _check_osqp_mat_shapes(path, P, A, {name: np.size(found[name]) for name in ("q", "l", "u")})
     return {**found, "P": P, "A": A}
 
 
-def _check_osqp_shapes(path: Path, P: sparse.csr_array, A: sparse.csr_array, sizes: dict[str, int]) -> None:
+def _check_osqp_mat_shapes(path: Path, P: sparse.csr_array, A: sparse.csr_array, sizes: dict[str, int]) -> None:
     """Check that the arrays of a file fit together, and that P has both triangles.
 
     Args:

@@ -13,7 +13,7 @@ from pear.optional_packages import import_optional
 from pear.presolving.row_program import Array
 from pear.problem.cost_map import CostMap
 from pear.problem.importers.gurobi_model import gurobi_arrays
-from pear.problem.importers.highs_model import highs_arrays
+from pear.problem.importers.highs_model import highs_model_arrays
 from pear.problem.importers.linear_map import linear_map
 from pear.problem.importers.model_arrays import ModelArrays, Names
 from pear.problem.importers.pyomo_model import pyomo_arrays
@@ -46,16 +46,16 @@ def from_pyepo(optmodel: Any, known: Names = None) -> Model:
         raise DataError(f"expected an object of a PyEPO optModel class, got {came}; make one: {came}(…)")
     where = f"the PyEPO model {type(optmodel).__name__}"
     if getattr(optmodel, "_model", None) is None and hasattr(optmodel, "G"):
-        return _pyepo_mpax_arrays(where, optmodel).model(known=known)
+        return _pyepo_mpax_model_arrays(where, optmodel).model(known=known)
     k = int(optmodel.num_cost)
-    start = _pyepo_arrays_at(where, optmodel, np.zeros(k))
-    M = linear_map(lambda costs: _pyepo_arrays_at(where, optmodel, costs).costs - start.costs, k)
+    start = _pyepo_model_arrays(where, optmodel, np.zeros(k))
+    M = linear_map(lambda costs: _pyepo_model_arrays(where, optmodel, costs).costs - start.costs, k)
     if M is None:
         raise DataError(
             f"{where}: setObj does not set costs that are linear in its argument; expected cost = M c + known: give "
             "the matrices with pear.Problem, and M and known with pear.CostMap"
         )
-    _check_pyepo_sense(where, optmodel, start.sense, M)
+    _check_pyepo_model_sense(where, optmodel, start.sense, M)
     if M.shape[0] == k and not start.costs.any() and (sparse.eye_array(k) != M).nnz == 0:
         return start.model(known=known)
     columns = sparse.csc_array(M)
@@ -64,7 +64,7 @@ def from_pyepo(optmodel: Any, known: Names = None) -> Model:
     return start.model(cost_map=CostMap(M, start.costs, names), known=known)
 
 
-def _pyepo_arrays_at(where: str, optmodel: Any, costs: Array) -> ModelArrays:
+def _pyepo_model_arrays(where: str, optmodel: Any, costs: Array) -> ModelArrays:
     """Return the arrays of the solver's model after ``optmodel.setObj(costs)``."""
     optmodel.setObj(costs)
     inner: Any = getattr(optmodel, "_model", None)
@@ -75,7 +75,7 @@ def _pyepo_arrays_at(where: str, optmodel: Any, costs: Array) -> ModelArrays:
     if "pyomo" in roots:
         return replace(pyomo_arrays(inner, import_optional("pyomo.environ", "pyomo", where))[0], where=where)
     if "highspy" in roots:
-        made = highs_arrays(where, inner.getModel())
+        made = highs_model_arrays(where, inner.getModel())
         return replace(made, variables=made.variables or tuple(f"x{i}" for i in range(len(made.costs))))
     raise DataError(
         f"{where} holds {'no model' if inner is None else f'a {type(inner).__module__}.{type(inner).__name__}'}, from "
@@ -84,7 +84,7 @@ def _pyepo_arrays_at(where: str, optmodel: Any, costs: Array) -> ModelArrays:
     )
 
 
-def _check_pyepo_sense(where: str, optmodel: Any, sense: str, M: sparse.csr_array) -> None:
+def _check_pyepo_model_sense(where: str, optmodel: Any, sense: str, M: sparse.csr_array) -> None:
     """Check that ``modelSense`` agrees with the sense of the solver's model, or that the model minimises −cost.
 
     Args:
@@ -100,7 +100,7 @@ def _check_pyepo_sense(where: str, optmodel: Any, sense: str, M: sparse.csr_arra
         )
 
 
-def _pyepo_mpax_arrays(where: str, optmodel: Any) -> ModelArrays:
+def _pyepo_mpax_model_arrays(where: str, optmodel: Any) -> ModelArrays:
     """Return the arrays of a PyEPO class for MPAX, without a solver's model: ``Az = b``, ``Gz ≥ h``, ``l ≤ z ≤ u``."""
     A, b, G, h, low, high = (
         np.asarray(getattr(optmodel, name), dtype=float) for name in ("A", "b", "G", "h", "l", "u")

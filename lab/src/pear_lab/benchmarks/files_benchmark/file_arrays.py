@@ -12,7 +12,7 @@ from scipy.io import loadmat
 
 from pear.errors import DataError
 from pear.problem.importers.mps import read_mps_file
-from pear.problem.importers.osqp_mat import load_osqp_arrays
+from pear.problem.importers.osqp_mat import load_osqp_mat
 from pear.problem.importers.packed_files import packed_file_suffix, unpacked_file
 from pear_lab.judge.judged_program import Array, JudgedProgram
 
@@ -79,7 +79,7 @@ def _from_highs(model: Any) -> ModelFile:
 
 def _from_mat(path: Path) -> ModelFile:
     """Read the arrays of a ``.mat`` file in OSQP's form."""
-    load_osqp_arrays(path)  # raises the importer's errors
+    load_osqp_mat(path)  # raises the importer's errors
     with unpacked_file(path, (".mat",)) as file:
         found = loadmat(str(file))
     q, l, u = (np.asarray(found[name], dtype=float).reshape(-1) for name in ("q", "l", "u"))  # noqa: E741

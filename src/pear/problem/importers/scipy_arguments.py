@@ -59,22 +59,22 @@ def from_scipy(
         [[10.0, -3.0]]
     """
     blocks = [
-        *_scipy_matrix_block("A_ub", A_ub, "b_ub", b_ub, equal=False),
-        *_scipy_matrix_block("A_eq", A_eq, "b_eq", b_eq, equal=True),
-        *_scipy_constraint_blocks(constraints),
+        *_read_matrix_argument("A_ub", A_ub, "b_ub", b_ub, equal=False),
+        *_read_matrix_argument("A_eq", A_eq, "b_eq", b_eq, equal=True),
+        *_read_constraints_argument(constraints),
     ]
-    n = _scipy_variable_count(c, blocks, bounds, integrality)
+    n = _count_variables_of_arguments(c, blocks, bounds, integrality)
     costs = np.zeros(n) if c is None else np.asarray(c, dtype=float).reshape(-1)
-    lb, ub = _scipy_bounds(bounds, n)
+    lb, ub = _read_bounds_argument(bounds, n)
     return ModelArrays(
-        _WHERE, _stack_scipy_blocks(blocks, n), costs, lb, ub, integer=_scipy_integer_mask(integrality, n)
+        _WHERE, _stack_row_arguments(blocks, n), costs, lb, ub, integer=_read_integrality_argument(integrality, n)
     ).model(predicted, known=known)
 
 
 _RowBlock = tuple[str, sparse.csr_array, Array, Array]  # name, matrix (k, n), lower limits (k,), upper limits (k,)
 
 
-def _scipy_matrix_block(left: str, A: Any, right: str, b: Any, equal: bool) -> list[_RowBlock]:
+def _read_matrix_argument(left: str, A: Any, right: str, b: Any, equal: bool) -> list[_RowBlock]:
     """Return a list with the rows of A_ub or A_eq and their limits; an empty list if they were not passed.
 
     Args:
@@ -88,7 +88,7 @@ def _scipy_matrix_block(left: str, A: Any, right: str, b: Any, equal: bool) -> l
         return []
     if A is None or b is None:
         raise ProblemError(f"{_WHERE}: {left} and {right} belong together; got only {right if A is None else left}")
-    matrix, high = _scipy_matrix(A), np.asarray(b, dtype=float).reshape(-1)
+    matrix, high = _matrix_argument_to_csr(A), np.asarray(b, dtype=float).reshape(-1)
     if matrix.shape[0] != len(high):
         raise ProblemError(
             f"{_WHERE}: {left} of shape {matrix.shape} has {matrix.shape[0]} rows and {right} {len(high)} entries; "
@@ -97,7 +97,7 @@ def _scipy_matrix_block(left: str, A: Any, right: str, b: Any, equal: bool) -> l
     return [(left, matrix, high if equal else np.full(len(high), -np.inf), high)]
 
 
-def _scipy_constraint_blocks(constraints: Any) -> list[_RowBlock]:
+def _read_constraints_argument(constraints: Any) -> list[_RowBlock]:
     """Return one block of rows for each ``LinearConstraint``, after a check that every constraint is one."""
     given = constraints if isinstance(constraints, Sequence) else [constraints]
     made: list[_RowBlock] = []
@@ -107,18 +107,18 @@ def _scipy_constraint_blocks(constraints: Any) -> list[_RowBlock]:
                 f"{_WHERE}: constraints[{i}] is a {type(one).__name__}; expected scipy.optimize.LinearConstraint(A, "
                 "lb, ub): a nonlinear one cannot be taken"
             )
-        matrix = _scipy_matrix(one.A)
+        matrix = _matrix_argument_to_csr(one.A)
         low, high = (np.array(np.broadcast_to(v, matrix.shape[0]), dtype=float) for v in (one.lb, one.ub))
         made.append((f"constraints[{i}]", matrix, low, high))
     return made
 
 
-def _scipy_matrix(A: Any) -> sparse.csr_array:
+def _matrix_argument_to_csr(A: Any) -> sparse.csr_array:
     """Convert a matrix to CSR form; a vector becomes a single row."""
     return sparse.csr_array(A if sparse.issparse(A) else np.atleast_2d(np.asarray(A, dtype=float)), dtype=float)
 
 
-def _scipy_variable_count(c: Any, blocks: list[_RowBlock], bounds: Any, integrality: Any) -> int:
+def _count_variables_of_arguments(c: Any, blocks: list[_RowBlock], bounds: Any, integrality: Any) -> int:
     """Find the number of variables n, on which all arguments must agree."""
     found = [] if c is None else [("c", np.size(c))]
     found += [(name, matrix.shape[1]) for name, matrix, _, _ in blocks]
@@ -136,7 +136,7 @@ def _scipy_variable_count(c: Any, blocks: list[_RowBlock], bounds: Any, integral
     return found[0][1]
 
 
-def _scipy_bounds(bounds: Any, n: int) -> tuple[Array, Array]:
+def _read_bounds_argument(bounds: Any, n: int) -> tuple[Array, Array]:
     """Convert pairs, or a ``scipy.optimize.Bounds``, to lower and upper bounds (n,)."""
     if hasattr(bounds, "lb"):
         return tuple(np.array(np.broadcast_to(v, n), dtype=float) for v in (bounds.lb, bounds.ub))  # type: ignore
@@ -151,7 +151,7 @@ def _scipy_bounds(bounds: Any, n: int) -> tuple[Array, Array]:
     return np.resize(low, n), np.resize(high, n)
 
 
-def _scipy_integer_mask(integrality: Any, n: int) -> Any:
+def _read_integrality_argument(integrality: Any, n: int) -> Any:
     """Convert SciPy's ``integrality`` to a bool mask (n,), after a check that no variable is semi-continuous."""
     kinds = np.zeros(n) if integrality is None else np.asarray(integrality).reshape(-1)
     if len(kinds) not in (1, n):
@@ -166,7 +166,7 @@ def _scipy_integer_mask(integrality: Any, n: int) -> Any:
     return kinds == 1
 
 
-def _stack_scipy_blocks(blocks: list[_RowBlock], n: int) -> RowLimits:
+def _stack_row_arguments(blocks: list[_RowBlock], n: int) -> RowLimits:
     """Stack blocks of rows, with their limits, and name the rows A_ub[0], A_ub[1], …."""
     if not blocks:
         return RowLimits(sparse.csr_array((0, n)), np.empty(0), np.empty(0), ())
