@@ -118,8 +118,8 @@ class ConstraintMap:
         """Compute the gradient (B, k) with respect to the predicted values.
 
         Args:
-            gradients: the gradients with respect to the predicted ones of b, h, lb and ub, (B, r), and of A and G,
-                (B, r, n), by name.
+            gradients: the gradients with respect to the predicted fields, (B, r) for b, h, lb and ub, and (B, r, n) for
+                A and G, by name.
         """
         return torch.stack([one.pull_back(gradients[name].flatten(1)) for name, one in self._maps.items()]).sum(0)
 

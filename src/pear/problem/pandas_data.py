@@ -64,8 +64,8 @@ def check_pandas_rows(tables: Mapping[str, Any]) -> None:
 
     Args:
         tables: the values that the user passed, by argument name. Arrays, tensors, lists and None have no index and
-            pass. A table below the name ``known`` counts only if it has as many rows as the first other table: one of
-            another length holds values of groups of samples, or values that samples share.
+            pass. Tables in the argument ``known`` count only if they have as many rows as the first other table,
+            because others hold values of groups of samples, or values that samples share.
 
     Raises:
         ProblemError: two indices differ. The message says in which row, how many labels match, and what to do.
@@ -88,7 +88,7 @@ def check_pandas_rows(tables: Mapping[str, Any]) -> None:
 
 
 def named_pandas_index(*tables: Any) -> Any:
-    """Return the first index of these tables that is not pandas' default 0, 1, 2, …; None if all are."""
+    """Return the first index of these tables that is not pandas' default 0, 1, 2, …; None if there is none."""
     indices = (table.index for table in tables if has_pandas_index(table))
     return next((index for index in indices if not _is_default_pandas_index(index)), None)
 
@@ -97,7 +97,8 @@ def shared_pandas_index(*tables: Any) -> Any:
     """Return the index of tables whose rows belong together.
 
     Returns:
-        The first index that is not pandas' default 0, 1, 2, …; if all are, the first one; None without any index.
+        The first index that is not pandas' default 0, 1, 2, …; if there is none, a default index; None if no table has
+        an index.
 
     Example:
         >>> import pandas

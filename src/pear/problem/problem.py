@@ -42,16 +42,16 @@ class Problem:
 
     The cost c is not part of the problem; each solve is called with a cost. Everything else is checked and fixed here.
     Fields may be torch tensors (dense or sparse), numpy arrays, scipy sparse matrices or lists. All samples share a
-    field, unless it has a leading dimension N, with one entry per sample. Both kinds of fields may be mixed.
+    field, unless the field has a leading dimension N, with one entry per sample. Both kinds of fields may be mixed.
 
     The problem makes private, detached copies of its fields in float64. To differentiate with respect to a field, pass
     the field with the call instead. A dense field, and the (n, n) curvature of a dense problem, may have at most 2 GiB,
     so that n ≤ 16384.
 
     The problem is sparse (``is_sparse``) if Q, A or G is passed in sparse form, n is at least 500, and at most 5 % of
-    the entries of the matrices together are not zero. Time and memory then grow with the number of non-zeros, and n may
-    be 100,000 and more. All samples share sparse matrices, a call cannot replace them, and they stay on the CPU; b, h,
-    lb and ub may differ between samples.
+    the entries of the matrices together are not zero. A problem with bounds only is sparse if n > 16384. Time and
+    memory then grow with the number of non-zeros, and n may be 100,000 and more. All samples share sparse matrices, a
+    call cannot replace them, and they stay on the CPU; b, h, lb and ub may differ between samples.
 
     Args:
         Q: (n, n) or (N, n, n), symmetric up to rounding; positive semidefinite to minimise, negative semidefinite to
@@ -263,7 +263,7 @@ class Problem:
         return build_quadratic_program(fields, cost, self.sign, float(smoothing), self.integer, plans, self.is_sparse)
 
     def prepare_once(self, name: str, prepare: Callable[[Problem], Any]) -> Any:
-        """Return ``prepare(self)``, which is computed once and stored with the plans of a dense problem."""
+        """Return ``prepare(self)``, which is computed once and then stored in the problem under ``name``."""
         if name not in self._plans:
             self._plans[name] = prepare(self)
         return self._plans[name]
@@ -358,7 +358,7 @@ class Problem:
         return other
 
     def __getstate__(self) -> dict[str, Any]:
-        """Return the attributes without the plans, which are computed again when they are needed."""
+        """Return the attributes without the data that solvers prepared, which are computed again when needed."""
         return {**self.__dict__, "_plans": {}}
 
     def __setstate__(self, state: dict[str, Any]) -> None:

@@ -27,8 +27,8 @@ def read_problem_field(name: str, value: ArrayLike, sparse: bool) -> Any:
     Args:
         name: the name of the field.
         value: the field as the user passed it.
-        sparse: whether the problem is sparse. Its Q, A and G become ``SparseMatrix`` objects, every other field a dense
-            tensor.
+        sparse: whether the problem is sparse. Q, A and G of a sparse problem become ``SparseMatrix`` objects; every
+            other field becomes a dense tensor.
     """
     if not sparse or name not in MATRICES:
         return to_float64_tensor(name, value)

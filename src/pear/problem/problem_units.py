@@ -8,7 +8,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from pear.problem.matrix import is_sparse_matrix
+from pear.problem.matrix import MATRICES, is_sparse_matrix
 from pear.problem.problem import Problem
 
 
@@ -27,8 +27,7 @@ def problem_in_units(problem: Problem, units: Tensor) -> Problem:
     """
     assert problem.phi is None
     assert not problem.is_integer
-    fields = {name: value for name in _RULES if (value := getattr(problem, name)) is not None}
-    return problem._with(**fields_in_units(fields, units), _plans={})
+    return problem._with(**fields_in_units(problem._fields(), units), _plans={})
 
 
 def fields_in_units(fields: Mapping[str, Any], units: Tensor) -> dict[str, Any]:
@@ -37,31 +36,16 @@ def fields_in_units(fields: Mapping[str, Any], units: Tensor) -> dict[str, Any]:
     With U = diag(units), A becomes AU, G becomes GU, Q becomes UQU, and bounds are divided by the units. Right-hand
     sides stay the same. The result is differentiable.
     """
-    return {name: _RULES[name](value, units) if name in _RULES else value for name, value in fields.items()}
+    return {name: _field_in_units(name, value, units) for name, value in fields.items()}
 
 
-def _columns_in_units(matrix: Any, units: Tensor) -> Any:
-    """Return ``matrix · diag(units)``."""
-    value = matrix if is_sparse_matrix(matrix) else torch.as_tensor(matrix)
-    return value * units.to(value.device, value.dtype)
-
-
-def _curvature_in_units(Q: Any, units: Tensor) -> Any:
-    """Return ``diag(units) · Q · diag(units)``."""
-    value = Q if is_sparse_matrix(Q) else torch.as_tensor(Q)
-    return _columns_in_units(_columns_in_units(value.mT, units).mT, units)
-
-
-def _bound_in_units(bound: Any, units: Tensor) -> Tensor:
-    """Return ``bound / units``."""
-    value = torch.as_tensor(bound, dtype=None if isinstance(bound, Tensor) else torch.float64)
-    return value / units.to(value)
-
-
-_RULES = {
-    "Q": _curvature_in_units,
-    "A": _columns_in_units,
-    "G": _columns_in_units,
-    "lb": _bound_in_units,
-    "ub": _bound_in_units,
-}
+def _field_in_units(name: str, value: Any, units: Tensor) -> Any:
+    """Convert one field of a problem to the variables ``z / units``."""
+    if name in ("lb", "ub"):
+        bound = torch.as_tensor(value, dtype=None if isinstance(value, Tensor) else torch.float64)
+        return bound / units.to(bound)
+    if name not in MATRICES:
+        return value
+    matrix = value if is_sparse_matrix(value) else torch.as_tensor(value)
+    units = units.to(matrix.device, matrix.dtype)
+    return ((matrix.mT * units).mT if name == "Q" else matrix) * units

@@ -49,9 +49,9 @@ def check_cvxpy_variables_and_parameters(problem: Any, predicted: list[Any], kno
                 f"{WHERE}: the predicted parameter {p.name()} is declared {structure[0]}; predicted values have no "
                 "such structure: declare a plain, symmetric or diagonal parameter"
             )
-    names = [p.name() for p in predicted]
-    if twice := [name for i, name in enumerate(names) if name in names[:i]]:
-        raise DataError(f"{WHERE}: two predicted parameters are called {twice[0]}; give each its own name")
+    for kind, names in (("predicted", [p.name() for p in predicted]), ("known", [p.name() for p in known])):
+        if twice := [name for i, name in enumerate(names) if name in names[:i]]:
+            raise DataError(f"{WHERE}: two {kind} parameters are called {twice[0]}; give each its own name")
 
 
 def check_cvxpy_constraint(constraint: Any, i: int, predicted: list[Any], known: list[Any]) -> None:
@@ -128,7 +128,7 @@ def check_cvxpy_objective(objective: Any, predicted: list[Any], known: list[Any]
 
 
 def check_known_cvxpy_parameters(known: Sequence[Any], predicted: Sequence[Any]) -> None:
-    """Check that no known parameter is also predicted or complex, and that their names differ."""
+    """Check that no known parameter is also predicted or complex."""
     for p in known:
         if any(p is one for one in predicted):
             raise DataError(f"{WHERE}: the parameter {p.name()} is predicted and known; name it once")
@@ -136,9 +136,6 @@ def check_known_cvxpy_parameters(known: Sequence[Any], predicted: Sequence[Any])
             raise DataError(
                 f"{WHERE}: the known parameter {p.name()} is declared {structure[0]}; expected real numbers"
             )
-    names = [p.name() for p in known]
-    if twice := [name for i, name in enumerate(names) if name in names[:i]]:
-        raise DataError(f"{WHERE}: two known parameters are called {twice[0]}; give each its own name")
 
 
 def allow_cvxpy_parameters_in_quad_form(cvxpy: Any) -> AbstractContextManager[Any]:

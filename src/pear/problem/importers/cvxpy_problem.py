@@ -183,7 +183,7 @@ def _reduce_cvxpy_problem(
         removable[at.numpy()] = False
     if M is not None:
         removable &= np.diff(M.indptr) == 0
-    if any(np.ndim(one) for one in _cvxpy_recourse_numbers(recourse)):
+    if _cvxpy_recourse_has_arrays(recourse):
         return arrays, layout, M, np.arange(n), []
     small, reduction = arrays.reduced(removable, kept[arrays.rows.numbers])
     if reduction is None:
@@ -198,12 +198,12 @@ def _reduce_cvxpy_problem(
     return small, moved, M, reduction.columns, [reduction.sentence()]
 
 
-def _cvxpy_recourse_numbers(recourse: Any) -> list[Any]:
-    """Return the arguments of a ``Penalty`` or ``Projection``; an empty list for a dictionary or None."""
+def _cvxpy_recourse_has_arrays(recourse: Any) -> bool:
+    """Return True for a ``Penalty`` or ``Projection`` with a number for each row or variable."""
     if recourse is None or isinstance(recourse, Mapping):
-        return []
-    values = [getattr(recourse, field.name) for field in fields(recourse)]
-    return [number for value in values for number in (value if isinstance(value, tuple) else (value,))]
+        return False
+    values = (getattr(recourse, field.name) for field in fields(recourse))
+    return any(np.ndim(one) for value in values for one in (value if isinstance(value, tuple) else (value,)))
 
 
 def _cvxpy_problem_recourse(matrices: CvxpyMatrices, rows: RowLimits, given: Any) -> Any:
