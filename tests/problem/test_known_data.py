@@ -122,6 +122,15 @@ def test_known_tables_and_shared_values_say_the_same():
     torch.testing.assert_close(mixed, expected[1:2])
 
 
+def test_selected_samples_keep_their_known_costs_without_a_cost_map():
+    prices = np.arange(6.0).reshape(3, 2)
+    m = pear.Model(pear.Problem(n=2, lb=0.0), known_map=pear.KnownMap({"price": (2,)}, cost=np.eye(2)))
+    told = m.with_known({"price": prices})
+    assert told.known.tolist() == prices.tolist()
+    assert told[1:].known.tolist() == prices[1:].tolist()
+    assert told[[2, 0]].known.tolist() == prices[[2, 0]].tolist()
+
+
 def test_a_known_value_and_a_predicted_right_hand_side_stand_together():
     demand, stock = cp.Parameter(2, name="demand"), cp.Parameter(name="stock")
     buy, use = cp.Variable(nonneg=True, name="buy"), cp.Variable(2, nonneg=True, name="use")

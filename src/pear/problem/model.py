@@ -297,12 +297,15 @@ class Model:
 
     def __getitem__(self, index: Any) -> Model:
         """Return the model of the samples at ``index``, which may be anything that indexes a ``Problem``."""
+
+        def select(value: Any, shared_dimensions: int) -> Any:
+            if not isinstance(value, Tensor) or value.ndim == shared_dimensions:
+                return value
+            return value[sample_index(index, len(value), value.device)]
+
         own = None if self.cost_map is None else self.cost_map[index]
-        offset = self.offset
-        if isinstance(offset, Tensor) and offset.ndim:
-            offset = offset[sample_index(index, len(offset), offset.device)]
-        known = self.known if own is None else own.known
-        return replace(self, problem=self.problem[index], cost_map=own, known=known, offset=offset)
+        known = select(self.known, 1) if own is None else own.known
+        return replace(self, problem=self.problem[index], cost_map=own, known=known, offset=select(self.offset, 0))
 
     def __repr__(self) -> str:
         rows = "" if self.constraint_map is None else f", {self.constraint_map}, {self.recourse}"
