@@ -1,15 +1,15 @@
 """The store of warm starts, exact solutions and failures that is kept between calls.
 
-Each sample has a key. Each key has a slot, which is its row number in every table. A *warm start* may be any point,
-because it is verified before it is used. An *exact solution* is used without a check, but only where the fingerprint of
-the data that it was computed from is unchanged. A *failure* is kept in the same way, so that no solver runs again on a
-sample whose data has not changed.
+Each sample has a key, and each key has a slot: the number of its row in every table of the store. A row can be a *warm
+start*, which may be any point, because it is verified before it is used. A row can also be an *exact solution*, which
+is used without a check if the fingerprint of the data has not changed. A *failure* is kept with a fingerprint too, so
+that no solver runs again on a sample whose data has not changed.
 
-Memory is bounded: where keys that are new would take the store beyond ``MOST_BYTES``, it forgets all samples and begins
-anew, which costs time and changes no result. Fresh keys for every call, which never come again, are best left out.
+Memory is bounded: if new keys would take the store beyond ``MOST_BYTES``, the store forgets all samples. This costs
+time and changes no result. Calls whose keys never come again should have no keys.
 
-The store can be saved. A training that is resumed then starts every solve from the same point as one that was never
-interrupted. From another start the same solution may round differently.
+The store can be saved. A resumed training then starts every solve from the same point as a training without
+interruption. From another start, the same solution may have other rounding errors.
 """
 
 from __future__ import annotations
@@ -28,19 +28,21 @@ from pear.optimality.tensor_record import TensorRecord
 from pear.solvers.known_failures import KnownFailures
 
 MOST_BYTES = 2 * 2**30
-"""Bytes that the rows of all keys may take together."""
+"""The number of bytes that the rows of all keys may take together."""
 
-_KEY_BYTES = 200  # of a key and its number, about
+_KEY_BYTES = 200  # about the bytes of a key and its slot
 
 Index = NDArray[np.int64]
 Rows = TypeVar("Rows")
 
 
 class WarmStarts:
-    """Tables with one row per sample key. Hold ``lock`` while several reads and writes belong together.
+    """The store of warm starts: tables with one row per sample key, and the known failures.
 
     Attributes:
-        generation: how often the store has forgotten all samples; row numbers of an earlier generation mean nothing.
+        generation: how often the store has forgotten all samples. Slots of earlier generations are invalid.
+        lock: held by callers while they make several reads and writes that belong together.
+        failures: the known failures.
     """
 
     def __init__(self) -> None:
@@ -48,16 +50,16 @@ class WarmStarts:
         self.lock = RLock()
         self._slot: dict[Hashable, int] = {}
         self._tables: dict[str, WarmStartTable[Any]] = {}
-        self._saved: dict[str, dict[str, Any]] = {}  # tables of a restored state that are not loaded yet
+        self._saved: dict[str, dict[str, Any]] = {}  # tables of a restored state that have not been loaded
         self.failures = KnownFailures()
 
     def __len__(self) -> int:
         return len(self._slot)
 
     def slots(self, keys: Iterable[Hashable]) -> Index:
-        """Return (B,) row numbers of the samples; a new key gets a new row.
+        """Return the slots (B,) of the samples. A new key gets a new slot.
 
-        Where the rows of all keys would take more than ``MOST_BYTES``, all earlier samples are forgotten first.
+        If the rows of all keys would take more than ``MOST_BYTES``, all earlier samples are forgotten first.
         """
         keys = list(keys)
         known = [self._slot.get(key) for key in keys]
@@ -69,7 +71,7 @@ class WarmStarts:
         return np.array([self._slot.setdefault(key, len(self._slot)) for key in keys], np.int64)
 
     def _bytes_per_key(self) -> float:
-        """Return how much memory a key takes in all tables together."""
+        """Return the number of bytes of one key in all tables together."""
         return _KEY_BYTES + sum(table.bytes_per_row() for table in self._tables.values())
 
     def _forget(self) -> None:
@@ -85,14 +87,13 @@ class WarmStarts:
         trim: Callable[[Rows, int], Rows] | None = None,
         is_valid: Callable[[Rows], bool] | None = None,
     ) -> WarmStartTable[Rows]:
-        """Return the table of that name, grown to hold a row for every key so far.
+        """Return the table of this name, which has a row for every key so far.
 
         Args:
-            name: identifies the table.
+            name: the name of the table.
             make: returns a given number of empty rows.
-            trim: takes the rows and their count, and returns the rows to save in a file. All rows are saved where it is
-                left out.
-            is_valid: checks rows that come from a file.
+            trim: takes the rows and their number, and returns the rows to save in a file; None to save all rows.
+            is_valid: returns whether rows from a file are valid; None if all are.
         """
         if name not in self._tables:
             table = WarmStartTable(make, trim, is_valid)
@@ -104,14 +105,14 @@ class WarmStarts:
         return self._tables[name]
 
     def has_saved(self, name: str) -> bool:
-        """True where a restored state holds a table of that name that has not been loaded yet."""
+        """Return whether a restored state contains a table of this name that has not been loaded."""
         return name in self._saved
 
     def state(self) -> dict[str, Any]:
         """Return the content of the store as arrays, numbers and strings.
 
-        The result is empty where a key is neither a number nor a string nor a tuple of these. Inverses of bases that
-        are too large for a file are left out. They are computed again when they are next used.
+        The result is empty if some key is not a number, a string or a tuple of numbers and strings. Tables may leave
+        out rows that are too large for a file; these rows are computed again when they are used.
         """
         keys = list(self._slot)
         if not all(is_plain_sample_key(key) for key in keys):
@@ -126,10 +127,10 @@ class WarmStarts:
 
     @classmethod
     def from_state(cls, state: Mapping[str, Any]) -> WarmStarts:
-        """Rebuild a store from its ``state``.
+        """Rebuild a store from the result of ``state``.
 
         Raises:
-            KeyError, TypeError, ValueError: ``state`` is not the state of a store.
+            KeyError, TypeError, ValueError: the argument is not the state of a store.
         """
         starts = cls()
         if state:
@@ -142,7 +143,7 @@ class WarmStarts:
         return starts
 
     def __getstate__(self) -> dict[str, Any]:
-        """Return an empty state: a copied or unpickled store has no rows, which costs time and changes no result."""
+        """Return an empty state. A copied or unpickled store has no rows, which costs time and changes no result."""
         return {}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
@@ -150,12 +151,15 @@ class WarmStarts:
 
 
 class WarmStartTable(Generic[Rows]):
-    """Rows of one kind, one per sample, each with the fingerprint of the data that it was computed from.
+    """A table of the store: one row per sample, with the fingerprint of the data that the row was computed from.
+
+    Args:
+        make, trim, is_valid: see ``WarmStarts.table``.
 
     Attributes:
         rows: the rows, of the type that ``make`` returns: a tensor, a ``TensorRecord`` of tensors, or a tuple of
             arrays.
-        fingerprints: (K, f) float64. A row that is only a warm start has NaN, so that its fingerprint matches no data.
+        fingerprints: (K, f) float64, NaN for a row that is only a warm start, so that no data matches; None so far.
     """
 
     def __init__(
@@ -169,45 +173,46 @@ class WarmStartTable(Generic[Rows]):
         self.fingerprints: Tensor | None = None
 
     def grow(self, size: int) -> None:
-        """Make room for ``size`` rows. The room at least doubles, so that few copies are made as the table fills."""
+        """Make room for ``size`` rows. The room at least doubles, so that a growing table is seldom copied."""
         if self._size >= size:
             return
         self._size = max(size, 2 * self._size)
         bigger = self._make(self._size)
-        for new, old in zip(_row_arrays(bigger), _row_arrays(self.rows), strict=True):
+        for new, old in zip(_warm_start_arrays(bigger), _warm_start_arrays(self.rows), strict=True):
             new[: len(old)] = old
         self.rows = bigger
         if self.fingerprints is not None:
-            self.fingerprints = _grow_rows(self.fingerprints, self._size)
+            self.fingerprints = _grow_warm_starts(self.fingerprints, self._size)
 
     def bytes_per_row(self) -> float:
-        """Return the memory of a row, its fingerprint included."""
+        """Return the number of bytes of a row and its fingerprint."""
         marks = () if self.fingerprints is None else (self.fingerprints,)
-        return sum(part.nbytes for part in (*_row_arrays(self.rows), *marks)) / max(self._size, 1)
+        return sum(part.nbytes for part in (*_warm_start_arrays(self.rows), *marks)) / max(self._size, 1)
 
     def state(self, count: int) -> dict[str, Any]:
         """Return the first ``count`` rows and their fingerprints."""
         rows: Any = self.rows if self._trim is None else self._trim(self.rows, count)
         marks = None if self.fingerprints is None else self.fingerprints[:count]
-        return {"rows": [part[:count] for part in _row_arrays(rows)], "of": marks}
+        return {"rows": [part[:count] for part in _warm_start_arrays(rows)], "of": marks}
 
     def load(self, state: Mapping[str, Any]) -> None:
         """Fill a new table with the rows of a saved state.
 
         Raises:
-            DataError: the rows are not valid for this table. They are checked because compiled code does not check
-                indices.
+            DataError: the rows are not valid for this table, so that compiled code could read outside of its arrays.
         """
         saved, marks = list(state["rows"]), state["of"]
         self.grow(max((len(part) for part in saved), default=0))
-        own = list(_row_arrays(self.rows))
-        fits = len(own) == len(saved) and all(_has_same_form(old, new) for old, new in zip(saved, own, strict=True))
+        own = list(_warm_start_arrays(self.rows))
+        fits = len(own) == len(saved) and all(
+            _fits_warm_start_table(old, new) for old, new in zip(saved, own, strict=True)
+        )
         if fits and isinstance(marks, Tensor):
             fits = marks.dtype == torch.float64 and marks.dim() == 2 and len(marks) == self._size
         if fits:
             for new, old in zip(own, saved, strict=True):
                 new[: len(old)] = old
-            self.fingerprints = None if marks is None else marks.to(_device_of_rows(own[0]))
+            self.fingerprints = None if marks is None else marks.to(_warm_start_device(own[0]))
         if not fits or (self._is_valid is not None and not self._is_valid(self.rows)):
             raise DataError(
                 "the warm starts of the saved run are not those of this problem, or were altered; delete the file, or "
@@ -215,27 +220,27 @@ class WarmStartTable(Generic[Rows]):
             )
 
     def holds_exact(self, slots: Index, fingerprint: Tensor) -> Tensor:
-        """Return (B,) bool, True where a row holds the exact solution for data with this fingerprint (B, f)."""
+        """Return whether each row is the exact solution for data with this fingerprint (B, f). Shape (B,), bool."""
         if self.fingerprints is None or self.fingerprints.shape[1] != fingerprint.shape[1]:
             return torch.zeros(len(slots), dtype=torch.bool, device=fingerprint.device)
         return (self.fingerprints[self._index(slots)] == fingerprint).all(1)
 
     def exact_rows(self, slots: Index, fingerprint: Tensor) -> Any | None:
-        """Return the rows of these samples if all of them hold the exact solution for this data, else None."""
+        """Return the rows of these samples if all of them are exact solutions for this data, else None."""
         kept, index = self.fingerprints, self._index(slots)
-        # NaN, which marks a row that is only a warm start, equals nothing here either
+        # torch.equal is False for NaN, the fingerprint of a row that is only a warm start
         exact = kept is not None and torch.equal(kept[index], fingerprint)
         return self.rows[index] if exact else None  # type: ignore[index]
 
     def put(self, slots: Index, rows: Any, fingerprint: Tensor | None = None, good: Tensor | None = None) -> None:
-        """Keep one row for each slot.
+        """Store one row for each slot.
 
         Args:
-            slots: (B,) row numbers.
+            slots: (B,) slots.
             rows: the B new rows.
-            fingerprint: (B, f) fingerprint of the data that the rows solve exactly; None where the rows are only warm
-                starts.
-            good: (B,) bool, True where a row is an exact solution; all rows are if omitted.
+            fingerprint: (B, f) fingerprints of the data that the rows solve exactly; None in a table whose rows are
+                only warm starts.
+            good: (B,) bool, True if a row is an exact solution; None if all are.
         """
         index = self._index(slots)
         if isinstance(self.rows, TensorRecord):
@@ -245,42 +250,44 @@ class WarmStartTable(Generic[Rows]):
         if fingerprint is None:
             return
         if self.fingerprints is None or self.fingerprints.shape[1] != fingerprint.shape[1]:
-            self.fingerprints = _grow_rows(fingerprint[:0], self._size)
+            self.fingerprints = _grow_warm_starts(fingerprint[:0], self._size)
         keep = fingerprint if good is None else torch.where(good[:, None], fingerprint, torch.nan)
         self.fingerprints[index] = keep
 
     def _index(self, slots: Index) -> Tensor:
-        first = next(_row_arrays(self.rows))
-        return torch.from_numpy(slots).to(first.device)
+        """Return the slots as a tensor on the device of the rows."""
+        return torch.from_numpy(slots).to(_warm_start_device(next(_warm_start_arrays(self.rows))))
 
 
 def is_plain_sample_key(key: Hashable) -> bool:
-    """True where a file of numbers and strings can hold a sample's key."""
+    """Return whether a file of numbers and strings can contain a sample's key."""
     return all(map(is_plain_sample_key, key)) if isinstance(key, tuple) else isinstance(key, (int, str))
 
 
-def _has_same_form(saved: Any, own: Any) -> bool:
-    """True where a saved array has the type and shape of a table's own array, or was left out of the file."""
+def _fits_warm_start_table(saved: Any, own: Any) -> bool:
+    """Return whether a saved array has the type and shape of the array of a table, or is empty."""
     same = type(saved) is type(own) and saved.dtype == own.dtype and saved.shape[1:] == own.shape[1:]
     return bool(same and len(saved) in (0, len(own)))
 
 
-def _device_of_rows(rows: Any) -> torch.device:
+def _warm_start_device(rows: Any) -> torch.device:
+    """Return the device of a tensor or array."""
     return rows.device if isinstance(rows, Tensor) else torch.device("cpu")
 
 
-def _grow_rows(old: Tensor, size: int) -> Tensor:
+def _grow_warm_starts(old: Tensor, size: int) -> Tensor:
+    """Append rows of NaN to a tensor, so that it has ``size`` rows."""
     new = old.new_full((size, old.shape[1]), torch.nan)
     new[: len(old)] = old
     return new
 
 
-def _row_arrays(rows: Any) -> Iterator[Any]:
-    """Iterate over the arrays or tensors that hold the rows."""
+def _warm_start_arrays(rows: Any) -> Iterator[Any]:
+    """Iterate over the arrays or tensors that contain the rows of a table."""
     if isinstance(rows, TensorRecord):
         rows = tuple(vars(rows).values())
     if isinstance(rows, tuple):
         for part in rows:
-            yield from _row_arrays(part)
+            yield from _warm_start_arrays(part)
     else:
         yield rows
