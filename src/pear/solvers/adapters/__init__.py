@@ -1,1 +1,1 @@
-"""Solvers from other packages, one file each."""
+"""Adapters: solvers of other packages, one file each."""

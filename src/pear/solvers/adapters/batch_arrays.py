@@ -1,4 +1,4 @@
-"""Helpers of the adapters: programs as numpy arrays, and candidates that are filled in sample by sample."""
+"""Helpers of the adapters: a batch of programs as numpy arrays, and the rows of a candidate to fill in."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ Array = NDArray[Any]
 class ProgramArrays:
     """A ``QuadraticProgram`` as numpy arrays, with the same fields and shapes.
 
-    H, A and G of a sparse program stay ``SparseMatrix`` objects; ``row`` and ``groups`` give SciPy's matrices for them.
+    H, A and G of a sparse program stay ``SparseMatrix`` objects, which ``row`` and ``groups`` turn into SciPy matrices.
     """
 
     H: Any
@@ -39,28 +39,28 @@ class ProgramArrays:
 
     @classmethod
     def of(cls, qp: QuadraticProgram) -> ProgramArrays:
-        """Convert ``qp`` to arrays; no copy is made where it is on the CPU already."""
+        """Convert ``qp`` to arrays, without a copy if its tensors are on the CPU."""
 
-        def numpy(value: Any) -> Any:
+        def as_array(value: Any) -> Any:
             return value if value.is_sparse else value.detach().cpu().numpy()
 
-        integer = None if qp.integer is None or not qp.integer.any() else numpy(qp.integer)
-        fields = {name: numpy(getattr(qp, name)) for name in ("H", "c", "A", "b", "G", "h", "lb", "ub")}
+        integer = None if qp.integer is None or not qp.integer.any() else as_array(qp.integer)
+        fields = {name: as_array(getattr(qp, name)) for name in ("H", "c", "A", "b", "G", "h", "lb", "ub")}
         return cls(**fields, integer=integer)
 
     @property
     def shared_matrices(self) -> bool:
-        """True where every sample has the same H, A and G."""
+        """True if all samples share H, A and G."""
         return self.H.shape[0] == self.A.shape[0] == self.G.shape[0] == 1
 
     @property
     def shared_limits(self) -> bool:
-        """True where every sample has the same right-hand sides and bounds."""
+        """True if all samples share the right-hand sides and bounds."""
         return self.b.shape[0] == self.h.shape[0] == self.lb.shape[0] == self.ub.shape[0] == 1
 
 
 def row(field: Any, i: int) -> Any:
-    """Return the part of a field that belongs to sample ``i``; the field may be shared by all samples."""
+    """Return the row of a field that belongs to sample ``i``, or the row that all samples share."""
     if is_sparse_matrix(field):
         return field.csr
     return field[0] if field.shape[0] == 1 else field[i]
@@ -68,15 +68,15 @@ def row(field: Any, i: int) -> Any:
 
 @dataclass(frozen=True)
 class Group:
-    """Samples with the same matrices, rows and bounded variables, so that one set-up of a solver serves them all.
+    """Samples that share one set-up of a solver: their matrices, present rows and bounded variables are the same.
 
     Attributes:
-        members: positions in the batch.
-        H: (n, n) curvature, sparse where the program is.
-        A: (p, n) equalities, sparse where the program is.
-        G: (k, n) the inequalities whose right-hand side is finite.
-        rows: (k,) their positions among the m rows of the batch.
-        bounded: (n,) bool, variables with at least one finite bound.
+        members: positions of the samples in the batch.
+        H: (n, n) curvature, sparse for a sparse program.
+        A: (p, n) equalities, sparse for a sparse program.
+        G: (k, n) the inequalities whose right-hand side is finite, sparse for a sparse program.
+        rows: (k,) the positions of these inequalities among the m rows of the batch.
+        bounded: (n,) bool, the variables with at least one finite bound.
     """
 
     members: Array
@@ -88,10 +88,9 @@ class Group:
 
 
 def groups(batch: ProgramArrays, todo: Array) -> Iterator[Group]:
-    """Split the samples ``todo`` into groups.
+    """Split the samples at the positions ``todo`` into groups that share one set-up of a solver.
 
-    Samples of a group have the same finite rows and bounds. The set-up for a sample, and so its answer to the last bit,
-    therefore does not depend on the other samples of the batch.
+    The set-up for a sample, and with it every bit of the answer, does not depend on the other samples of the batch.
     """
     if not len(todo):
         return
@@ -114,20 +113,23 @@ def groups(batch: ProgramArrays, todo: Array) -> Iterator[Group]:
 
 
 def group_row_limits(batch: ProgramArrays, group: Group, i: int) -> tuple[Array, Array]:
-    """Return (p + k,) lower and upper limits of the rows [A; G] of sample ``i``, with the rows G of its group."""
+    """Return the lower and upper limits (p + k,) of the rows [A; G] of sample ``i``, with G as in its group."""
     b, h = row(batch.b, i), row(batch.h, i)[group.rows]
     return np.concatenate([b, np.full(h.shape, -np.inf)]), np.concatenate([b, h])
 
 
 def stack_matrices(*parts: Any) -> Any:
-    """Stack matrices row-wise; the result is sparse where one of them is."""
+    """Stack matrices on top of each other. The result is sparse if one of them is."""
     return sparse.csc_array(sparse.vstack(parts)) if any(map(sparse.issparse, parts)) else np.vstack(parts)
 
 
 class CandidateRows:
-    """The rows of a ``Candidate``, filled in sample by sample.
+    """The rows of a ``Candidate``, which an adapter fills in sample by sample.
 
-    A row that is not filled in has NaN for its numbers and status INACCURATE.
+    The numbers of a row that is not filled in are NaN, and its status is INACCURATE.
+
+    Args:
+        qp: the programs. Samples without a solution, as their data alone shows, get their status at once.
     """
 
     def __init__(self, qp: QuadraticProgram) -> None:
@@ -141,7 +143,7 @@ class CandidateRows:
 
     @property
     def todo(self) -> Array:
-        """Positions of the samples that need a solver; the data of the others already decides their status."""
+        """The positions of the samples that need a solver."""
         return np.flatnonzero(self._status == Status.INACCURATE)
 
     def fail(self, i: int, status: Status) -> None:
@@ -158,10 +160,17 @@ class CandidateRows:
         inequality: Array | float = 0.0,
         bound: Array | float = 0.0,
     ) -> None:
-        """Write the point of sample ``i`` and its multipliers, in the signs of ``Duals``.
+        """Write the point of sample ``i`` and its multipliers.
 
-        ``inequality`` has the k rows of the group. It is clipped at zero, because the multipliers of a solver may be
-        negative by its tolerance.
+        Args:
+            i: the position of the sample.
+            status: the status that the solver claims.
+            x: (n,) the point.
+            group: the group of the sample.
+            equality: (p,) multipliers of the equalities, with the signs of ``Duals``.
+            inequality: (k,) multipliers of the inequalities of the group. Negative numbers, which a solver's tolerance
+                permits, become zero.
+            bound: (n,) multipliers of the bounds, with the signs of ``Duals``.
         """
         duals = self._candidate.duals
         self._status[i] = status

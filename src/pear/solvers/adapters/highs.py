@@ -1,4 +1,4 @@
-"""HiGHS: dual simplex for LPs, branch and cut for MILPs. One model serves all samples that share A and G."""
+"""The adapter of HiGHS, which solves LPs by the dual simplex method and MILPs by branch and cut."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from pear.solvers.adapters.batch_arrays import (
     row,
     stack_matrices,
 )
-from pear.solvers.adapters.milp_units import MilpUnits, cost_unit
+from pear.solvers.adapters.milp_units import MilpUnits, milp_cost_unit
 from pear.solvers.candidate import Candidate
 
 _CLAIMS = {
@@ -42,35 +42,39 @@ _INTEGER_TOL = 1e-10  # the smallest value that HiGHS accepts
 
 
 def solve(qp: QuadraticProgram, tol: float) -> Candidate:
-    """Solve every sample of the linear program ``qp``; integer programs to a proven gap of zero.
+    """Solve every sample of the linear or integer programs ``qp``.
 
-    Integer programs are solved several at a time, in scaled units. They stop at Ctrl-C or at the time limit. Each
-    sample gets an equal share of the remaining time.
+    Integer programs are solved in threads and in scaled units, until the gap is proven to be zero. They stop at Ctrl-C
+    or at the time limit.
+
+    Args:
+        qp: the programs.
+        tol: the tolerance of LPs. Integer programs have the smallest tolerance that HiGHS accepts.
     """
     batch = ProgramArrays.of(qp)
     candidates = CandidateRows(qp)
     if batch.integer is None:
-        _solve_continuous(batch, candidates, lambda: _new_highs(tol, qp.is_sparse))
+        _solve_highs_lps(batch, candidates, lambda: _new_highs(tol, qp.is_sparse))
     else:
-        _solve_integer(batch, candidates)
+        _solve_highs_milps(batch, candidates)
     return candidates.candidate()
 
 
-def _solve_continuous(batch: ProgramArrays, candidates: CandidateRows, new_highs: Callable[[], highspy.Highs]) -> None:
-    """Solve the LPs of the batch, in threads where there are several, and write their points to the candidates."""
+def _solve_highs_lps(batch: ProgramArrays, candidates: CandidateRows, new_highs: Callable[[], highspy.Highs]) -> None:
+    """Solve the LPs of the batch in threads, and write their points to the candidates."""
     ones, todo, stop = np.ones(batch.c.shape[1]), candidates.todo, Event()
 
-    def solve_some(job: tuple[Group, sp.csc_matrix, Array]) -> None:
+    def solve_highs_job(job: tuple[Group, sp.csc_matrix, Array]) -> None:
         group, matrix, members = job
         highs, units = new_highs(), MilpUnits(np.ones(matrix.shape[0]), ones)
         for position, i in enumerate(members.tolist()):
             if stop.is_set():
                 return
             if position == 0 or not batch.shared_limits:
-                highs.passModel(_unpriced_model(batch, group, matrix, units, i))
-            # the clock of HiGHS runs over all samples
+                highs.passModel(_highs_model_without_cost(batch, group, matrix, units, i))
+            # HiGHS compares its limit with the time that it has spent on all samples
             seconds = highs.getRunTime() + time_limit.time_per_sample(*matrix.shape[::-1])
-            _read_solution(highs, group, i, _solve_for_cost(highs, batch.c[i], seconds), candidates)
+            _read_highs_solution(highs, group, i, _run_highs_for_cost(highs, batch.c[i], seconds), candidates)
 
     jobs = []
     for group in groups(batch, todo):
@@ -78,34 +82,37 @@ def _solve_continuous(batch: ProgramArrays, candidates: CandidateRows, new_highs
         parts = thread_pools.split_for_threads(len(group.members)) if len(todo) > 1 else [slice(None)]
         jobs += [(group, matrix, group.members[part]) for part in parts]
     if len(jobs) == 1:
-        solve_some(jobs[0])
+        solve_highs_job(jobs[0])
     else:
-        thread_pools.run_in_threads(solve_some, jobs, stop.set)
+        thread_pools.run_in_threads(solve_highs_job, jobs, stop.set)
 
 
-def _solve_integer(batch: ProgramArrays, candidates: CandidateRows) -> None:
+def _solve_highs_milps(batch: ProgramArrays, candidates: CandidateRows) -> None:
     """Solve the integer programs of the batch in threads, each within its share of the time that is left."""
     assert batch.integer is not None
     todo, seconds = candidates.todo, time_limit.time_left()
-    clock = _Clock(seconds, len(todo), thread_pools.thread_count() if time_limit.has_even_time_shares() else len(todo))
+    clock = _HighsClock(
+        seconds, len(todo), thread_pools.thread_count() if time_limit.has_even_time_shares() else len(todo)
+    )
     jobs = []
     for group in groups(batch, todo):
         matrix = sp.csc_matrix(stack_matrices(group.A, group.G))
         units = MilpUnits.of(matrix, batch.integer)
         scaled = units.scaled(matrix)
         for part in thread_pools.split_for_threads(len(group.members)):
-            jobs.append(_IntegerJob(batch, group, scaled, units, group.members[part].tolist(), clock, candidates))
-    thread_pools.run_in_threads(_IntegerJob.run, jobs, clock.stop.set, seconds)
+            jobs.append(_HighsMilpJob(batch, group, scaled, units, group.members[part].tolist(), clock, candidates))
+    thread_pools.run_in_threads(_HighsMilpJob.run, jobs, clock.stop.set, seconds)
 
 
 @dataclass
-class _Clock:
-    """Divides the time of one call among its samples.
+class _HighsClock:
+    """The division of the time of one call among its samples.
 
     Attributes:
-        seconds: time for the whole call.
-        waiting: number of samples that have not begun.
-        at_a_time: number of samples that are solved at the same time; all of them where a sample may use all the time.
+        seconds: the seconds for the whole call.
+        waiting: the number of samples that have not begun.
+        at_a_time: the number of samples that are solved at the same time. If it is the number of all samples, each
+            sample may use all the time.
         stop: set when all samples have to stop.
     """
 
@@ -116,7 +123,7 @@ class _Clock:
     _began: float = field(default_factory=time.monotonic)
 
     def next_share(self) -> float:
-        """Seconds for the next sample: an equal share of the time that is left."""
+        """Return the seconds for the next sample: an equal share of the time that is left."""
         left = max(0.0, self._began + self.seconds - time.monotonic())
         share = left * min(1.0, self.at_a_time / max(1, self.waiting))
         self.waiting -= 1
@@ -124,15 +131,25 @@ class _Clock:
 
 
 @dataclass(frozen=True)
-class _IntegerJob:
-    """Integer programs of one group that one thread solves. No other thread writes to their rows of ``candidates``."""
+class _HighsMilpJob:
+    """Integer programs of one group that one thread solves.
+
+    Attributes:
+        batch: the programs of the call.
+        group: the group.
+        matrix: the rows [A; G] in scaled units.
+        units: the scaled units.
+        members: the positions of the programs in the batch.
+        clock: the division of the time.
+        candidates: receives the points. No other thread writes to the rows of these programs.
+    """
 
     batch: ProgramArrays
     group: Group
     matrix: sp.csc_matrix
     units: MilpUnits
     members: list[int]
-    clock: _Clock
+    clock: _HighsClock
     candidates: CandidateRows
 
     def run(self) -> None:
@@ -141,33 +158,34 @@ class _IntegerJob:
         highs.cbMipInterrupt.subscribe(self._interrupt)
         for position, i in enumerate(self.members):
             if position == 0 or not self.batch.shared_limits:
-                highs.passModel(_unpriced_model(self.batch, self.group, self.matrix, self.units, i))
+                highs.passModel(_highs_model_without_cost(self.batch, self.group, self.matrix, self.units, i))
             self._solve_one(highs, i, self.clock.next_share())
 
     def _interrupt(self, event: Any) -> None:
+        """Interrupt HiGHS if all samples have to stop."""
         if self.clock.stop.is_set():
             event.interrupt()
 
     def _solve_one(self, highs: highspy.Highs, i: int, seconds: float) -> None:
-        """Solve the integer program of sample i, and write its point and proven bound to the candidates."""
+        """Solve the integer program of sample ``i``, and write its point and proven bound to the candidates."""
         if seconds <= 0 or self.clock.stop.is_set():
             self.candidates.fail(i, Status.TIME_LIMIT)
             return
         cost = self.batch.c[i] * self.units.columns
-        unit = cost_unit(cost, 1.0)
-        status = _solve_for_cost(highs, cost * unit, seconds)
+        unit = milp_cost_unit(cost, 1.0)
+        status = _run_highs_for_cost(highs, cost * unit, seconds)
         solution = highs.getSolution()
         if status not in _HAS_POINT or not solution.value_valid:
             self.candidates.fail(i, status)
             return
         self.candidates.put(i, status, np.asarray(solution.col_value) * self.units.columns, self.group)
-        # A branch is cut off where it may be better by less than the tolerance; small costs can hide there.
+        # HiGHS cuts off branches that are better by less than its tolerance, and scaled costs may be that small.
         hidden = _INTEGER_TOL if unit * np.abs(cost[cost != 0]).min(initial=math.inf) < 0.5 else 0.0
         self.candidates.prove(i, (highs.getInfo().mip_dual_bound - hidden) / unit)
 
 
 def _new_highs(tol: float, presolve: bool) -> highspy.Highs:
-    """Return a HiGHS solver with these tolerances, with or without presolve."""
+    """Make a HiGHS solver with this tolerance, with or without presolve."""
     feasibility = min(max(tol, 1e-10), 1e-6 if presolve else 1e-4)
     highs = highspy.Highs()
     for name, value in {
@@ -185,12 +203,17 @@ def _new_highs(tol: float, presolve: bool) -> highspy.Highs:
     return highs
 
 
-def _unpriced_model(
+def _highs_model_without_cost(
     batch: ProgramArrays, group: Group, matrix: sp.csc_matrix, units: MilpUnits, i: int
 ) -> highspy.HighsLp:
-    """Make the model of sample ``i`` without its costs.
+    """Make the model of sample ``i`` with costs of zero, in scaled units.
 
-    It has the rows ``matrix`` = [A; G], their limits and the bounds, all in ``units``.
+    Args:
+        batch: the programs.
+        group: the group of the sample.
+        matrix: the rows [A; G] in scaled units.
+        units: the scaled units.
+        i: the position of the sample.
     """
     lower, upper = group_row_limits(batch, group, i)
     lp = highspy.HighsLp()
@@ -206,33 +229,36 @@ def _unpriced_model(
     return lp
 
 
-def _solve_for_cost(highs: highspy.Highs, cost: Array, seconds: float) -> Status:
-    """Solve the model for ``cost`` from scratch: a basis of another sample could decide between equal solutions."""
+def _run_highs_for_cost(highs: highspy.Highs, cost: Array, seconds: float) -> Status:
+    """Solve the model for a cost (n,), within these seconds, and return the status that HiGHS claims.
+
+    The solve begins without a basis. The basis of another sample could decide between equal solutions.
+    """
     columns = np.arange(len(cost), dtype=np.int32)
     highs.setOptionValue("time_limit", seconds)
     highs.changeColsCost(len(cost), columns, cost)
-    outcome = _run_model(highs)
+    outcome = _run_highs(highs)
     if outcome == highspy.HighsModelStatus.kUnboundedOrInfeasible:
         highs.changeColsCost(len(cost), columns, np.zeros(len(cost)))
-        without_cost = _CLAIMS.get(_run_model(highs), Status.INACCURATE)
+        without_cost = _CLAIMS.get(_run_highs(highs), Status.INACCURATE)
         return Status.UNBOUNDED if without_cost == Status.SOLVED else without_cost
     return _CLAIMS.get(outcome, Status.INACCURATE)
 
 
-def _run_model(highs: highspy.Highs) -> highspy.HighsModelStatus:
-    """Run HiGHS on its model, again where another user of its thread pool made the first run fail."""
+def _run_highs(highs: highspy.Highs) -> highspy.HighsModelStatus:
+    """Run HiGHS on its model. If another user of its thread pool made the run fail, run HiGHS again."""
     highs.clearSolver()
     if highs.run() == highspy.HighsStatus.kError and highs.getModelStatus() == highspy.HighsModelStatus.kNotset:
-        # HiGHS has one thread pool per process and refuses to run where someone opened it with another size.
+        # HiGHS has one thread pool per process and refuses to run if someone opened it with another size.
         highspy.Highs.resetGlobalScheduler(True)
         highs.run()
     return highs.getModelStatus()
 
 
-def _read_solution(highs: highspy.Highs, group: Group, i: int, status: Status, candidates: CandidateRows) -> None:
-    """Write the solution of sample ``i`` to ``candidates``.
+def _read_highs_solution(highs: highspy.Highs, group: Group, i: int, status: Status, candidates: CandidateRows) -> None:
+    """Write the solution of sample ``i``, or only its status if HiGHS has no solution, to the candidates.
 
-    HiGHS has ``c = [A; G]ᵀ row_dual + col_dual``, so that our multipliers are the negatives of its duals.
+    The duals of HiGHS satisfy ``c = [A; G]ᵀ row_dual + col_dual``, so that the multipliers are their negatives.
     """
     solution = highs.getSolution()
     if status not in _HAS_POINT or not solution.value_valid:

@@ -1,4 +1,4 @@
-"""OSQP: operator splitting (ADMM). One factorisation serves all samples that share H, A and G."""
+"""The adapter of OSQP, an operator splitting method (ADMM). Samples that share H, A and G share one factorisation."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ _CLAIMS = {
     osqp.SolverStatus.OSQP_PRIMAL_INFEASIBLE: Status.INFEASIBLE,
     osqp.SolverStatus.OSQP_DUAL_INFEASIBLE: Status.UNBOUNDED,
 }
-# Elsewhere the point OSQP returns is not an iterate but a placeholder.
+# With any other status, the point that OSQP returns is not an iterate but a placeholder.
 _WITH_POINT = (
     osqp.SolverStatus.OSQP_SOLVED,
     osqp.SolverStatus.OSQP_SOLVED_INACCURATE,
@@ -39,26 +39,26 @@ _WITH_POINT = (
 
 
 def solve(qp: QuadraticProgram, tol: float) -> Candidate:
-    """Solve every sample of ``qp`` to the absolute and relative tolerance ``tol``."""
+    """Solve every sample of the programs ``qp`` to the absolute and relative tolerance ``tol``."""
     batch = ProgramArrays.of(qp)
     candidates = CandidateRows(qp)
     for group in groups(batch, candidates.todo):
-        _solve_group(batch, group, tol, candidates)
+        _solve_osqp_group(batch, group, tol, candidates)
     return candidates.candidate()
 
 
-def _solve_group(batch: ProgramArrays, group: Group, tol: float, candidates: CandidateRows) -> None:
-    """Solve the samples of one group with one OSQP set-up, and write their points to the candidates."""
+def _solve_osqp_group(batch: ProgramArrays, group: Group, tol: float, candidates: CandidateRows) -> None:
+    """Solve the samples of one group with one set-up of OSQP, and write their points to the candidates."""
     box = np.flatnonzero(group.bounded)
     n, p, k = group.H.shape[0], group.A.shape[0], group.G.shape[0]
-    lower, upper = _stacked_limits(batch, group, box, int(group.members[0]))
+    lower, upper = _osqp_limits(batch, group, box, int(group.members[0]))
     solver = osqp.OSQP()
     try:
-        # OSQP scales the objective by the cost it is set up with: zero, so that no sample depends on the first one.
+        # OSQP scales the objective by the cost of its set-up. With zero, no sample depends on the first sample.
         solver.setup(
             P=sp.csc_matrix(group.H),
             q=np.zeros(n),
-            A=sp.csc_matrix(stack_matrices(group.A, group.G, _unit_rows(group, box))),
+            A=sp.csc_matrix(stack_matrices(group.A, group.G, _osqp_bound_rows(group, box))),
             l=lower,
             u=upper,
             **_osqp_settings(tol, time_limit.time_per_sample(n, p + k + len(box))),
@@ -69,7 +69,7 @@ def _solve_group(batch: ProgramArrays, group: Group, tol: float, candidates: Can
         if batch.shared_limits:
             solver.update(q=batch.c[i])
         else:
-            lower, upper = _stacked_limits(batch, group, box, i)
+            lower, upper = _osqp_limits(batch, group, box, i)
             solver.update(q=batch.c[i], l=lower, u=upper)
         result = solver.solve(raise_error=False)
         status = _CLAIMS.get(result.info.status_val, Status.INACCURATE)
@@ -83,8 +83,8 @@ def _solve_group(batch: ProgramArrays, group: Group, tol: float, candidates: Can
             solver.update_settings(rho=_RHO)
 
 
-def _unit_rows(group: Group, box: Array) -> Array:
-    """Return the rows of the identity for the bounded variables."""
+def _osqp_bound_rows(group: Group, box: Array) -> Array:
+    """Return the rows of the identity (k, n) for the k variables ``box``, which have a finite bound."""
     n = group.H.shape[0]
     return sp.eye_array(n, format="csr")[box] if sp.issparse(group.H) else np.eye(n)[box]
 
@@ -100,13 +100,13 @@ def _osqp_settings(tol: float, seconds: float) -> dict[str, float | bool]:
         "time_limit": seconds,
         "rho": _RHO,
         "adaptive_rho": _ITERATIONS,
-        "warm_starting": False,  # a start from the sample before would make candidates depend on the order
+        "warm_starting": False,  # a start from the last sample would make candidates depend on the order
         "polishing": False,
         "verbose": False,
     }
 
 
-def _stacked_limits(batch: ProgramArrays, group: Group, box: Array, i: int) -> tuple[Array, Array]:
-    """Return (p + k + len(box),) lower and upper limits of the stacked rows [A; G; I] of sample ``i``."""
+def _osqp_limits(batch: ProgramArrays, group: Group, box: Array, i: int) -> tuple[Array, Array]:
+    """Return the lower and upper limits of the rows [A; G; I] of sample ``i``, with I for the variables ``box``."""
     lower, upper = group_row_limits(batch, group, i)
     return np.concatenate([lower, row(batch.lb, i)[box]]), np.concatenate([upper, row(batch.ub, i)[box]])

@@ -1,4 +1,4 @@
-"""The bridge to qpsolvers, and through it to DAQP, PIQP, Clarabel, ProxQP and every other solver it knows."""
+"""The adapter of qpsolvers, a package that calls DAQP, PIQP, Clarabel, ProxQP and many other solvers."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from pear.solvers.adapters.batch_arrays import Array, CandidateRows, Group, Prog
 from pear.solvers.candidate import Candidate
 
 _FOUR_TOLERANCES = ("eps_abs", "eps_rel", "eps_duality_gap_abs", "eps_duality_gap_rel")
-# One accuracy and one limit, as options of each solver. A solver that is not listed runs with its own defaults.
+# One accuracy and one limit, as options of each solver. A solver that is not listed runs with its defaults.
 _OPTIONS: dict[str, Callable[[float], dict[str, Any]]] = {
     # Below 1e-7 DAQP rejects good vertices of degenerate programs.
     "daqp": lambda tol: {"primal_tol": max(tol, 1e-7), "dual_tol": max(tol, 1e-9)},
@@ -49,7 +49,7 @@ _CLAIMS = {
 
 
 def solve(qp: QuadraticProgram, tol: float, name: str) -> Candidate:
-    """Solve every sample of ``qp`` with the solver that qpsolvers calls ``name``."""
+    """Solve every sample of the programs ``qp`` with the solver that qpsolvers calls ``name``."""
     if name not in qpsolvers.available_solvers:
         raise UnknownSolverError(
             f"qpsolvers has no solver '{name}' here; it has {', '.join(qpsolvers.available_solvers)}. "
@@ -67,14 +67,14 @@ def solve(qp: QuadraticProgram, tol: float, name: str) -> Candidate:
         # The status of the sample reports the failure.
         warnings.filterwarnings("ignore", message=".*terminated with status", category=UserWarning)
         for group in groups(batch, candidates.todo):
-            _solve_group(batch, group, name, options, tol, candidates)
+            _solve_qpsolvers_group(batch, group, name, options, tol, candidates)
     return candidates.candidate()
 
 
-def _solve_group(
+def _solve_qpsolvers_group(
     batch: ProgramArrays, group: Group, name: str, options: dict[str, Any], tol: float, candidates: CandidateRows
 ) -> None:
-    """Solve the samples of one group with qpsolvers' solver ``name``, and write their points to the candidates."""
+    """Solve the samples of one group with the solver ``name``, and write their points to the candidates."""
     dense = name in qpsolvers.dense_solvers and not sp.issparse(group.H)
     matrix = np.ascontiguousarray if dense else sp.csc_matrix
     p, k, bounded = group.A.shape[0], group.G.shape[0], bool(group.bounded.any())
@@ -83,7 +83,7 @@ def _solve_group(
     H, A = matrix(group.H), matrix(group.A)
     G = matrix(group.G) if not vacuous else sp.csc_matrix((1, group.H.shape[0]))
     for i in group.members.tolist():
-        force = _cost_divisor(batch.c[i], group)
+        force = _qpsolvers_cost_unit(batch.c[i], group)
         problem = qpsolvers.Problem(
             P=H,
             q=batch.c[i] / force,
@@ -98,42 +98,42 @@ def _solve_group(
             solution = qpsolvers.solve_problem(problem, name, **options)
         except (ProblemError, SolverError, ValueError):  # the solver refuses this sample: H is singular, for example
             continue
-        status = Status.SOLVED if solution.found else _CLAIMS.get(_solver_status(solution), Status.INACCURATE)
+        status = Status.SOLVED if solution.found else _CLAIMS.get(_read_qpsolvers_status(solution), Status.INACCURATE)
         if solution.x is None or status not in (Status.SOLVED, Status.INACCURATE):
             candidates.fail(i, status)
             continue
-        if status == Status.SOLVED and not _is_candidate_feasible(batch, group, i, solution.x, 100 * tol):
+        if status == Status.SOLVED and not _is_qpsolvers_point_feasible(batch, group, i, solution.x, 100 * tol):
             status = Status.INACCURATE
         y, z, w = (
-            _multipliers(values, size, force)
+            _read_qpsolvers_multipliers(values, size, force)
             for values, size in ((solution.y, p), (solution.z, k), (solution.z_box, len(solution.x)))
         )
         candidates.put(i, status, solution.x, group, equality=y, inequality=z, bound=w)
 
 
-def _cost_divisor(c: Array, group: Group) -> float:
-    """Return a divisor of the objective, 1 where H is not zero.
+def _qpsolvers_cost_unit(c: Array, group: Group) -> float:
+    """Return the number by which the objective is divided: the largest cost of an LP, 1 if H is not zero.
 
-    Solvers add curvature of a fixed size to a zero H, so that the costs of LPs are scaled to size one.
+    Solvers add curvature of a fixed size to an H of zeros, so that the costs of LPs must have size one.
     """
     curved = group.H.nnz if sp.issparse(group.H) else group.H.any()
     peak = 0.0 if curved else float(np.abs(c).max(initial=0.0))
     return peak if peak > 0 else 1.0
 
 
-def _multipliers(values: Any, size: int, force: float) -> Array:
-    """Return multipliers in the units of the program; zeros where the solver returns None or an empty array."""
+def _read_qpsolvers_multipliers(values: Any, size: int, force: float) -> Array:
+    """Convert multipliers (size,) to the units of the program; zeros if the solver has returned none."""
     return np.zeros(size) if values is None or not len(values) else force * np.asarray(values)[:size]
 
 
-def _solver_status(solution: qpsolvers.Solution) -> str:
-    """Return the solver's own status; empty where qpsolvers does not pass it on."""
+def _read_qpsolvers_status(solution: qpsolvers.Solution) -> str:
+    """Return the status that the solver has reported; empty if qpsolvers does not return it."""
     extras = solution.extras
     return str(extras["info"].status if "info" in extras else extras.get("status", ""))
 
 
-def _is_candidate_feasible(batch: ProgramArrays, group: Group, i: int, x: Array, tol: float) -> bool:
-    """True where x is feasible to ``tol``. Some solvers report success where equalities contradict each other."""
+def _is_qpsolvers_point_feasible(batch: ProgramArrays, group: Group, i: int, x: Array, tol: float) -> bool:
+    """Return whether x (n,) is feasible to ``tol``. Some solvers claim success if equalities contradict each other."""
     b, h, lb, ub = (row(field, i) for field in (batch.b, batch.h, batch.lb, batch.ub))
 
     def small(excess: Array, matrix: Array, rhs: Array) -> bool:

@@ -1,4 +1,4 @@
-"""SciPy: ``linprog`` for LPs and ``milp`` for MILPs, the fallback that every installation has."""
+"""The adapter of SciPy: ``linprog`` for LPs and ``milp`` for MILPs, which every installation has."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from pear.solvers.adapters.batch_arrays import (
     row,
     stack_matrices,
 )
-from pear.solvers.adapters.milp_units import MilpUnits, cost_unit
+from pear.solvers.adapters.milp_units import MilpUnits, milp_cost_unit
 from pear.solvers.candidate import Candidate
 
 if TYPE_CHECKING:
@@ -34,17 +34,22 @@ _CLAIMS = {0: Status.SOLVED, 2: Status.INFEASIBLE, 3: Status.UNBOUNDED}
 
 
 def solve(qp: QuadraticProgram, tol: float) -> Candidate:
-    """Solve every sample of the linear program ``qp``. ``milp`` has no tolerance to set: its own is 1e-6."""
+    """Solve every sample of the linear or integer programs ``qp``.
+
+    Args:
+        qp: the programs.
+        tol: the tolerance of LPs. The tolerance of ``milp`` is always 1e-6.
+    """
     batch = ProgramArrays.of(qp)
     candidates = CandidateRows(qp)
     waiting = len(candidates.todo)
     for group in groups(batch, candidates.todo):
         for i in group.members.tolist():
             if batch.integer is None:
-                _solve_lp(batch, group, i, tol, candidates)
+                _solve_scipy_lp(batch, group, i, tol, candidates)
             else:
                 shares = waiting if time_limit.has_even_time_shares() else 1
-                _solve_milp(batch, group, i, time_limit.time_left() / shares, candidates)
+                _solve_scipy_milp(batch, group, i, time_limit.time_left() / shares, candidates)
             waiting -= 1
     return candidates.candidate()
 
@@ -52,7 +57,7 @@ def solve(qp: QuadraticProgram, tol: float) -> Candidate:
 def solve_with_linprog(
     c: Array, A: Any, b: Array, G: Any, h: Array, lb: Array, ub: Array, **options: Any
 ) -> OptimizeResult:
-    """Solve ``min cᵀx, Ax = b, Gx ≤ h, lb ≤ x ≤ ub`` by SciPy's ``linprog``, which runs HiGHS.
+    """Solve ``min cᵀx, Ax = b, Gx ≤ h, lb ≤ x ≤ ub`` by ``linprog`` of SciPy, which runs HiGHS.
 
     Args:
         c: (n,) costs.
@@ -70,8 +75,8 @@ def solve_with_linprog(
     return scipy.optimize.linprog(c, **inequalities, **equalities, bounds=bounds, method="highs", options=options)
 
 
-def _solve_lp(batch: ProgramArrays, group: Group, i: int, tol: float, candidates: CandidateRows) -> None:
-    """Solve the linear program of sample i with ``linprog``, and write its point and multipliers to the candidates."""
+def _solve_scipy_lp(batch: ProgramArrays, group: Group, i: int, tol: float, candidates: CandidateRows) -> None:
+    """Solve the LP of sample ``i`` by ``linprog``, and write its point and multipliers to the candidates."""
     b, h, lb, ub = (row(field, i) for field in (batch.b, batch.h, batch.lb, batch.ub))
     feasibility = min(max(tol, 1e-10), 1e-4)
     options: dict[str, Any] = {
@@ -80,24 +85,24 @@ def _solve_lp(batch: ProgramArrays, group: Group, i: int, tol: float, candidates
         "time_limit": time_limit.time_per_sample(len(lb), group.A.shape[0] + group.G.shape[0]),
     }
     program = batch.c[i], group.A, b, group.G, h[group.rows], lb, ub
-    result, status = _run_twice(lambda presolve: solve_with_linprog(*program, presolve=presolve, **options))
+    result, status = _run_scipy_twice(lambda presolve: solve_with_linprog(*program, presolve=presolve, **options))
     if status != Status.SOLVED:  # linprog then returns no point, or no multipliers
         candidates.fail(i, status)
         return
-    # Its marginals are derivatives of the optimal value by the right-hand sides, our multipliers their negatives.
+    # The marginals are derivatives of the optimal value by the right-hand sides; multipliers are their negatives.
     bound = -(result.lower.marginals + result.upper.marginals)
     candidates.put(i, status, result.x, group, -result.eqlin.marginals, -result.ineqlin.marginals, bound)
 
 
-def _solve_milp(batch: ProgramArrays, group: Group, i: int, seconds: float, candidates: CandidateRows) -> None:
-    """Solve the integer program of sample i with ``milp``, and write its point and proven bound to the candidates."""
+def _solve_scipy_milp(batch: ProgramArrays, group: Group, i: int, seconds: float, candidates: CandidateRows) -> None:
+    """Solve the MILP of sample ``i`` by ``milp``, and write its point and proven bound to the candidates."""
     assert batch.integer is not None
     matrix = stack_matrices(group.A, group.G)
     units = MilpUnits.of(matrix, batch.integer)
     lower, upper = (limits * units.rows for limits in group_row_limits(batch, group, i))
     cost = batch.c[i] * units.columns
-    unit = cost_unit(cost, _LEAST_COST)
-    result, status = _run_twice(
+    unit = milp_cost_unit(cost, _LEAST_COST)
+    result, status = _run_scipy_twice(
         lambda presolve: scipy.optimize.milp(
             cost * unit,
             integrality=batch.integer,
@@ -113,11 +118,11 @@ def _solve_milp(batch: ProgramArrays, group: Group, i: int, seconds: float, cand
         candidates.prove(i, result.mip_dual_bound / unit)
 
 
-def _run_twice(run: Callable[[bool], OptimizeResult]) -> tuple[OptimizeResult, Status]:
-    """Call ``run(presolve)`` with presolve, and again without it where the outcome is unclear.
+def _run_scipy_twice(run: Callable[[bool], OptimizeResult]) -> tuple[OptimizeResult, Status]:
+    """Call ``run(presolve)`` with True, and with False if the outcome is unclear.
 
     Returns:
-        SciPy's result, and the status that it claims.
+        The result of SciPy, and the status that it claims.
     """
     result = run(True)
     if result.status == _UNCLEAR:
