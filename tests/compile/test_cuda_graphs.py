@@ -94,7 +94,7 @@ def test_the_first_pass_of_the_repair_is_the_same(name: str, made: dict[Any, Any
     case = ZOO[name]
     for cost in (case.cost, case.true):
         qp = case.problem.canonical(cost, case.smoothing)
-        candidate = dense.solve_dense(qp, 1e-8)
+        candidate = dense.solve_dense_interior_point(qp, 1e-8)
         working: ActiveSet = guess_active_set(qp, candidate.x, candidate.duals)
         systems, verdict = repair._solve_on_working_set(qp, candidate.x, candidate.duals, working)
         again, found = repair._solve_in_cuda_graph(qp, candidate.x, candidate.duals, working)
@@ -113,7 +113,7 @@ def test_what_the_pipeline_replays_is_the_same(name: str, made: dict[Any, Any]) 
         qp = case.problem.canonical(cost, case.smoothing)
         rows = scaled_rows(qp)
         size = rows.size.expand(qp.batch, 1)
-        candidate = dense.solve_dense(qp, 1e-6)
+        candidate = dense.solve_dense_interior_point(qp, 1e-6)
         calls: list[tuple[Callable[..., Any], tuple[Any, ...]]] = [
             (screen_programs, (qp,)),
             (guess_active_set, (qp, candidate.x, candidate.duals)),

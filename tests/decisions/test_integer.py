@@ -23,7 +23,7 @@ from pear.solvers.adapters.batch_arrays import ProgramArrays
 from pear.solvers.binary import binary_plan as plans
 from pear.solvers.binary import tightened_rows as presolve
 from pear.solvers.binary.binary_plan import BinaryPlan
-from pear.solvers.binary.branch_and_bound import search_all
+from pear.solvers.binary.branch_and_bound import branch_and_bound_all
 from pear.solvers.binary.selection_search import PROVEN, SelectionSearch
 from pear.solvers.binary.tightened_rows import TightenedRows
 from pear.solvers.candidate import Candidate
@@ -299,11 +299,11 @@ import numpy as np
 def count():  # with modules that are loaded anew, and so are their compiled functions
     for name in [name for name in sys.modules if name.startswith(("pear.solvers.", "pear.compile.jit"))]:
         del sys.modules[name]
-    from pear.solvers.binary.dynamic_programming import fill_all
+    from pear.solvers.binary.dynamic_programming import run_dynamic_programming as compiled
     from pear.solvers.binary.tightened_rows import TightenedRows
-    from pear.solvers.binary.selection_search import Search
-    Search(np.ones((1, 3)), TightenedRows.of(np.ones((1, 3)), np.array([2.0]))).run()
-    print(sum(fill_all.stats.cache_hits.values()), sum(fill_all.stats.cache_misses.values()))
+    from pear.solvers.binary.selection_search import SelectionSearch
+    SelectionSearch(np.ones((1, 3)), TightenedRows.of(np.ones((1, 3)), np.array([2.0]))).run()
+    print(sum(compiled.stats.cache_hits.values()), sum(compiled.stats.cache_misses.values()))
 
 count()
 count()
@@ -319,7 +319,7 @@ def test_what_is_compiled_is_kept(tmp_path: Path) -> None:
     done = subprocess.run([sys.executable, "-c", _COUNT], env=environment, capture_output=True, text=True, check=True)
     assert done.stdout.splitlines() == ["0 1", "1 0", "0 1"]
     check(np.array([1.0, 2.0, 3.0]), np.array([[1.0, 2.0, 2.0], [2.0, 1.0, 2.0]]), np.array([3.0, 3.0]))
-    assert list(Path(search_all.stats.cache_path).glob("branch_and_bound.search_all-*.nbi"))
+    assert list(Path(branch_and_bound_all.stats.cache_path).glob("branch_and_bound.branch_and_bound_all-*.nbi"))
 
 
 # --- the verdict on a candidate -------------------------------------------------------------------------------------

@@ -14,7 +14,7 @@ from pear.optimality.status import Status
 from pear.problem.quadratic_program import QuadraticProgram
 from pear.solvers.interior_point import dense_interior_point, dense_iterates
 from pear.solvers.interior_point.dense_iterates import DenseIterates, _normal_matrix, _normal_matrix_from_pairs
-from pear.solvers.interior_point.dense_scaling import _find_row_pairs, scale_programs, scaled_rows
+from pear.solvers.interior_point.dense_scaling import _find_scaled_row_pairs, scale_programs, scaled_rows
 from pear.solvers.linalg.cholesky_factor import factor_cholesky
 
 TOL = 1e-8
@@ -29,11 +29,11 @@ def program(case: Planted) -> QuadraticProgram:
 def test_without_looks_the_same_point_is_found(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """Four iterations at a time, with the inverse of the factor: what a GPU does, on the CPU."""
     case = ZOO[name]
-    here = dense_interior_point.solve_dense(program(case), TOL)
+    here = dense_interior_point.solve_dense_interior_point(program(case), TOL)
 
-    monkeypatch.setattr(dense_interior_point, "_iterate_on_cpu", dense_interior_point._iterate_on_gpu)
+    monkeypatch.setattr(dense_interior_point, "_iterate_on_cpu", dense_interior_point._run_dense_interior_point_on_gpu)
     monkeypatch.setattr(dense_iterates, "factor_cholesky", partial(factor_cholesky, invert=True))
-    there = dense_interior_point.solve_dense(program(case), TOL)
+    there = dense_interior_point.solve_dense_interior_point(program(case), TOL)
     assert there.status.tolist() == here.status.tolist() == [Status.SOLVED] * case.B
     torch.testing.assert_close(there.x, here.x, rtol=0, atol=1e-6 * case.size)
     torch.testing.assert_close(there.x, case.x, rtol=0, atol=1e-5 * case.size)
@@ -45,8 +45,8 @@ def test_samples_that_take_longer_go_on_alone() -> None:
     cost = torch.randn(12, 20, generator=generator, dtype=torch.float64)
     cost[:9] = 0.0  # the origin is optimal, and where the method starts
     problem = pear.Problem(A=torch.ones(1, 20), b=[0.0], lb=-1.0, ub=1.0)
-    together = dense_interior_point.solve_dense(problem.canonical(cost, 0.1), TOL)
-    alone = dense_interior_point.solve_dense(problem.canonical(cost[9:], 0.1), TOL)
+    together = dense_interior_point.solve_dense_interior_point(problem.canonical(cost, 0.1), TOL)
+    alone = dense_interior_point.solve_dense_interior_point(problem.canonical(cost[9:], 0.1), TOL)
     assert together.status.tolist() == [Status.SOLVED] * 12
     torch.testing.assert_close(together.x[9:], alone.x, rtol=0, atol=1e-7)
     torch.testing.assert_close(together.x[:9], torch.zeros(9, 20, dtype=torch.float64), rtol=0, atol=1e-7)
@@ -82,7 +82,7 @@ def test_products_of_pairs_of_rows_make_up_the_normal_matrix() -> None:
     for i in range(30):
         chain[i, 2 * i : 2 * i + 4] = torch.tensor([1.0, -2.0, 0.5, 3.0])[: 60 - 2 * i]
     by = torch.rand(5, 60, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
-    pairs = _find_row_pairs(chain)
+    pairs = _find_scaled_row_pairs(chain)
     assert pairs is not None
     assert pairs.column.shape == (29, 2)
     shift = torch.arange(1.0, 31.0, dtype=torch.float64).expand(5, -1)
@@ -90,8 +90,8 @@ def test_products_of_pairs_of_rows_make_up_the_normal_matrix() -> None:
     torch.testing.assert_close(_normal_matrix_from_pairs(pairs, by, shift), expected)
     torch.testing.assert_close(torch.tril(_normal_matrix(chain[None], by, shift)), expected)
     torch.testing.assert_close(torch.tril(_normal_matrix(chain.repeat(5, 1, 1), by, shift)), expected)
-    assert _find_row_pairs(torch.ones_like(chain)) is None
-    assert _find_row_pairs(torch.eye(30, 60, dtype=torch.float64)) is None
+    assert _find_scaled_row_pairs(torch.ones_like(chain)) is None
+    assert _find_scaled_row_pairs(torch.eye(30, 60, dtype=torch.float64)) is None
 
 
 @pytest.mark.parametrize("k", [1, 7, 96, 97, 250])

@@ -19,7 +19,7 @@ from pear.sensitivity.sparse_reduced_systems import SparseReducedSystems
 from pear.solvers.backend_registry import get_backend
 from pear.solvers.exchanges import exchange_plan
 from pear.solvers.linalg import saddle as sparse_kkt
-from pear.solvers.linalg.ldl import SymbolicFactor
+from pear.solvers.linalg.ldl import SymbolicLDL
 
 EXACT = 1e-9
 n, BATCH = 60, 5
@@ -451,7 +451,7 @@ class TestFactor:
         K = sparse.csc_array(sparse.block_array([[H, J.T], [J, -0.1 * sparse.eye_array(r)]]))
         upper = sparse.csc_array(sparse.triu(K))
         upper.sort_indices()
-        ordering = SymbolicFactor(upper, 1e9)
+        ordering = SymbolicLDL(upper, 1e9)
         assert ordering.affordable
         rhs = rng.standard_normal(k + r)
         assert np.allclose(ordering.factor(upper.data).solve(rhs), np.linalg.solve(K.toarray(), rhs))
@@ -464,11 +464,11 @@ class TestFactor:
         arrow[0, 0] = 5.0
         upper = sparse.csc_array(arrow)
         upper.sort_indices()
-        assert SymbolicFactor(upper, 1e9).fill == size - 1
+        assert SymbolicLDL(upper, 1e9).fill == size - 1
 
     def test_gives_up_where_the_factor_fills_up(self) -> None:
         full = sparse.csc_array(np.triu(np.ones((200, 200))))
-        assert not SymbolicFactor(full, 1e4).affordable
+        assert not SymbolicLDL(full, 1e4).affordable
 
     def test_the_builtin_solver_gives_a_hint(self, keep_small_ones_sparse: None) -> None:
         thin, _ = both(**ZOO["qp"][0])

@@ -13,7 +13,7 @@ from scipy import sparse
 
 from pear.optimality.duals_and_active_sets import ActiveSet
 from pear.sensitivity.sparse_reduced_systems import SparseReducedSystems
-from pear.solvers.linalg.ldl import SymbolicFactor
+from pear.solvers.linalg.ldl import SymbolicLDL
 from pear.solvers.linalg.saddle import SaddlePattern
 from pear.tasks import shortest_path
 
@@ -60,7 +60,7 @@ MATRICES = {
 def test_the_solution_has_no_residual(name: str) -> None:
     matrix = sparse.csc_array(MATRICES[name])
     triangle, rhs = upper(matrix), np.random.default_rng(0).standard_normal(matrix.shape[0])
-    factor = SymbolicFactor(triangle, np.inf).factor(triangle.data)
+    factor = SymbolicLDL(triangle, np.inf).factor(triangle.data)
     assert factor.succeeded
     x = factor.solve(rhs)
     size = abs(matrix) @ abs(x) + abs(rhs)
@@ -69,16 +69,16 @@ def test_the_solution_has_no_residual(name: str) -> None:
 
 def test_signs_of_pivots_are_those_of_the_matrix() -> None:
     triangle = upper(dense(60, 20))
-    assert not SymbolicFactor(triangle, np.inf).factor(triangle.data).is_positive
+    assert not SymbolicLDL(triangle, np.inf).factor(triangle.data).is_positive
     triangle = upper(grid(12))
-    assert SymbolicFactor(triangle, np.inf).factor(triangle.data).is_positive
+    assert SymbolicLDL(triangle, np.inf).factor(triangle.data).is_positive
 
 
 @pytest.mark.parametrize("value", [0.0, np.nan, np.inf])
 def test_a_pivot_of_zero_or_none_is_noticed(value: float) -> None:
     triangle = upper(grid(12))
     triangle.data[triangle.indptr[1:] - 1] = value
-    ordering = SymbolicFactor(triangle, np.inf)
+    ordering = SymbolicLDL(triangle, np.inf)
     triangle.data[:] = np.where(triangle.data == -1.0, 0.0, triangle.data)
     assert not ordering.factor(triangle.data).succeeded
 
@@ -86,7 +86,7 @@ def test_a_pivot_of_zero_or_none_is_noticed(value: float) -> None:
 def test_memory_that_is_used_again_changes_nothing() -> None:
     """A factor is written where an earlier one was, and never where one still lives."""
     triangle = upper(grid(30))
-    ordering, rhs = SymbolicFactor(triangle, np.inf), np.ones(900)
+    ordering, rhs = SymbolicLDL(triangle, np.inf), np.ones(900)
     kept = ordering.factor(triangle.data)
     first = kept.solve(rhs)
     for scale in (2.0, np.nan, 3.0):
@@ -97,7 +97,7 @@ def test_memory_that_is_used_again_changes_nothing() -> None:
 
 def test_threads_share_an_ordering() -> None:
     triangle = upper(grid(40))
-    ordering, rhs = SymbolicFactor(triangle, np.inf), np.ones(1600)
+    ordering, rhs = SymbolicLDL(triangle, np.inf), np.ones(1600)
     expected = ordering.factor(triangle.data).solve(rhs)
 
     def one(k: int) -> Array:

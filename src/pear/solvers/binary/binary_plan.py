@@ -1,4 +1,4 @@
-"""The plan of a set of constraints: fixed variables removed, rows tightened, and the decisions found so far."""
+"""``BinaryPlan``: a set of constraints, prepared for searches, with the decisions found so far."""
 
 from __future__ import annotations
 
@@ -16,18 +16,18 @@ from pear.solvers.adapters.batch_arrays import ProgramArrays, row
 from pear.solvers.binary.tightened_rows import Array, TightenedRows
 from pear.solvers.bounded_cache import BoundedCache
 
-_RECENT = 1000  # decisions among which searches look for a start
+_RECENT = 1000  # the number of recent decisions from which searches choose a start
 _SPACE, _SHARE = 128 << 20, 32 << 20  # bytes for all plans with their decisions, and for the decisions of one
 _ENTRY = 300  # bytes that a decision takes beside its key
 _FIELDS = ("A", "b", "G", "h", "lb", "ub")
 
 
-class SearchResult(NamedTuple):
+class BinaryResult(NamedTuple):
     """The result of the search for one program.
 
     Attributes:
-        bits: the best selection as packed bits; empty where it is not proven.
-        most: proven upper bound of the value of any selection.
+        bits: the best selection as packed bits; empty without a proof.
+        most: the proven upper bound of the value of any selection; NaN without a proof.
         outcome: PROVEN, SPENT or NOTHING, as in ``selection_search``.
     """
 
@@ -38,18 +38,18 @@ class SearchResult(NamedTuple):
 
 @dataclass(frozen=True)
 class BinaryPlan:
-    """A set of constraints for ``z = low + x``, where x is 0 or 1 for each free variable and 0 for the others.
+    """A set of constraints for ``z = low + x``, where x_j is 0 or 1 for a free variable and 0 for a fixed variable.
 
     Attributes:
         key: the bytes of all constraints.
         low: (n,) the least value of each variable.
-        free: (k,) variables that have two values.
-        J: (r, k) rows of the free variables, equalities first.
-        upper, lower: (r,) limits of the rows.
-        rows: the rows after presolve.
-        possible: False where the bounds leave a variable no value.
-        answers: earlier results, by the bytes of the values v.
-        recent: the bits of recent decisions, the newest at the end.
+        free: (k,) the free variables, which may have two values.
+        J: (r, k) the columns of the free variables, equality rows first.
+        upper, lower: (r,) the limits of these rows.
+        rows: the tightened rows.
+        possible: False if the bounds leave no value for some variable.
+        answers: earlier results, by the bytes of the values v of a program.
+        recent: the packed bits of recent decisions, the newest last.
     """
 
     key: bytes
@@ -60,12 +60,12 @@ class BinaryPlan:
     lower: Array
     rows: TightenedRows
     possible: bool
-    answers: BoundedCache[SearchResult] = field(default_factory=lambda: BoundedCache(_SHARE))
+    answers: BoundedCache[BinaryResult] = field(default_factory=lambda: BoundedCache(_SHARE))
     recent: dict[bytes, None] = field(default_factory=dict)
 
     @classmethod
     def of(cls, batch: ProgramArrays, i: int) -> BinaryPlan:
-        """Return the plan of sample ``i``; an earlier plan with the same constraints is reused."""
+        """Return the plan for the constraints of sample ``i``, which is made only once."""
         fields = [np.ascontiguousarray(row(getattr(batch, name), i)) for name in _FIELDS]
         key = b"".join([np.array([x.shape[0] for x in fields]).tobytes(), *(x.tobytes() for x in fields)])
         kept = _plans.find([key])[0]
@@ -76,8 +76,8 @@ class BinaryPlan:
 
     @classmethod
     def _new(cls, key: bytes, A: Array, b: Array, G: Array, h: Array, lb: Array, ub: Array) -> BinaryPlan:
-        """Make the plan: fixed variables are taken out, and the rows of the others are tightened."""
-        low, high = whole_bounds(lb, ub)
+        """Make the plan of constraints: remove fixed variables, and tighten the rows of the free variables."""
+        low, high = cls.whole_bounds(lb, ub)
         free = np.flatnonzero(high > low)
         J = np.concatenate([A, G])
         fixed = J @ low
@@ -86,16 +86,19 @@ class BinaryPlan:
         return cls(key, low, free, J, upper, lower, TightenedRows.of(J, upper, lower), bool((high >= low).all()))
 
     def starts(self, values: Array) -> Array | None:
-        """Return (B, k) the best recent decision for each row of ``values``; None where a start does not help."""
+        """Return the best recent decision for each row of ``values`` (B, k); None if a start does not help.
+
+        Shape (B, k).
+        """
         recent = list(self.recent)
         if not recent or self.rows.weights is not None:
             return None
-        decisions = unpack_bits(recent, values.shape[1])
+        decisions = self.unpack_bits(recent, values.shape[1])
         worth = values.astype(np.float32) @ decisions.T.astype(np.float32)
         return decisions[worth.argmax(1)].astype(np.float64)
 
-    def keep(self, new: dict[bytes, SearchResult]) -> None:
-        """Keep results by the bytes of their values; their decisions become the most recent ones."""
+    def keep(self, new: dict[bytes, BinaryResult]) -> None:
+        """Store results by the bytes of their values. Their decisions become the most recent decisions."""
         for values, answer in new.items():
             self.answers.put(values, answer, len(values) + len(answer.bits) + _ENTRY)
             if answer.bits:
@@ -105,9 +108,25 @@ class BinaryPlan:
             self.recent.pop(bits, None)
         _plans.put(self.key, self, 3 * len(self.key) + _ENTRY + self.answers.used)
 
+    @staticmethod
+    def whole_bounds(lb: Array, ub: Array) -> tuple[Array, Array]:
+        """Return the least and the greatest integers within the bounds (n,), with a margin for rounding errors."""
+        return np.ceil(lb - OPTIMAL * np.maximum(1.0, np.abs(lb))), np.floor(ub + OPTIMAL * np.maximum(1.0, np.abs(ub)))
 
-def by_constraints(batch: ProgramArrays, todo: NDArray[np.intp]) -> list[tuple[BinaryPlan, NDArray[np.intp]]]:
-    """Group the samples ``todo`` by their constraints; return each plan with the positions of its samples."""
+    @staticmethod
+    def pack_bits(z: Array) -> list[bytes]:
+        """Pack (B, k) selections into B strings of bits."""
+        return [bits.tobytes() for bits in np.packbits(z > 0.5, axis=1)]
+
+    @staticmethod
+    def unpack_bits(bits: Sequence[bytes], k: int) -> NDArray[np.uint8]:
+        """Unpack B strings of bits into (B, k) selections."""
+        rows = np.frombuffer(b"".join(bits), np.uint8).reshape(len(bits), -(-k // 8))
+        return np.unpackbits(rows, axis=1, count=k)
+
+
+def group_by_binary_plan(batch: ProgramArrays, todo: NDArray[np.intp]) -> list[tuple[BinaryPlan, NDArray[np.intp]]]:
+    """Group the samples at the positions ``todo`` by plan. Return each plan with the positions of its samples."""
     if not len(todo):
         return []
     if batch.shared_matrices and batch.shared_limits:
@@ -121,25 +140,9 @@ def by_constraints(batch: ProgramArrays, todo: NDArray[np.intp]) -> list[tuple[B
     return [(plan, np.array(members[key])) for key, plan in plans.items()]
 
 
-def whole_bounds(lb: Array, ub: Array) -> tuple[Array, Array]:
-    """Return the least and the greatest integers within bounds, up to rounding."""
-    return np.ceil(lb - OPTIMAL * np.maximum(1.0, np.abs(lb))), np.floor(ub + OPTIMAL * np.maximum(1.0, np.abs(ub)))
-
-
-def pack_bits(z: Array) -> list[bytes]:
-    """Pack (B, k) selections into B strings of bits."""
-    return [bits.tobytes() for bits in np.packbits(z > 0.5, axis=1)]
-
-
-def unpack_bits(bits: Sequence[bytes], k: int) -> NDArray[np.uint8]:
-    """Unpack B strings of bits into (B, k) selections."""
-    rows = np.frombuffer(b"".join(bits), np.uint8).reshape(len(bits), -(-k // 8))
-    return np.unpackbits(rows, axis=1, count=k)
-
-
 _plans: BoundedCache[BinaryPlan] = BoundedCache(_SPACE)
 
 
 def forget_binary_plans() -> None:
-    """Drop all plans with their decisions, so that the next call searches from scratch."""
+    """Drop all plans with their decisions, so that the next call has no starts."""
     _plans.clear()

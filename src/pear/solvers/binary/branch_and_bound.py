@@ -15,8 +15,8 @@ from numpy.typing import NDArray
 
 from pear.compile import jit
 from pear.compile.jit import floor, refer, span
-from pear.solvers.binary.dual_simplex import compute_ratios, drop_column, flip_bound
-from pear.solvers.binary.relaxation_bound import reduced_value, solve_relaxation
+from pear.solvers.binary.dual_simplex import compute_dual_ratios
+from pear.solvers.binary.relaxation_bound import bound_relaxation, relaxation_reduced_cost
 from pear.solvers.binary.selection_search import NOTHING, PROVEN, SPENT, TIED
 from pear.solvers.binary.simplex_dictionary import (
     DEPTH,
@@ -28,9 +28,11 @@ from pear.solvers.binary.simplex_dictionary import (
     Program,
     SearchWorkspace,
     Tree,
-    copy_node,
+    copy_dictionary,
+    dictionary_at,
+    drop_dictionary_column,
+    flip_dictionary_bound,
     inner,
-    node_at,
     reset_dictionary,
 )
 
@@ -39,7 +41,7 @@ _NEAR, _GROWTH = 20, 1.7  # the first guess of the relaxation's gap, by reduced 
 
 
 @inner
-def _fix_item(program: Program, node: Node, item: int, value: int) -> None:
+def _fix_branch_item(program: Program, node: Node, item: int, value: int) -> None:
     """Fix ``item`` as taken (1) or left (0). The caller updates the item's column or row."""
     node.fixed_at[item] = value
     if value == 1:
@@ -49,16 +51,16 @@ def _fix_item(program: Program, node: Node, item: int, value: int) -> None:
 
 
 @inner
-def _fix_by_reduced_cost(program: Program, node: Node, spare: float, u: Array) -> None:
+def _fix_branch_items_by_cost(program: Program, node: Node, spare: float, u: Array) -> None:
     """Fix the items whose other value would cost more than ``spare``."""
     n, j = node.n, 0
     while j < node.size[0]:
         item = node.column[j]
         if item < n:
-            r = reduced_value(program, u, item)
+            r = relaxation_reduced_cost(program, u, item)
             if (r > spare and node.upper[j] == 1) or (-r > spare and node.upper[j] == 0):
-                _fix_item(program, node, item, node.upper[j])
-                drop_column(node, j)
+                _fix_branch_item(program, node, item, node.upper[j])
+                drop_dictionary_column(node, j)
                 continue
         j += 1
 
@@ -67,7 +69,7 @@ def _fix_by_reduced_cost(program: Program, node: Node, spare: float, u: Array) -
 def _rate_branch(node: Node, p: int, sign: float, work: SearchWorkspace) -> float:
     """Return how fast the objective falls at first as the variable of row ``p`` moves up (sign 1.0) or down (−1.0)."""
     best = math.inf
-    for k in span(compute_ratios(node, p, sign, work)):
+    for k in span(compute_dual_ratios(node, p, sign, work)):
         best = min(best, work.ratio[k])
     return best
 
@@ -118,13 +120,13 @@ def _follow_branch(program: Program, node: Node, place: int, up: bool) -> None:
     if place >= M:
         j = place - M
         if (node.upper[j] == 1) != up:
-            flip_bound(node, j)
-        _fix_item(program, node, node.column[j], node.upper[j])
-        drop_column(node, j)
+            flip_dictionary_bound(node, j)
+        _fix_branch_item(program, node, node.column[j], node.upper[j])
+        drop_dictionary_column(node, j)
         return
     variable = node.basic[place]
     if variable < n:
-        _fix_item(program, node, variable, 1 if up else 0)
+        _fix_branch_item(program, node, variable, 1 if up else 0)
         node.least[place] = node.most[place] = 1.0 if up else 0.0
     elif up:
         node.least[place] = node.lo[variable - n] = -floor(-node.x[place])
@@ -133,7 +135,7 @@ def _follow_branch(program: Program, node: Node, place: int, up: bool) -> None:
 
 
 @inner
-def _after_rounding(program: Program, node: Node, bound: float) -> float:
+def _rounded_branch_value(program: Program, node: Node, bound: float) -> float:
     """Estimate the value of the relaxation's solution rounded down, given the value of the relaxation."""
     n = node.n
     for i in span(node.M):
@@ -143,7 +145,7 @@ def _after_rounding(program: Program, node: Node, bound: float) -> float:
 
 
 @inner
-def _round_down(node: Node, z: Bytes) -> None:
+def _round_branch_down(node: Node, z: Bytes) -> None:
     """Write the whole part of the relaxation's solution to ``z``."""
     n = node.n
     for j in span(n):
@@ -157,7 +159,7 @@ def _round_down(node: Node, z: Bytes) -> None:
 
 
 @inner
-def _value_if_feasible(program: Program, z: Bytes) -> float:
+def _selection_value(program: Program, z: Bytes) -> float:
     """Return v·z where ``z`` satisfies all rows, else −inf."""
     n, M = program.A.shape
     value = 0.0
@@ -173,12 +175,12 @@ def _value_if_feasible(program: Program, z: Bytes) -> float:
 
 
 @inner
-def _first_guess(program: Program, work: SearchWorkspace) -> float:
+def _guess_bound_gap(program: Program, work: SearchWorkspace) -> float:
     """Guess the gap between the relaxation and the best selection: what it costs to flip one of the cheapest items."""
     n, mean = len(program.v), 0.0
     near = min(_NEAR, n - 1)
     for j in span(n):
-        r = abs(reduced_value(program, work.u, j))
+        r = abs(relaxation_reduced_cost(program, work.u, j))
         mean += r / n
         k = min(j, near)
         if j <= near or r < work.ratio[near]:  # the first entries are the smallest so far, sorted
@@ -190,15 +192,15 @@ def _first_guess(program: Program, work: SearchWorkspace) -> float:
 
 
 @inner
-def _accept_selection(program: Program, z: Bytes, low: float, step: float, best: Bytes) -> tuple[float, bool]:
+def _accept_branch_selection(program: Program, z: Bytes, low: float, step: float, best: Bytes) -> tuple[float, bool]:
     """Replace ``best`` by ``z`` where ``z`` has a greater value.
 
     Returns:
         The value of ``best``, and whether ``z`` is another selection of equal value.
     """
-    value = _value_if_feasible(program, z)
+    value = _selection_value(program, z)
     if step < 0 and abs(value - low) <= -step:
-        return low, _selections_differ(z, best)
+        return low, _branch_selections_differ(z, best)
     if value > low:
         for j in span(len(z)):
             best[j] = z[j]
@@ -207,7 +209,7 @@ def _accept_selection(program: Program, z: Bytes, low: float, step: float, best:
 
 
 @inner
-def _selections_differ(z: Bytes, other: Bytes) -> bool:
+def _branch_selections_differ(z: Bytes, other: Bytes) -> bool:
     """True where two selections differ."""
     for j in span(len(z)):  # noqa: SIM110 (a plain loop is what compiles well)
         if z[j] != other[j]:
@@ -216,7 +218,7 @@ def _selections_differ(z: Bytes, other: Bytes) -> bool:
 
 
 @inner
-def _explore_tree(
+def _explore_branches(
     program: Program,
     tree: Tree,
     work: SearchWorkspace,
@@ -247,19 +249,19 @@ def _explore_tree(
         PROVEN, SPENT or TIED; the value of ``best``; the number of nodes left.
     """
     depth = 1
-    copy_node(refer(node_at(tree, 0)), refer(node_at(tree, 1)))
+    copy_dictionary(refer(dictionary_at(tree, 0)), refer(dictionary_at(tree, 1)))
     while left > 0 and budget[0] > 0:
         left -= 1
-        node = refer(node_at(tree, depth))
-        solved, bound = solve_relaxation(program, node, max(cut, low + step), work)
+        node = refer(dictionary_at(tree, depth))
+        solved, bound = bound_relaxation(program, node, max(cut, low + step), work)
         place, up = -1, False
         if bound >= max(cut, low + step):
             spare = bound - max(cut, low + step)
-            _fix_by_reduced_cost(program, node, spare, work.u)
+            _fix_branch_items_by_cost(program, node, spare, work.u)
             place, up = _choose_branch(node, solved, spare, work)
-            if place < 0 or (solved and _after_rounding(program, node, bound) > low + min(step, 0.0)):
-                _round_down(node, work.z)
-                low, tied = _accept_selection(program, work.z, low, step, best)
+            if place < 0 or (solved and _rounded_branch_value(program, node, bound) > low + min(step, 0.0)):
+                _round_branch_down(node, work.z)
+                low, tied = _accept_branch_selection(program, work.z, low, step, best)
                 if tied:
                     return TIED, low, left
         if place >= 0 and bound >= max(cut, low + step):
@@ -267,7 +269,7 @@ def _explore_tree(
                 return SPENT, low, left
             tree.bound[depth], tree.branch[depth, 0], tree.branch[depth, 1] = bound, place, 0 if up else 1
             depth += 1
-            copy_node(node, refer(node_at(tree, depth)))
+            copy_dictionary(node, refer(dictionary_at(tree, depth)))
         else:
             depth -= 1
             while depth > 0 and tree.bound[depth] < max(cut, low + step):
@@ -276,7 +278,7 @@ def _explore_tree(
                 return PROVEN, low, left
             place, up = tree.branch[depth, 0], tree.branch[depth, 1] == 1
             tree.bound[depth] = -math.inf  # both branches are explored after this one
-        _follow_branch(program, refer(node_at(tree, depth)), place, up)
+        _follow_branch(program, refer(dictionary_at(tree, depth)), place, up)
     return SPENT, low, left
 
 
@@ -320,31 +322,31 @@ class SearchBatch(NamedTuple):
 
 
 @partial(jit.entry, any_order=False)
-def search_all(samples: SearchBatch, limits: SharedRows, tree: Tree, work: SearchWorkspace) -> None:
+def branch_and_bound_all(samples: SearchBatch, limits: SharedRows, tree: Tree, work: SearchWorkspace) -> None:
     """Find the best selection of every sample.
 
     The search guesses the gap between the relaxation and the best selection. The guess grows until a selection lies
     within it. A good lower limit from the beginning leaves far fewer nodes open.
     """
     samples, limits, tree, work = refer(samples), refer(limits), refer(tree), refer(work)
-    root = refer(node_at(tree, 0))
+    root = refer(dictionary_at(tree, 0))
     for s in span(len(samples.values)):
         program = refer(Program(samples.values[s], limits.A, limits.b, limits.width, samples.close[s]))
-        _search_sample(program, samples, s, tree, root, work, limits.budget)
+        _branch_and_bound_sample(program, samples, s, tree, root, work, limits.budget)
 
 
 @inner
-def _search_sample(
+def _branch_and_bound_sample(
     program: Program, samples: SearchBatch, s: int, tree: Tree, root: Node, work: SearchWorkspace, budget: Ints
 ) -> None:
     """Find the best selection of sample ``s``."""
     unit, close, has_start, best = samples.units[s], samples.close[s], samples.has_start[s], samples.best[s]
     least = -2.0 * root.n - 1.0  # below the value of every selection
-    low = _value_if_feasible(program, best) if has_start else -math.inf
+    low = _selection_value(program, best) if has_start else -math.inf
     step = unit - close if unit > 0 else (-close if has_start else close)
     reset_dictionary(program, root)
-    _, bound = solve_relaxation(program, root, least, work)
-    guess, cut, left = _first_guess(program, work), math.inf, budget[0]
+    _, bound = bound_relaxation(program, root, least, work)
+    guess, cut, left = _guess_bound_gap(program, work), math.inf, budget[0]
     outcome = PROVEN if bound >= least else NOTHING
     while outcome == PROVEN and low < cut:
         if cut <= max(least, low + step):
@@ -354,7 +356,7 @@ def _search_sample(
         if unit > 0:
             target = min(floor((target + close) / unit) * unit, cut + 2.0 * close - unit)
         cut = max(target - 2.0 * close, least)
-        outcome, low, left = _explore_tree(program, tree, work, cut, low, step, best, left, budget)
+        outcome, low, left = _explore_branches(program, tree, work, cut, low, step, best, left, budget)
         guess *= _GROWTH
     samples.outcome[s] = outcome
     # No selection has a value of low + step or more. Values that are multiples of a unit cannot lie in between.

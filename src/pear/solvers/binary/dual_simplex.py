@@ -1,15 +1,24 @@
-"""The dual simplex method on a dictionary, with bound flips, compiled."""
+"""The dual simplex method with bound flips, on the dictionary of a node. Compiled."""
 
 from __future__ import annotations
 
 from pear.compile.jit import span
-from pear.solvers.binary.simplex_dictionary import FREE, Array, Node, Program, SearchWorkspace, inner
+from pear.solvers.binary.simplex_dictionary import (
+    Node,
+    Program,
+    SearchWorkspace,
+    dictionary_column_width,
+    dictionary_objective,
+    flip_dictionary_bound,
+    inner,
+    pivot_dictionary,
+)
 
 AT_OPTIMUM, BELOW, INFEASIBLE, STUCK = 0, 1, 2, 3
-"""How pivoting ends.
+"""The outcomes of the dual simplex method.
 
-AT_OPTIMUM: the relaxation is solved. BELOW: the bound is too low to matter. INFEASIBLE: a row proves that no selection
-is feasible. STUCK: there were too many pivots.
+AT_OPTIMUM: the relaxation is solved. BELOW: the objective is below the least value of interest. INFEASIBLE: a row
+proves that no selection is feasible. STUCK: the largest number of pivots is reached.
 """
 
 _OUTSIDE = 1e-9  # how far a basic variable may be outside its bounds; the coefficients of a row are at most 1
@@ -18,8 +27,8 @@ _EQUAL_RATIO = 1e-12
 
 
 @inner
-def _leaving_row(node: Node) -> int:
-    """Return the row of the basic variable farthest outside its bounds, or −1."""
+def _dual_leaving_row(node: Node) -> int:
+    """Return the row of the basic variable that is farthest outside its bounds; −1 if none is."""
     worst, row = _OUTSIDE, -1
     for i in span(node.M):
         outside = max(node.least[i] - node.x[i], node.x[i] - node.most[i])
@@ -29,31 +38,14 @@ def _leaving_row(node: Node) -> int:
 
 
 @inner
-def _column_width(node: Node, j: int) -> float:
-    """Return the distance between the bounds of column ``j``."""
-    y = node.column[j] - node.n
-    return 1.0 if y < 0 else node.hi[y] - node.lo[y]
-
-
-@inner
-def flip_bound(node: Node, j: int) -> None:
-    """Move column ``j`` to its other bound."""
-    move = _column_width(node, j) if node.upper[j] == 0 else -_column_width(node, j)
-    node.upper[j] = 1 - node.upper[j]
-    for i in span(node.M):
-        node.x[i] -= node.T[i, j] * move
-
-
-@inner
-def compute_ratios(node: Node, p: int, sign: float, work: SearchWorkspace) -> int:
-    """Write to ``work`` the ratio of each column that can move the basic variable of row ``p``.
+def compute_dual_ratios(node: Node, p: int, sign: float, work: SearchWorkspace) -> int:
+    """Compute the ratio of each column that can move the basic variable of row ``p``.
 
     Args:
         node: the dictionary.
         p: the row.
-        sign: 1.0 where the variable rises, −1.0 where it falls. It is not a bool, because numba would compile the
-            function once for each constant.
-        work: the ratios and their columns are written here.
+        sign: 1.0 if the variable rises, −1.0 if it falls. A bool would make numba compile the function twice.
+        work: receives the ratios and their columns.
 
     Returns:
         The number of these columns.
@@ -69,8 +61,8 @@ def compute_ratios(node: Node, p: int, sign: float, work: SearchWorkspace) -> in
 
 
 @inner
-def _least_ratio(node: Node, p: int, found: int, work: SearchWorkspace) -> int:
-    """Return the position of the least ratio; among equal ratios, that of the largest pivot."""
+def _least_dual_ratio(node: Node, p: int, found: int, work: SearchWorkspace) -> int:
+    """Return the position of the least of the first ``found`` ratios; among equal ratios, that of the largest pivot."""
     best = 0
     for k in span(1, found):
         if work.ratio[k] < work.ratio[best]:
@@ -83,22 +75,25 @@ def _least_ratio(node: Node, p: int, found: int, work: SearchWorkspace) -> int:
 
 
 @inner
-def _entering_column(node: Node, p: int, work: SearchWorkspace) -> int:
-    """Find the column that enters in row ``p`` by the bound-flipping ratio test, or −1.
+def _dual_entering_column(node: Node, p: int, work: SearchWorkspace) -> int:
+    """Find the column that enters the basis in row ``p``, by the bound-flipping ratio test.
 
-    As the step grows, the bound on the objective falls at a rate equal to the remaining infeasibility of the row. Each
-    column that the step passes is flipped to its other bound, which reduces this rate.
+    The bound on the objective falls by the step times the infeasibility of the row. Each column whose ratio the step
+    exceeds is flipped to its other bound, which reduces the infeasibility.
+
+    Returns:
+        The column; −1 if the row proves that the relaxation is infeasible.
     """
     rising = node.x[p] < node.least[p]
     outside = node.least[p] - node.x[p] if rising else node.x[p] - node.most[p]
-    found = compute_ratios(node, p, 1.0 if rising else -1.0, work)
+    found = compute_dual_ratios(node, p, 1.0 if rising else -1.0, work)
     while found > 0:
-        best = _least_ratio(node, p, found, work)
+        best = _least_dual_ratio(node, p, found, work)
         j = work.order[best]
-        outside -= abs(node.T[p, j]) * _column_width(node, j)
+        outside -= abs(node.T[p, j]) * dictionary_column_width(node, j)
         if outside <= _OUTSIDE:
             return j
-        flip_bound(node, j)
+        flip_dictionary_bound(node, j)
         found -= 1
         work.order[best] = work.order[found]
         work.ratio[best] = work.ratio[found]
@@ -106,91 +101,20 @@ def _entering_column(node: Node, p: int, work: SearchWorkspace) -> int:
 
 
 @inner
-def _pivot_dictionary(node: Node, p: int, q: int) -> None:
-    """Make column ``q`` basic in place of the variable of row ``p``, which moves to the bound that it violates."""
-    n, M, k, T = node.n, node.M, node.size[0], node.T
-    below = node.x[p] < node.least[p]
-    move = (node.x[p] - (node.least[p] if below else node.most[p])) / T[p, q]
-    y, upper = node.column[q] - n, node.upper[q]
-    at = (1.0 if upper == 1 else 0.0) if y < 0 else (node.hi[y] if upper == 1 else node.lo[y])
-    for i in span(M):
-        node.x[i] -= T[i, q] * move
-    node.x[p] = at + move
-    inverse = 1.0 / T[p, q]
-    row = T[p]
-    for j in span(k):
-        row[j] *= inverse
-    for i in span(M + 2):
-        factor = T[i, q]
-        if i != p and factor != 0.0:
-            _subtract_row(factor, row, T[i], k)
-            T[i, q] = -factor * inverse
-    T[p, q] = inverse
-    _exchange_variables(node, p, q, below)
-
-
-@inner
-def _subtract_row(factor: float, row: Array, other: Array, k: int) -> None:
-    """Subtract a multiple of the first ``k`` numbers of ``row`` from those of ``other``."""
-    for j in span(k):
-        other[j] -= factor * row[j]
-
-
-@inner
-def _exchange_variables(node: Node, p: int, q: int, below: bool) -> None:
-    """Exchange the names and bounds of a pivot's two variables. A fixed item that leaves the basis is dropped."""
-    n = node.n
-    leaving, entering = node.basic[p], node.column[q]
-    node.basic[p] = entering
-    node.least[p] = 0.0 if entering < n else node.lo[entering - n]
-    node.most[p] = 1.0 if entering < n else node.hi[entering - n]
-    node.column[q] = leaving
-    node.upper[q] = 0 if below else 1
-    if leaving < n and node.fixed_at[leaving] != FREE:
-        drop_column(node, q)
-
-
-@inner
-def drop_column(node: Node, j: int) -> None:
-    """Remove column ``j``, which belongs to a fixed item, from the dictionary."""
-    last = node.size[0] - 1
-    node.size[0] = last
-    node.column[j] = node.column[last]
-    node.upper[j] = node.upper[last]
-    for i in span(node.M + 2):
-        node.T[i, j] = node.T[i, last]
-
-
-@inner
-def _dictionary_objective(program: Program, node: Node) -> float:
-    """Return the objective at the dictionary's point, feasible or not. It is an upper bound, up to rounding."""
-    n, total = node.n, node.base[0]
-    for j in span(node.size[0]):
-        if node.column[j] < n and node.upper[j] == 1:
-            total += program.v[node.column[j]]
-    for i in span(node.M):
-        item = node.basic[i]
-        if item < n:
-            fixed = 0 if node.fixed_at[item] == FREE else node.fixed_at[item]
-            total += program.v[item] * (node.x[i] - fixed)
-    return total
-
-
-@inner
-def reoptimise(program: Program, node: Node, least: float, work: SearchWorkspace) -> tuple[int, int]:
-    """Pivot until the relaxation is solved, its bound is below ``least``, or a row proves infeasibility.
+def run_dual_simplex(program: Program, node: Node, least: float, work: SearchWorkspace) -> tuple[int, int]:
+    """Pivot until the relaxation is solved, the objective is below ``least``, or a row proves infeasibility.
 
     Returns:
-        AT_OPTIMUM, BELOW, INFEASIBLE or STUCK, and the row that proves infeasibility, else −1.
+        AT_OPTIMUM, BELOW, INFEASIBLE or STUCK. The row that proves infeasibility, else −1.
     """
     for _ in span(100 + 10 * node.M):
-        if _dictionary_objective(program, node) < least:
+        if dictionary_objective(program, node) < least:
             return BELOW, -1
-        p = _leaving_row(node)
+        p = _dual_leaving_row(node)
         if p < 0:
             return AT_OPTIMUM, -1
-        q = _entering_column(node, p, work)
+        q = _dual_entering_column(node, p, work)
         if q < 0:
             return INFEASIBLE, p
-        _pivot_dictionary(node, p, q)
+        pivot_dictionary(node, p, q)
     return STUCK, -1

@@ -1,4 +1,4 @@
-"""Dynamic programming over the remaining capacity, compiled, for one row of small whole weights."""
+"""Dynamic programming over the remaining capacity, for programs with one row of small whole weights. Compiled."""
 
 from __future__ import annotations
 
@@ -12,18 +12,18 @@ from pear.compile.jit import refer, span
 from pear.solvers.binary.simplex_dictionary import Array, Bytes, Ints
 
 
-class Fillings(NamedTuple):
-    """B knapsack programs and their solutions.
+class DynamicPrograms(NamedTuple):
+    """B programs ``max values·z, weights·z ≤ capacity``, and their solutions.
 
     Attributes:
-        values: (B, n) of any sign.
-        weights: (N, n) at least 0.
-        capacities: (N,) at least 0.
-        rows: (B,) for each program, its row in ``weights`` and ``capacities``.
-        chosen: (B, n) overwritten by the selection of greatest value.
-        best: (B,) overwritten by that value.
+        values: (B, n) values of any sign.
+        weights: (N, n) weights ≥ 0.
+        capacities: (N,) capacities ≥ 0.
+        rows: (B,) the row of each program in ``weights`` and ``capacities``.
+        chosen: (B, n) overwritten by the selections of greatest value.
+        best: (B,) overwritten by the values of these selections.
         most: (n + 1, 1 + greatest capacity) zeros. ``most[j, c]`` becomes the best value of the first j items with
-            capacity c.
+            capacity c, for one program after the other.
     """
 
     values: Array
@@ -35,20 +35,20 @@ class Fillings(NamedTuple):
     most: Array
 
 
-def solve_by_dynamic_programming(values: Array, weights: Ints, capacities: Ints, rows: Ints) -> Fillings:
-    """Find the selections of greatest value; see ``Fillings`` for the arguments and the result."""
+def solve_by_dynamic_programming(values: Array, weights: Ints, capacities: Ints, rows: Ints) -> DynamicPrograms:
+    """Find the selections of greatest value; see ``DynamicPrograms`` for the arguments and the result."""
     B, n = values.shape
     most = np.zeros((n + 1, 1 + max(capacities[rows].tolist(), default=0)))  # of few numbers faster than numpy's max
     chosen, best = np.empty((B, n), np.int8), np.empty(B)
-    found = Fillings(np.ascontiguousarray(values), weights, capacities, rows, chosen, best, most)
-    fill_all(found)
+    found = DynamicPrograms(np.ascontiguousarray(values), weights, capacities, rows, chosen, best, most)
+    run_dynamic_programming(found)
     return found
 
 
 @partial(jit.entry, any_order=False)
-def fill_all(fillings: Fillings) -> None:
-    """Write the selections and their values. An item that gains nothing is left out."""
-    f = refer(fillings)
+def run_dynamic_programming(programs: DynamicPrograms) -> None:
+    """Find the selections of greatest value, and write them into ``programs``. An item without gain is not taken."""
+    f = refer(programs)
     items, most = len(f.most) - 1, f.most
     for s in span(len(f.values)):
         row, values, chosen = f.rows[s], f.values[s], f.chosen[s]

@@ -1,4 +1,4 @@
-"""Exact 0-1 selections for many values under the same rows, by the compiled method that suits the rows."""
+"""``SelectionSearch``: the best selections for many values under the same rows, by the method that suits the rows."""
 
 from __future__ import annotations
 
@@ -7,27 +7,27 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from pear.solvers.binary.tightened_rows import EXACT, Array, TightenedRows, power_of_two
+from pear.solvers.binary.tightened_rows import EXACT, Array, TightenedRows
 
 Ints = NDArray[np.int64]
 
 PROVEN, SPENT, NOTHING, TIED = 0, 1, 2, 3
-"""How a search ends.
+"""The outcomes of a search.
 
-PROVEN: the best selection is known. SPENT: the budget of nodes is used up. NOTHING: no selection is feasible. TIED: two
-selections have the best value.
+PROVEN: the best selection is known. SPENT: the search has visited as many nodes as it may. NOTHING: no selection is
+feasible. TIED: two selections have the best value.
 """
 
-_WORK = 300_000_000  # coefficients that a search looks at, node by node, before it gives up: a few seconds
-_NODES = 500_000  # nodes that it looks at, at most
+_WORK = 300_000_000  # the largest number of nodes times coefficients of a search, which takes a few seconds
+_NODES = 500_000  # the largest number of nodes of a search
 
 
 class SearchOutcomes(NamedTuple):
     """The results of the searches for B programs.
 
     Attributes:
-        z: (B, n) selections of 0 and 1; NaN without a proof.
-        most: (B,) proven upper bounds of the value; NaN without a proof.
+        z: (B, n) the best selections; NaN without a proof.
+        most: (B,) proven upper bounds of the values; NaN without a proof.
         outcome: (B,) PROVEN, SPENT or NOTHING.
     """
 
@@ -36,27 +36,28 @@ class SearchOutcomes(NamedTuple):
     outcome: NDArray[np.int8]
 
 
-def nodes_of_search(rows: TightenedRows) -> Ints:
-    """Return (1,) the number of nodes that a search may visit: fewer where each node takes longer."""
+def selection_search_nodes(rows: TightenedRows) -> Ints:
+    """Return the number of nodes (1,) that a search may visit, which is smaller for more coefficients."""
     return np.array([max(1, min(_NODES, _WORK // rows.A.size))])
 
 
 class SelectionSearch:
-    """A search for the feasible selections of greatest value, each with a proof.
+    """A search for the feasible selections of greatest value, with proofs.
 
-    Dynamic programming solves programs with one row of small whole weights. Branch and bound solves all others. The
-    result depends on value and rows alone: ``start`` saves time, and never decides between selections of equal value.
+    Dynamic programming solves programs with one row of small whole weights. Branch and bound solves all other programs.
+    The result depends on ``value`` and ``rows`` only: ``start`` saves time, and never decides between selections of
+    equal value.
 
     Args:
-        value: (B, n) values v of B programs.
-        rows: the rows that they share.
-        start: (B, n) feasible selections to start from, good ones if possible, or None.
-        budget: (1,) the number of nodes to visit for each program before it is given up; ``nodes_of_search(rows)`` by
-            default. Setting it to 0 stops a search that runs in another thread.
+        value: (B, n) the values v of B programs.
+        rows: the rows of all programs.
+        start: (B, n) feasible selections to start from, good ones if possible; None for no start.
+        budget: (1,) the number of nodes to visit for each program before the program is given up; None for
+            ``selection_search_nodes(rows)``. Another thread stops the search by setting this number to 0.
 
     Example:
         >>> rows = TightenedRows.of(np.array([[3.0, 4.0, 2.0]]), np.array([6.0]))
-        >>> Search(np.array([[5.0, 6.0, 3.0]]), rows).run().z
+        >>> SelectionSearch(np.array([[5.0, 6.0, 3.0]]), rows).run().z
         array([[0., 1., 1.]])
     """
 
@@ -64,10 +65,10 @@ class SelectionSearch:
         self, value: Array, rows: TightenedRows, start: Array | None = None, budget: Ints | None = None
     ) -> None:
         self.values, self.rows, self.start = value, rows, start
-        self.budget = nodes_of_search(rows) if budget is None else budget
+        self.budget = selection_search_nodes(rows) if budget is None else budget
 
     def run(self) -> SearchOutcomes:
-        """Search for the best selections."""
+        """Find the best selections."""
         if self.budget[0] == 0:
             nothing = np.full(self.values.shape, np.nan)
             return SearchOutcomes(nothing, nothing.sum(1), np.full(len(nothing), SPENT, np.int8))
@@ -82,10 +83,10 @@ class SelectionSearch:
         return SearchOutcomes(found.chosen.astype(np.float64), found.best, np.zeros(len(found.best), np.int8))
 
     def _branch(self) -> SearchOutcomes:
-        """Search by branch and bound; a start saves time, and does not change which selection is returned."""
-        scale = power_of_two(np.abs(self.values).max(1, initial=0.0))
+        """Find the best selections by branch and bound."""
+        scale = TightenedRows.unit_of(np.abs(self.values).max(1, initial=0.0))
         values = np.ascontiguousarray(self.values / scale[:, None])
-        units, close = self._units(scale), _rounding_of_sums(values)
+        units, close = self._units(scale), _selection_rounding(values)
         units[units < 1e3 * close] = 0.0
         close = np.where(units > 0, 1e-3 * units, close)
         has_start = np.full(len(values), self.start is not None) & (units == 0)
@@ -93,7 +94,7 @@ class SelectionSearch:
         outcome, most = self._search(values, units, close, chosen, has_start)
         again = np.flatnonzero(outcome == TIED)
         if len(again):
-            # Of several best selections take the one that a search without a start finds: a start must not decide.
+            # Among several best selections, return the one that a search without a start finds.
             part, no_start = chosen[again], np.zeros(len(again), bool)
             outcome[again], most[again] = self._search(values[again], units[again], close[again], part, no_start)
             chosen[again] = part
@@ -105,21 +106,29 @@ class SelectionSearch:
     def _search(
         self, values: Array, units: Array, close: Array, best: NDArray[np.int8], has_start: NDArray[np.bool_]
     ) -> tuple[NDArray[np.int8], Array]:
-        """Return (B,) outcomes and bounds for the scaled ``values``; ``best`` is overwritten."""
+        """Run branch and bound on scaled values. The arguments are those of ``SearchBatch``.
+
+        Returns:
+            The outcomes (B,), and upper bounds (B,) of the scaled values. ``best`` is overwritten by the selections.
+        """
         from pear.solvers.binary import branch_and_bound, simplex_dictionary  # numba again
 
         A, most, outcome = self.rows.A, np.empty(len(values)), np.empty(len(values), np.int8)
         samples = branch_and_bound.SearchBatch(values, units, close, has_start, best, most, outcome)
         limits = branch_and_bound.SharedRows(A, self.rows.b, self.rows.width, self.budget)
-        branch_and_bound.search_all(
-            samples, limits, simplex_dictionary.new_tree(*A.shape), simplex_dictionary.new_work(*A.shape)
+        branch_and_bound.branch_and_bound_all(
+            samples,
+            limits,
+            simplex_dictionary.new_dictionary_tree(*A.shape),
+            simplex_dictionary.new_simplex_workspace(*A.shape),
         )
         return outcome, most
 
     def _units(self, scale: Array) -> Array:
-        """Return (B,) a number of which all values of a program, divided by ``scale``, are multiples.
+        """Find for each program a number of which all values, divided by ``scale`` (B,), are multiples.
 
-        It is 0 where the values are not whole numbers.
+        Returns:
+            (B,), 0 for a program whose values are not whole numbers.
         """
         whole = (self.values == np.round(self.values)).all(1) & (np.abs(self.values).max(1, initial=0.0) < EXACT)
         units = np.zeros(len(self.values))
@@ -127,7 +136,7 @@ class SelectionSearch:
         return units
 
 
-def _rounding_of_sums(values: Array) -> Array:
-    """Return (B,) an upper bound of the rounding errors in the sums of a search."""
+def _selection_rounding(values: Array) -> Array:
+    """Return upper bounds (B,) of the rounding errors in the sums of ``values`` (B, n) during a search."""
     size = np.maximum(1.0, np.abs(values).sum(1))
     return np.asarray(2.0 * np.finfo(np.float64).eps * values.shape[1] * size)

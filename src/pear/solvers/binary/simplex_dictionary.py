@@ -1,12 +1,13 @@
-"""The simplex dictionary of a node, compiled: its arrays, its initial state, and memory for a path of nodes.
+"""The simplex dictionary of a node of the search tree, and the operations on it. Compiled.
 
     max v·z,  y = b − Aᵀz,  lo ≤ y ≤ hi,  z_j ∈ {0, 1}
 
-A dictionary expresses the basic variables and the objective by the nonbasic ones, which lie at one of their bounds:
+A *dictionary* expresses the basic variables x_B and the objective by the nonbasic variables x_N, which lie at one of
+their bounds:
 
     x_B = … − T x_N,    v·z = … + d·x_N.
 
-Fixed items leave the dictionary, which soon is small. The last row counts the items taken (A_j = −1, b = 0).
+Fixed items are removed from the dictionary, which soon is small. The last row counts the items taken (A_j = −1, b = 0).
 """
 
 from __future__ import annotations
@@ -25,26 +26,26 @@ Ints = NDArray[np.int64]
 Bytes = NDArray[np.int8]
 
 DEPTH = 256
-"""Largest depth of the search tree. A search that goes deeper counts as a spent budget."""
+"""The largest depth of the search tree. A search that would go deeper ends without a proof."""
 
 FREE = 2
-"""State of an item that is fixed neither at 1 (taken) nor at 0 (left)."""
+"""The state of an item that is fixed neither at 1 (taken) nor at 0 (not taken)."""
 
-_PERTURBATION = 1e-9  # a second d, a little off, chooses pivots: equal ratios would let the simplex method cycle
+_PERTURBATION = 1e-9  # of a second d, which chooses pivots: with equal ratios the simplex method could cycle
 
 inner = partial(jit.inner, any_order=False)
-"""Compile a function that only compiled functions call, with sums in a fixed order so that results do not vary."""
+"""A decorator for functions that only compiled functions call. Sums have a fixed order, so that results never vary."""
 
 
 class Program(NamedTuple):
-    """The data of a program, which does not change during a search.
+    """The data of a program, which do not change during a search.
 
     Attributes:
-        v: (n,) values.
-        A: (n, M) coefficients by items; the last column, of −1, counts the items.
+        v: (n,) values of the items.
+        A: (n, M) coefficients, one row per item. The last column, of −1, counts the items.
         b: (M,) limits.
         width: (M,) upper bounds of y: infinite for inequalities, finite for equalities and for the count.
-        close: largest difference of two values that counts as rounding.
+        close: the largest difference of two values that counts as rounding.
     """
 
     v: Array
@@ -55,22 +56,22 @@ class Program(NamedTuple):
 
 
 class Node(NamedTuple):
-    """The dictionary of a node and its fixed items. Variables are numbered: items first, then the y of the rows.
+    """The dictionary and the fixed items of a node. Variables have numbers: first the items, then the y of the rows.
 
     Attributes:
-        T: (M + 2, n) coefficients of the nonbasic variables, then d, then a slightly perturbed d that chooses pivots.
-            The first ``size[0]`` columns are in use.
+        T: (M + 2, n) the coefficients of the nonbasic variables, then d, then a slightly perturbed d that chooses
+            pivots. The first ``size[0]`` columns are in use.
         column: (n,) the variable of each column.
-        upper: (n,) 1 where the variable of a column lies at its upper bound.
-        fixed_at: (n,) value of each item: 0, 1 or FREE.
-        x: (M,) values of the basic variables.
-        least, most: (M,) bounds of the basic variables.
-        lo, hi: (M,) bounds of y.
-        room: (M,) b minus what the items fixed at 1 use.
+        upper: (n,) 1 if the variable of a column lies at its upper bound, else 0.
+        fixed_at: (n,) the value of each item: 0, 1 or FREE.
+        x: (M,) the values of the basic variables.
+        least, most: (M,) the bounds of the basic variables.
+        lo, hi: (M,) the bounds of y.
+        room: (M,) b minus the coefficients of the items fixed at 1.
         base: (M,) the first entry is the value of the items fixed at 1.
         basic: (M,) the basic variables.
-        size: (1,) number of columns in use.
-        n, M: numbers of items and rows.
+        size: (1,) the number of columns in use.
+        n, M: the numbers of items and rows.
     """
 
     T: Array
@@ -91,16 +92,16 @@ class Node(NamedTuple):
 
 
 class Tree(NamedTuple):
-    """The nodes of the current path by level, and the branches that are not yet explored.
+    """The nodes on the path from the root to the current node, and their branches that are not yet explored.
 
     Attributes:
-        T: (DEPTH, M + 2, n) coefficients of the nodes.
-        item: (DEPTH, 3, n) fields of the nodes by item.
-        row: (DEPTH, 7, M) fields of the nodes by row.
-        basic: (DEPTH, M) basic variables of the nodes.
-        size: (DEPTH, 1) columns in use.
-        bound: (DEPTH,) upper bounds of the nodes.
-        branch: (DEPTH, 2) place and direction of the branch that is not yet explored.
+        T: (DEPTH, M + 2, n) the fields ``T`` of the nodes.
+        item: (DEPTH, 3, n) the fields ``column``, ``upper`` and ``fixed_at`` of the nodes.
+        row: (DEPTH, 7, M) the fields ``x``, ``least``, ``most``, ``lo``, ``hi``, ``room`` and ``base`` of the nodes.
+        basic: (DEPTH, M) the fields ``basic`` of the nodes.
+        size: (DEPTH, 1) the fields ``size`` of the nodes.
+        bound: (DEPTH,) upper bounds of the values below the nodes; −inf if both branches have been explored.
+        branch: (DEPTH, 2) the place of the branch that is not yet explored, and its direction: 1 for up, 0 for down.
     """
 
     T: Array
@@ -113,13 +114,13 @@ class Tree(NamedTuple):
 
 
 class SearchWorkspace(NamedTuple):
-    """Memory for computations.
+    """Memory for the computations of a search.
 
     Attributes:
-        ratio: (n,) ratios of a ratio test.
+        ratio: (n,) the ratios of a ratio test.
         order: (n,) the columns of these ratios.
         z: (n,) a selection.
-        u: (M,) multipliers.
+        u: (M,) the multipliers of the rows.
     """
 
     ratio: Array
@@ -128,21 +129,21 @@ class SearchWorkspace(NamedTuple):
     u: Array
 
 
-def new_tree(n: int, M: int) -> Tree:
+def new_dictionary_tree(n: int, M: int) -> Tree:
     """Allocate memory for DEPTH nodes of n items and M rows."""
     item, basic = np.empty((DEPTH, 3, n), np.int64), np.empty((DEPTH, M), np.int64)
     T, row, size = np.empty((DEPTH, M + 2, n)), np.empty((DEPTH, 7, M)), np.empty((DEPTH, 1), np.int64)
     return Tree(T, item, row, basic, size, np.empty(DEPTH), np.empty((DEPTH, 2), np.int64))
 
 
-def new_work(n: int, M: int) -> SearchWorkspace:
-    """Allocate memory for computations with n items and M rows."""
+def new_simplex_workspace(n: int, M: int) -> SearchWorkspace:
+    """Allocate memory for the computations of a search with n items and M rows."""
     return SearchWorkspace(np.empty(n), np.empty(n, np.int64), np.empty(n, np.int8), np.empty(M))
 
 
 @inner
-def node_at(tree: Tree, depth: int) -> Node:
-    """Return the node at a depth of the tree."""
+def dictionary_at(tree: Tree, depth: int) -> Node:
+    """Return the dictionary of the node at a depth of the tree."""
     T, item, row = tree.T[depth], tree.item[depth], tree.row[depth]
     height, n = T.shape
     return Node(
@@ -153,11 +154,11 @@ def node_at(tree: Tree, depth: int) -> Node:
 
 
 @inner
-def copy_node(node: Node, to: Node) -> None:
-    """Copy the part of ``node`` that is in use to ``to``."""
+def copy_dictionary(node: Node, to: Node) -> None:
+    """Copy the part of a node that is in use to the node ``to``."""
     k = to.size[0] = node.size[0]
     for i in span(node.M + 2):
-        copy_floats(node.T[i], to.T[i], k)
+        _copy_dictionary_row(node.T[i], to.T[i], k)
     for j in span(k):
         to.column[j], to.upper[j] = node.column[j], node.upper[j]
     for j in span(node.n):
@@ -169,15 +170,15 @@ def copy_node(node: Node, to: Node) -> None:
 
 
 @inner
-def copy_floats(row: Array, to: Array, k: int) -> None:
-    """Copy the first ``k`` numbers of ``row`` to ``to``."""
+def _copy_dictionary_row(row: Array, to: Array, k: int) -> None:
+    """Copy the first ``k`` numbers of ``row`` to the row ``to``."""
     for j in span(k):
         to[j] = row[j]
 
 
 @inner
 def reset_dictionary(program: Program, node: Node) -> None:
-    """Make every item nonbasic, at the bound that suits the sign of its value, and every y basic."""
+    """Make every y basic, and every item nonbasic: at 1 if its perturbed value is positive, else at 0."""
     n, M = program.A.shape
     node.size[0] = n
     node.base[0] = 0.0
@@ -196,3 +197,90 @@ def reset_dictionary(program: Program, node: Node) -> None:
             node.T[i, j] = program.A[j, i]
             if node.upper[j] == 1:
                 node.x[i] -= program.A[j, i]
+
+
+@inner
+def dictionary_column_width(node: Node, j: int) -> float:
+    """Return the distance between the bounds of column ``j``."""
+    y = node.column[j] - node.n
+    return 1.0 if y < 0 else node.hi[y] - node.lo[y]
+
+
+@inner
+def flip_dictionary_bound(node: Node, j: int) -> None:
+    """Move column ``j`` to its other bound."""
+    move = dictionary_column_width(node, j) if node.upper[j] == 0 else -dictionary_column_width(node, j)
+    node.upper[j] = 1 - node.upper[j]
+    for i in span(node.M):
+        node.x[i] -= node.T[i, j] * move
+
+
+@inner
+def pivot_dictionary(node: Node, p: int, q: int) -> None:
+    """Exchange the variables of column ``q`` and row ``p``. The variable of the row moves to the bound it violates."""
+    n, M, k, T = node.n, node.M, node.size[0], node.T
+    below = node.x[p] < node.least[p]
+    move = (node.x[p] - (node.least[p] if below else node.most[p])) / T[p, q]
+    y, upper = node.column[q] - n, node.upper[q]
+    at = (1.0 if upper == 1 else 0.0) if y < 0 else (node.hi[y] if upper == 1 else node.lo[y])
+    for i in span(M):
+        node.x[i] -= T[i, q] * move
+    node.x[p] = at + move
+    inverse = 1.0 / T[p, q]
+    row = T[p]
+    for j in span(k):
+        row[j] *= inverse
+    for i in span(M + 2):
+        factor = T[i, q]
+        if i != p and factor != 0.0:
+            _subtract_dictionary_row(factor, row, T[i], k)
+            T[i, q] = -factor * inverse
+    T[p, q] = inverse
+    _exchange_dictionary_variables(node, p, q, below)
+
+
+@inner
+def _subtract_dictionary_row(factor: float, row: Array, other: Array, k: int) -> None:
+    """Subtract ``factor`` times the first ``k`` numbers of ``row`` from the row ``other``."""
+    for j in span(k):
+        other[j] -= factor * row[j]
+
+
+@inner
+def _exchange_dictionary_variables(node: Node, p: int, q: int, below: bool) -> None:
+    """Exchange the numbers and bounds of the variables of a pivot. A fixed item that leaves the basis is dropped."""
+    n = node.n
+    leaving, entering = node.basic[p], node.column[q]
+    node.basic[p] = entering
+    node.least[p] = 0.0 if entering < n else node.lo[entering - n]
+    node.most[p] = 1.0 if entering < n else node.hi[entering - n]
+    node.column[q] = leaving
+    node.upper[q] = 0 if below else 1
+    if leaving < n and node.fixed_at[leaving] != FREE:
+        drop_dictionary_column(node, q)
+
+
+@inner
+def drop_dictionary_column(node: Node, j: int) -> None:
+    """Remove column ``j``, which belongs to a fixed item, from the dictionary."""
+    last = node.size[0] - 1
+    node.size[0] = last
+    node.column[j] = node.column[last]
+    node.upper[j] = node.upper[last]
+    for i in span(node.M + 2):
+        node.T[i, j] = node.T[i, last]
+
+
+@inner
+def dictionary_objective(program: Program, node: Node) -> float:
+    """Return the objective at the point of the dictionary: up to rounding, an upper bound of all values below."""
+    n, total = node.n, node.base[0]
+    for j in span(node.size[0]):
+        if node.column[j] < n and node.upper[j] == 1:
+            total += program.v[node.column[j]]
+    for i in span(node.M):
+        item = node.basic[i]
+        if item < n:
+            fixed = 0 if node.fixed_at[item] == FREE else node.fixed_at[item]
+            total += program.v[item] * (node.x[i] - fixed)
+    return total

@@ -1,4 +1,4 @@
-"""Presolve of 0-1 programs: rows as tight as whole coefficients allow, in the units of the compiled methods."""
+"""``TightenedRows``: the rows of 0-1 programs, as tight as whole coefficients allow, in the units of the searches."""
 
 from __future__ import annotations
 
@@ -12,22 +12,22 @@ from pear.optimality.rule import INTEGRAL, OPTIMAL, ROUNDOFF
 Array = NDArray[np.float64]
 
 EXACT = 2.0**50
-"""Limit below which whole numbers, and sums of a few of them, are exact in float64."""
+"""Whole numbers below this limit, and sums of a few such numbers, are exact in float64."""
 
-_TABLE = 300_000  # entries of a table of items and capacities up to which it is faster than any search
+_TABLE = 300_000  # entries of a table of items and capacities, up to which dynamic programming is fastest
 
 
 @dataclass(frozen=True)
 class TightenedRows:
-    """The rows ``low ≤ Gz ≤ h`` for 0-1 z, scaled, without rows that always hold.
+    """The rows ``low ≤ Gz ≤ h`` for 0-1 variables z, scaled, without rows that always hold.
 
     Attributes:
-        A: (n, M) coefficients by items, divided by powers of two so that none exceeds 1. The last column, of −1, counts
-            the items.
-        b: (M,) upper limits; the last is 0.
-        width: (M,) how far below its limit a row may be, infinite for inequalities; the last is n.
-        weights: (n,) whole weights, at least 0, where the program is a knapsack with one row; None elsewhere.
-        capacity: the whole limit of that row.
+        A: (n, M) the coefficients, one column per row of the program. Columns are divided by powers of two, so that no
+            coefficient exceeds 1. A last column of −1 counts the items taken.
+        b: (M,) the upper limits of the rows; the last one is 0.
+        width: (M,) how far below its upper limit a row may be, infinite for inequalities; the last one is n.
+        weights: (n,) whole weights ≥ 0, for a program with one row that dynamic programming solves; None otherwise.
+        capacity: the whole limit of this row.
     """
 
     A: Array
@@ -44,24 +44,25 @@ class TightenedRows:
             G: (m, n) coefficients of any sign.
             h: (m,) upper limits.
             low: (m,) lower limits, −inf where a row has none; None where no row has one.
-            slack: by how much limits may be exceeded, relative to the size of the row; one number or (m,).
+            slack: by how much a limit may be exceeded, relative to the limit or to the least coefficient of the row,
+                whichever is larger: one number or (m,) numbers.
         """
         low = np.full(len(h), -np.inf) if low is None else low
         size = np.abs(G).sum(1)
         whole = (np.round(G) == G).all(1) & (size < EXACT)
         divisor = np.ones(len(G))
         divisor[whole] = np.maximum(np.gcd.reduce(G[whole].astype(np.int64), axis=1), 1)
-        # The margin is relative to the least coefficient: in a row with 1e9 and 1, a share of 1e9 would exceed the 1.
+        # The slack is relative to the least coefficient: in a row of 1e9 and 1, a share of 1e9 could exceed the 1.
         least = np.where(G != 0, np.abs(G), np.inf).min(1, initial=np.inf)
         greatest = np.abs(G).max(1, initial=0.0)
         extra = slack * np.where(greatest > 0, np.maximum(least, ROUNDOFF / OPTIMAL * greatest), 0.0)
-        upper = _tighten_limits(h, extra, slack, whole, divisor)
-        lower = -_tighten_limits(-low, extra, slack, whole, divisor)
+        upper = _tighten_row_limits(h, extra, slack, whole, divisor)
+        lower = -_tighten_row_limits(-low, extra, slack, whole, divisor)
         upper = np.maximum(np.where(lower > upper, -np.inf, upper), -size - 1.0)  # as impossible as −inf
         lower = np.where(lower > upper, -np.inf, lower)
         binding = (np.maximum(G, 0).sum(1) > upper) | (np.minimum(G, 0).sum(1) < lower)
         G, upper, lower, divisor, whole = (x[binding] for x in (G, upper, lower, divisor, whole))
-        unit = power_of_two(np.abs(G).max(1, initial=0.0))
+        unit = cls.unit_of(np.abs(G).max(1, initial=0.0))
         weights, capacity = None, 0
         if len(G) == 1 and whole[0] and upper[0] >= 0 and np.isinf(lower[0]) and (G >= 0).all():
             capacity = int(upper[0] / divisor[0])
@@ -71,13 +72,29 @@ class TightenedRows:
         width = np.append((upper - lower) / unit, float(G.shape[1]))
         return cls(A, np.append(upper / unit, 0.0), width, weights, capacity)
 
+    @staticmethod
+    def unit_of(x: Array) -> Array:
+        """Return for each ``x`` ≥ 0 the least power of two that is at least ``x``. Division by this unit is exact."""
+        exponent = np.ceil(np.log2(np.where(x > 0, x, 1.0)))
+        return np.asarray(2.0 ** np.clip(exponent, -1022, 1023))
 
-def _tighten_limits(
+
+def _tighten_row_limits(
     limits: Array, extra: Array, slack: float | Array, whole: NDArray[np.bool_], divisor: Array
 ) -> Array:
-    """Return (m,) upper limits with a margin for rounding.
+    """Add a margin for rounding errors to upper limits (m,).
 
     The limit of a row of whole coefficients is rounded down to a multiple of their greatest common divisor.
+
+    Args:
+        limits: (m,) the upper limits.
+        extra: (m,) the least margins.
+        slack: the margins relative to the limits.
+        whole: (m,) bool, True for a row of whole coefficients.
+        divisor: (m,) the greatest common divisors of the coefficients.
+
+    Returns:
+        (m,) the new limits.
     """
     finite = np.where(np.isinf(limits), 0.0, limits)
     room = np.maximum(extra, slack * np.abs(finite))
@@ -85,9 +102,3 @@ def _tighten_limits(
     # Large whole limits are as exact as small ones.
     multiple = np.floor((finite + np.minimum(room, INTEGRAL)) / divisor) * divisor
     return np.where(np.isinf(limits), limits, np.where(whole, multiple, finite + room))
-
-
-def power_of_two(x: Array) -> Array:
-    """Return, for each ``x`` ≥ 0, the least power of two that is at least ``x``. Division by it is exact."""
-    exponent = np.ceil(np.log2(np.where(x > 0, x, 1.0)))
-    return np.asarray(2.0 ** np.clip(exponent, -1022, 1023))

@@ -19,11 +19,11 @@ from pear.compile.cuda_graphs import run_programs_as_graph
 from pear.optimality.status import Status
 from pear.problem.quadratic_program import QuadraticProgram
 from pear.solvers.candidate import Candidate, empty_candidate
-from pear.solvers.interior_point.dense_iterates import DenseIterates, iterates_on_gpu
+from pear.solvers.interior_point.dense_iterates import DenseIterates, dense_iterates_on_gpu
 from pear.solvers.interior_point.dense_scaling import (
     ScaledPrograms,
-    row_pairs,
     scale_programs,
+    scaled_row_pairs,
     scaled_rows,
     unscale_state,
 )
@@ -39,7 +39,7 @@ The last ones take less time than the exchange of a constraint that was guessed 
 """
 
 
-def solve_dense(qp: QuadraticProgram, tol: float) -> Candidate:
+def solve_dense_interior_point(qp: QuadraticProgram, tol: float) -> Candidate:
     """Solve a batch of LPs or QPs to the relative accuracy ``tol``.
 
     Args:
@@ -52,7 +52,7 @@ def solve_dense(qp: QuadraticProgram, tol: float) -> Candidate:
     if not qp.batch:
         return empty_candidate(0, qp.n, qp.p, qp.m, qp.c)
     size = scaled_rows(qp).size.expand(qp.batch, 1)
-    candidate = _solve_in_units(qp, size, tol)
+    candidate = _solve_dense_interior_point_in_units(qp, size, tol)
     for _ in range(_RESIZES):
         # a huge bound that is not reached has set the unit of x: solve again in units of the decision
         reached = torch.maximum(candidate.x.abs().amax(1, keepdim=True), _LEAST * size)
@@ -60,29 +60,29 @@ def solve_dense(qp: QuadraticProgram, tol: float) -> Candidate:
         if not len(small):
             break
         size = torch.minimum(size, reached)
-        again = _solve_in_units(qp[small], size[small], tol)
+        again = _solve_dense_interior_point_in_units(qp[small], size[small], tol)
         better = again.status == Status.SOLVED
         candidate.put(small[better], again[better])
     return candidate
 
 
-def _solve_in_units(qp: QuadraticProgram, size: Tensor, tol: float) -> Candidate:
+def _solve_dense_interior_point_in_units(qp: QuadraticProgram, size: Tensor, tol: float) -> Candidate:
     """Solve with x measured in units of ``size`` (B, 1)."""
     rows = scaled_rows(qp)
     data, cost = run_programs_as_graph("scaled", scale_programs, qp, rows, size, tol)
-    data = replace(data, pairs=row_pairs(qp, rows.R))
-    best, least = _iterate_on_gpu(data) if qp.c.is_cuda else _iterate_on_cpu(data)
+    data = replace(data, pairs=scaled_row_pairs(qp, rows.R))
+    best, least = _run_dense_interior_point_on_gpu(data) if qp.c.is_cuda else _run_dense_interior_point_on_cpu(data)
     status = torch.where(least <= tol, int(Status.SOLVED), int(Status.INACCURATE)).to(torch.int8)
     return Candidate(*unscale_state(qp, rows, size, cost, best), status)
 
 
-def _iterate_on_gpu(data: ScaledPrograms) -> tuple[Tensor, Tensor]:
+def _run_dense_interior_point_on_gpu(data: ScaledPrograms) -> tuple[Tensor, Tensor]:
     """Iterate on a GPU until the last sample is finished.
 
     Returns:
         The best state of each sample, and its residual.
     """
-    iterates = iterates_on_gpu(data)
+    iterates = dense_iterates_on_gpu(data)
     iterates.begin()
     done, ahead = 0, _BEFORE
     while done < _MAX_ITER:
@@ -96,7 +96,7 @@ def _iterate_on_gpu(data: ScaledPrograms) -> tuple[Tensor, Tensor]:
     return iterates.best, iterates.least
 
 
-def _iterate_on_cpu(data: ScaledPrograms) -> tuple[Tensor, Tensor]:
+def _run_dense_interior_point_on_cpu(data: ScaledPrograms) -> tuple[Tensor, Tensor]:
     """Iterate on the CPU. Finished samples are dropped as soon as they are the majority.
 
     Returns:

@@ -19,7 +19,7 @@ from torch import Tensor
 
 from pear.compile.cuda_graphs import capture_graph, captured_graph, copy_graph_tensors
 from pear.problem.matrix import matvec
-from pear.solvers.interior_point.dense_scaling import RowPairs, ScaledPrograms
+from pear.solvers.interior_point.dense_scaling import ScaledPrograms, ScaledRowPairs
 from pear.solvers.linalg.cholesky_factor import factor_cholesky
 
 _Solve = Callable[[Tensor, Tensor], tuple[Tensor, Tensor]]
@@ -260,7 +260,7 @@ class DenseIterates:
         return factored.solve
 
 
-class CapturedIterates(DenseIterates):
+class CapturedDenseIterates(DenseIterates):
     """The iterates of a batch on a GPU, with ``begin`` and ``advance`` captured as CUDA graphs.
 
     Args:
@@ -285,12 +285,12 @@ class CapturedIterates(DenseIterates):
         self._advance.replay()
 
 
-def iterates_on_gpu(data: ScaledPrograms) -> DenseIterates:
+def dense_iterates_on_gpu(data: ScaledPrograms) -> DenseIterates:
     """Return the iterates of a batch on a GPU, captured as CUDA graphs where that saves time."""
     (B, n), k = data.c.shape, data.R.shape[1]
     rows = data.H.dim() == 2 and k < n  # whether the systems are solved by rows
     numbers = B * k * (k if data.pairs is not None else n) if rows else B * n * max(k, n)
-    found = captured_graph("interior point", data.tensors, numbers, lambda: CapturedIterates(data))
+    found = captured_graph("interior point", data.tensors, numbers, lambda: CapturedDenseIterates(data))
     if found is None:
         return DenseIterates(data)
     found.load(data)
@@ -311,7 +311,7 @@ def _normal_matrix(R: Tensor, by: Tensor, shift: Tensor) -> Tensor:
     return S
 
 
-def _normal_matrix_from_pairs(pairs: RowPairs, by: Tensor, shift: Tensor) -> Tensor:
+def _normal_matrix_from_pairs(pairs: ScaledRowPairs, by: Tensor, shift: Tensor) -> Tensor:
     """Compute the lower triangle of the matrix of ``_normal_matrix`` from pairs of rows; the upper triangle is zero."""
     B, k = len(by), len(pairs.square)
     S = by.new_zeros(B, k * k)

@@ -20,7 +20,7 @@ _FEW = 16  # how many times fewer products than the matrix product pairs must ne
 _BY_SAMPLE = ("H", "c", "limit", "present", "sign")  # fields of scaled programs that differ by sample
 
 
-class RowPairs(NamedTuple):
+class ScaledRowPairs(NamedTuple):
     """The pairs of rows of R (k, n) that have variables in common, from which R D Rᵀ is computed for a diagonal D.
 
     All samples share R, and R is mostly zero. There are E pairs. No pair has more than w variables in common.
@@ -84,7 +84,7 @@ class ScaledPrograms:
     present: Tensor
     sign: Tensor
     tol: Tensor
-    pairs: RowPairs | None = None
+    pairs: ScaledRowPairs | None = None
 
     @property
     def tensors(self) -> list[Tensor]:
@@ -93,7 +93,7 @@ class ScaledPrograms:
 
     def clone(self) -> ScaledPrograms:
         """Copy every tensor."""
-        pairs = None if self.pairs is None else RowPairs(*(part.clone() for part in self.pairs))
+        pairs = None if self.pairs is None else ScaledRowPairs(*(part.clone() for part in self.pairs))
         return replace(self, pairs=pairs, **{name: getattr(self, name).clone() for name in (*_BY_SAMPLE, "R", "tol")})
 
     def only(self, index: Tensor) -> ScaledPrograms:
@@ -121,20 +121,20 @@ def _scale_rows(qp: QuadraticProgram) -> ScaledRows:
     present = there[:, qp.p :].to(qp.c.dtype)
     sign = present[:, qp.m :].clone()
     sign[:, : qp.n].neg_()
-    size = _largest_finite(right, torch.minimum(qp.lb.abs(), qp.ub.abs()))
-    size = torch.where(size > 0, size, _largest_finite(qp.lb, qp.ub))
+    size = _largest_for_scaling(right, torch.minimum(qp.lb.abs(), qp.ub.abs()))
+    size = torch.where(size > 0, size, _largest_for_scaling(qp.lb, qp.ub))
     size = torch.where(size > 0, size, torch.ones_like(size))
     return ScaledRows(R / norms[:, :, None], norms, limit, there, present, sign, size)
 
 
-def row_pairs(qp: QuadraticProgram, R: Tensor) -> RowPairs | None:
+def scaled_row_pairs(qp: QuadraticProgram, R: Tensor) -> ScaledRowPairs | None:
     """Return the pairs of rows that R D Rᵀ is computed from; None where samples do not share R, or R is not sparse."""
     if not qp.diagonal or len(R) > 1 or R.shape[1] >= qp.n:
         return None
-    return qp.prepare_once(_PAIRS, lambda _: _find_row_pairs(R[0])) if qp.shares_constraints else None
+    return qp.prepare_once(_PAIRS, lambda _: _find_scaled_row_pairs(R[0])) if qp.shares_constraints else None
 
 
-def _find_row_pairs(R: Tensor) -> RowPairs | None:
+def _find_scaled_row_pairs(R: Tensor) -> ScaledRowPairs | None:
     """Find all pairs of rows of R (k, n) with common variables; None where pairs would save little time."""
     k, n = R.shape
     marked = (R != 0).to(R.dtype)
@@ -145,7 +145,7 @@ def _find_row_pairs(R: Tensor) -> RowPairs | None:
         return None
     product = R[at[:, 0]] * R[at[:, 1]]
     column = (product != 0).to(torch.int8).argsort(dim=1, descending=True, stable=True)[:, :width]
-    return RowPairs(column, product.gather(1, column), at[:, 0] * k + at[:, 1], R * R)
+    return ScaledRowPairs(column, product.gather(1, column), at[:, 0] * k + at[:, 1], R * R)
 
 
 def scale_programs(qp: QuadraticProgram, rows: ScaledRows, size: Tensor, tol: float) -> tuple[ScaledPrograms, Tensor]:
@@ -161,7 +161,7 @@ def scale_programs(qp: QuadraticProgram, rows: ScaledRows, size: Tensor, tol: fl
         The scaled programs, and (B, 1) the unit of the cost.
     """
     H = qp.H.diagonal(dim1=1, dim2=2) if qp.diagonal else qp.H.flatten(1)
-    cost = torch.maximum(_largest_finite(qp.c) * size, _largest_finite(H) * size**2)
+    cost = torch.maximum(_largest_for_scaling(qp.c) * size, _largest_for_scaling(H) * size**2)
     cost = torch.where(cost > 0, cost, 1.0)
     H = H * (size**2 / cost)
     data = ScaledPrograms(
@@ -193,7 +193,7 @@ def unscale_state(
     return x * size, Duals(equality=y * unit / norms_a, inequality=inequality / norms_g, bound=upper - lower)
 
 
-def _largest_finite(*values: Tensor) -> Tensor:
+def _largest_for_scaling(*values: Tensor) -> Tensor:
     """Return (B or 1, 1) the largest finite magnitude of each sample."""
     total = values[0].new_zeros(1, 1)
     for value in values:

@@ -18,5 +18,5 @@ def solve(qp: QuadraticProgram, tol: float, start: Start | Candidate | None = No
     if qp.is_sparse:
         from pear.solvers.interior_point import sparse_interior_point  # numba, which takes a moment to import
 
-        return sparse_interior_point.solve_sparse(qp, tol, start)
-    return dense_interior_point.solve_dense(qp, tol)
+        return sparse_interior_point.solve_sparse_interior_point(qp, tol, start)
+    return dense_interior_point.solve_dense_interior_point(qp, tol)

@@ -20,7 +20,7 @@ from pear.solvers.linalg.equilibrated_program import EquilibratedProgram, equili
 logger = logging.getLogger("pear")
 
 
-def solve_sparse(qp: QuadraticProgram, tol: float, start: Start | Candidate | None = None) -> Candidate:
+def solve_sparse_interior_point(qp: QuadraticProgram, tol: float, start: Start | Candidate | None = None) -> Candidate:
     """Solve every sample to the relative accuracy ``tol``; a sample that fails gets its best iterate.
 
     Args:
@@ -30,7 +30,11 @@ def solve_sparse(qp: QuadraticProgram, tol: float, start: Start | Candidate | No
     """
     candidate = empty_candidate(qp.batch, qp.n, qp.p, qp.m, like=qp.c)
     guess = ActiveSet.none(qp.batch, qp.n, qp.m, qp.c.device)
-    begun = start.resume if isinstance(start, Candidate) else [_begin_sample(qp, i, start) for i in range(qp.batch)]
+    begun = (
+        start.resume
+        if isinstance(start, Candidate)
+        else [_begin_sparse_interior_point(qp, i, start) for i in range(qp.batch)]
+    )
     for i, sample in enumerate(begun):
         if sample is not None:
             at, reached = torch.tensor([i]), sample.iterates.run(tol)
@@ -42,15 +46,15 @@ def solve_sparse(qp: QuadraticProgram, tol: float, start: Start | Candidate | No
     return replace(candidate, guess=guess, resume=begun, exhausted=not bool((candidate.status == Status.SOLVED).any()))
 
 
-def _begin_sample(qp: QuadraticProgram, i: int, start: Start | None) -> SampleInteriorPoint | None:
+def _begin_sparse_interior_point(qp: QuadraticProgram, i: int, start: Start | None) -> SparseInteriorPoint | None:
     """Make the interior point of sample i, from its warm start where it has one."""
     at = torch.tensor([i])
     warm = start is not None and bool(start.has_start[i])
-    return SampleInteriorPoint.of(qp[at], (start.x[at], start.duals[at]) if start is not None and warm else None)
+    return SparseInteriorPoint.of(qp[at], (start.x[at], start.duals[at]) if start is not None and warm else None)
 
 
 @dataclass(frozen=True)
-class SampleInteriorPoint:
+class SparseInteriorPoint:
     """The interior point of one sample. Its results are in the units of the program.
 
     Rows and columns are equilibrated for the iterations, so that shifts and residuals do not depend on the units of a
@@ -67,7 +71,7 @@ class SampleInteriorPoint:
     iterates: SparseIterates
 
     @classmethod
-    def of(cls, qp: QuadraticProgram, start: tuple[Tensor, Duals] | None = None) -> SampleInteriorPoint | None:
+    def of(cls, qp: QuadraticProgram, start: tuple[Tensor, Duals] | None = None) -> SparseInteriorPoint | None:
         """Make the method for a batch of one; None where the factors of its systems would be too large.
 
         Args:

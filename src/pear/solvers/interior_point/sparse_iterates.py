@@ -55,7 +55,7 @@ _PATIENCE = 15  # iterations without a better point
 _INSIDE = 3e-3  # how far a warm start is moved inside, relative to its size
 
 
-class Point(NamedTuple):
+class IteratePoint(NamedTuple):
     """A primal-dual point of the sparse interior point.
 
     The limits are the lower bounds, the upper bounds and the inequalities. Distances to limits are variables of their
@@ -97,7 +97,7 @@ class SparseIterates:
     ) -> None:
         self.pattern, self.p = pattern, p
         self.dual_scale = max(_largest(c), 1e-300)
-        self.size = _typical_size(rhs, p, lb, ub)
+        self.size = _typical_iterate_size(rhs, p, lb, ub)
         self.curved = bool(pattern.curvature.any())
         # shifts are relative to the curvature of the objective, or to cost over size where there is none
         self.max_curvature = float(pattern.curvature.max(initial=0.0)) or self.dual_scale / self.size
@@ -140,7 +140,7 @@ class SparseIterates:
         q, n = self._best, len(self.c)
         return q.x, self._multipliers(q), q.multiplier[n : 2 * n] - q.multiplier[:n]
 
-    def _record(self, q: Point) -> None:
+    def _record(self, q: IteratePoint) -> None:
         """Make a point the current one: compute its residuals, and keep it where it is the best so far."""
         self._now = q
         self._off_now = self._distance_errors(q)
@@ -152,10 +152,10 @@ class SparseIterates:
 
     # -- one iteration -----------------------------------------------------------------------------------------------
 
-    def _advance(self, q: Point, dual: Array, primal: Array, gap: float) -> Point | None:
+    def _advance(self, q: IteratePoint, dual: Array, primal: Array, gap: float) -> IteratePoint | None:
         """Return the point after one iteration from q with these residuals; None where the system has no factors."""
         weight = np.where(self.present, q.multiplier / q.distance, 0.0)
-        D = np.where(self.pinned, _HELD, _combine_bounds(weight[self.bounds], 1)) + _SHIFT * self.max_curvature
+        D = np.where(self.pinned, _HELD, _combine_iterate_bounds(weight[self.bounds], 1)) + _SHIFT * self.max_curvature
         E = np.full(len(self.rhs), _SHIFT / self.max_curvature)
         E[self.p :] += np.where(self.present[self.rows], q.distance[self.rows] / self._safe_multipliers(q), _HELD)
         system = self.pattern.factor(D, E)
@@ -164,7 +164,7 @@ class SparseIterates:
         inner = min(1e-6, 1e-2 * gap / (1.0 + abs(gap)))
         mu, product = gap / self.count, q.multiplier * q.distance
         step = self._newton_step(system, q, dual, primal, -product, inner)
-        there = _move_point(q, step, *self._step_lengths(q, step))
+        there = _move_iterate(q, step, *self._step_lengths(q, step))
         after = float(there.multiplier @ there.distance) / self.count
         centre = (after / mu) ** 3 * mu if mu > 0 else 0.0
         goal = centre - product - step.multiplier * step.distance
@@ -173,55 +173,57 @@ class SparseIterates:
             alpha, beta = self._step_lengths(q, step)
             if min(alpha, beta) >= _LONG:
                 break
-            ahead = _move_point(q, step, min(1.0, alpha + _FURTHER), min(1.0, beta + _FURTHER))
-            wider = goal + _towards_centre(ahead, centre)
+            ahead = _move_iterate(q, step, min(1.0, alpha + _FURTHER), min(1.0, beta + _FURTHER))
+            wider = goal + _centre_iterate(ahead, centre)
             other = self._newton_step(system, q, dual, primal, wider, inner)
             if min(self._step_lengths(q, other)) < min(alpha, beta) + _GAIN:
                 break
             step, goal = other, wider
         alpha, beta = self._step_lengths(q, step)
-        return _move_point(q, step, min(1.0, _STEP * alpha), min(1.0, _STEP * beta))
+        return _move_iterate(q, step, min(1.0, _STEP * alpha), min(1.0, _STEP * beta))
 
-    def _newton_step(self, system: Saddle, q: Point, dual: Array, primal: Array, goal: Array, inner: float) -> Point:
+    def _newton_step(
+        self, system: Saddle, q: IteratePoint, dual: Array, primal: Array, goal: Array, inner: float
+    ) -> IteratePoint:
         """Compute a Newton step that changes every product of multiplier and distance by its goal, to first order."""
         p, rows, limits = self.p, self.rows, (q, self.present, self._off_now, goal)
         r = -primal
         r[p:] = np.where(self.present[rows], r[p:] - goal[rows] / self._safe_multipliers(q), 0.0)
-        f = np.where(self.pinned, 0.0, bound_terms(*limits) - dual)
+        f = np.where(self.pinned, 0.0, iterate_bound_terms(*limits) - dual)
         dx, dv = system.solve(f, r, inner, refinements=int(self.error < _CLOSE))
         dx = np.where(self.pinned, 0.0, dx)
-        return Point(dx, dv[:p], *limit_steps(*limits, dx, dv[p:]))
+        return IteratePoint(dx, dv[:p], *iterate_limit_steps(*limits, dx, dv[p:]))
 
-    def _step_lengths(self, q: Point, d: Point) -> tuple[float, float]:
+    def _step_lengths(self, q: IteratePoint, d: IteratePoint) -> tuple[float, float]:
         """Return the primal and the dual step length. They are equal where the objective is curved."""
-        primal, dual = (ratio_test(*pair, 1.0 / _STEP) for pair in zip(q[2:], d[2:], strict=True))
+        primal, dual = (iterate_step_length(*pair, 1.0 / _STEP) for pair in zip(q[2:], d[2:], strict=True))
         shorter = min(primal, dual)
         return (shorter, shorter) if self.curved else (primal, dual)
 
     # -- measures ----------------------------------------------------------------------------------------------------
 
-    def _multipliers(self, q: Point) -> Array:
+    def _multipliers(self, q: IteratePoint) -> Array:
         """Return (p + m,) the multipliers of the rows."""
         return np.concatenate([q.y, q.multiplier[self.rows]])
 
-    def _safe_multipliers(self, q: Point) -> Array:
+    def _safe_multipliers(self, q: IteratePoint) -> Array:
         """Return (m,) the multipliers of the inequalities, with 1 in place of zeros, so that they can be divided by."""
         return np.where(q.multiplier[self.rows] > 0, q.multiplier[self.rows], 1.0)
 
-    def _distance_errors(self, q: Point) -> Array:
+    def _distance_errors(self, q: IteratePoint) -> Array:
         """Return (2n,) the differences between the distances of x to its bounds and ``q.distance``."""
         off = np.concatenate([q.x - self.lb, self.ub - q.x]) - q.distance[self.bounds]
         return np.where(self.present[self.bounds], off, 0.0)
 
-    def _residuals(self, q: Point) -> tuple[Array, Array, float]:
+    def _residuals(self, q: IteratePoint) -> tuple[Array, Array, float]:
         """Return (n,) residuals of stationarity, (p + m,) those of the rows, and the complementarity gap."""
         v, bounds = self._multipliers(q), q.multiplier[self.bounds]
-        dual = self.pattern.H @ q.x + self.c + self.pattern.JT @ v - _combine_bounds(bounds, -1)
+        dual = self.pattern.H @ q.x + self.c + self.pattern.JT @ v - _combine_iterate_bounds(bounds, -1)
         primal = self.pattern.J @ q.x - self.rhs
         primal[self.p :] += q.distance[self.rows]
         return dual, np.where(self.absent, 0.0, primal), float(q.multiplier @ q.distance)
 
-    def _relative_error(self, q: Point, dual: Array, primal: Array, gap: float) -> float:
+    def _relative_error(self, q: IteratePoint, dual: Array, primal: Array, gap: float) -> float:
         """Return the largest of the relative errors of stationarity, feasibility and complementarity."""
         size = max(_largest(q.x), 1e-9 * self.size)
         dual_scale = max(self.dual_scale, _largest(self.pattern.H @ q.x))
@@ -231,7 +233,7 @@ class SparseIterates:
 
     # -- where to begin ----------------------------------------------------------------------------------------------
 
-    def _cold_start(self) -> Point:
+    def _cold_start(self) -> IteratePoint:
         """Return the least-squares point; distances to its limits are at least its largest violation."""
         pattern = self.pattern
         D = np.where(self.pinned, _HELD, self.max_curvature)
@@ -242,7 +244,7 @@ class SparseIterates:
         dx, v = system.solve(-self.c - pattern.H @ inside, rest, 1e-6)
         return self._move_inside(inside + np.where(self.pinned, 0.0, dx), v)
 
-    def _move_inside(self, x: Array, v: Array) -> Point:
+    def _move_inside(self, x: Array, v: Array) -> IteratePoint:
         """Return x with distances to the limits that are at least the largest violation of x."""
         slope = self.pattern.H @ x + self.c + self.pattern.JT @ v
         nearest = float(self._distances(x)[self.present].min(initial=0.0))
@@ -250,23 +252,23 @@ class SparseIterates:
         multiplier = max(float(slopes.mean()) if slopes.size else 0.0, 1e-2 * self.dual_scale)
         return self._point_inside(x, v, slope, max(-1.5 * nearest, 1e-2 * self.size, 0.1 * _largest(x)), multiplier)
 
-    def _warm_start(self, x: Array, v: Array, bound: Array) -> Point:
+    def _warm_start(self, x: Array, v: Array, bound: Array) -> IteratePoint:
         """Return a given point, moved a little inside its limits, so that the iterates can leave them."""
         size = max(_largest(x), 1e-9 * self.size)
         return self._point_inside(x, v, -bound, _INSIDE * size, _INSIDE * self.dual_scale)
 
-    def _point_inside(self, x: Array, v: Array, slope: Array, distance: float, multiplier: float) -> Point:
+    def _point_inside(self, x: Array, v: Array, slope: Array, distance: float, multiplier: float) -> IteratePoint:
         """Return the point with every distance and multiplier raised to at least the given ones."""
         multipliers = np.maximum(np.concatenate([slope, -slope, v[self.p :]]), multiplier)
         distances = np.where(self.present, np.maximum(self._distances(x), distance), 1.0)
-        return Point(x, v[: self.p], distances, np.where(self.present, multipliers, 0.0))
+        return IteratePoint(x, v[: self.p], distances, np.where(self.present, multipliers, 0.0))
 
     def _distances(self, x: Array) -> Array:
         """Return (2n + m,) the distances to all limits; they have no meaning where a limit is absent."""
         return np.concatenate([x - self.lb, self.ub - x, (self.rhs - self.pattern.J @ x)[self.p :]])
 
 
-def _typical_size(rhs: Array, p: int, lb: Array, ub: Array) -> float:
+def _typical_iterate_size(rhs: Array, p: int, lb: Array, ub: Array) -> float:
     """Estimate the size of decisions from the equalities' right-hand sides and the median of the limits.
 
     A single huge limit that is never reached does not count.
@@ -276,13 +278,13 @@ def _typical_size(rhs: Array, p: int, lb: Array, ub: Array) -> float:
     return max(_largest(rhs[:p]), float(np.median(limits)) if limits.size else 0.0) or 1.0
 
 
-def _move_point(q: Point, d: Point, primal: float, dual: float) -> Point:
+def _move_iterate(q: IteratePoint, d: IteratePoint, primal: float, dual: float) -> IteratePoint:
     """Move the point q along d: x and distances by the length ``primal``, multipliers by the length ``dual``."""
     lengths = primal, dual, primal, dual
-    return Point(*(value + length * change for value, change, length in zip(q, d, lengths, strict=True)))
+    return IteratePoint(*(value + length * change for value, change, length in zip(q, d, lengths, strict=True)))
 
 
-def _towards_centre(q: Point, mu: float) -> Array:
+def _centre_iterate(q: IteratePoint, mu: float) -> Array:
     """Return the changes of the products multiplier · distance that bring outliers back into a band around ``mu``.
 
     This allows a longer next step.
@@ -291,7 +293,7 @@ def _towards_centre(q: Point, mu: float) -> Array:
     return np.maximum(np.clip(product, _BAND * mu, mu / _BAND) - product, -mu / _BAND)
 
 
-def _combine_bounds(values: Array, sign: int) -> Array:
+def _combine_iterate_bounds(values: Array, sign: int) -> Array:
     """Return (n,) the values of the lower bounds plus ``sign`` times those of the upper bounds, from (2n,) values."""
     lower, upper = np.split(values, 2)
     return lower + sign * upper
@@ -303,7 +305,7 @@ def _largest(values: Array) -> float:
 
 
 @allocating
-def bound_terms(q: Point, present: Array, off: Array, goal: Array) -> Array:
+def iterate_bound_terms(q: IteratePoint, present: Array, off: Array, goal: Array) -> Array:
     """Return (n,) the terms that the bounds add to the right-hand side of a Newton step.
 
     Args:
@@ -325,11 +327,13 @@ def bound_terms(q: Point, present: Array, off: Array, goal: Array) -> Array:
 
 
 @allocating
-def limit_steps(q: Point, present: Array, off: Array, goal: Array, dx: Array, dv: Array) -> tuple[Array, Array]:
+def iterate_limit_steps(
+    q: IteratePoint, present: Array, off: Array, goal: Array, dx: Array, dv: Array
+) -> tuple[Array, Array]:
     """Return the changes (2n + m,) of distances and of multipliers that belong to a Newton step.
 
     Args:
-        q, present, off, goal: as in ``bound_terms``.
+        q, present, off, goal: as in ``iterate_bound_terms``.
         dx: (n,) the change of x.
         dv: (m,) the change of the multipliers of the inequalities.
     """
@@ -349,7 +353,7 @@ def limit_steps(q: Point, present: Array, off: Array, goal: Array, dx: Array, dv
 
 
 @allocating
-def ratio_test(value: Array, change: Array, longest: float) -> float:
+def iterate_step_length(value: Array, change: Array, longest: float) -> float:
     """Return the longest step, at most ``longest``, that keeps the values positive."""
     for k in range(len(value)):
         if change[k] < 0 and value[k] < -longest * change[k]:

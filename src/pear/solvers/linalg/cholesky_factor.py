@@ -57,12 +57,12 @@ def factor_cholesky(M: Tensor, invert: bool | None = None) -> CholeskyFactor:
         invert: whether to keep the inverse of L; by default only on a GPU.
     """
     if M.is_cuda if invert is None else invert:
-        return CholeskyFactor(*_inverse_cholesky(M), is_inverse=True)
+        return CholeskyFactor(*_inverse_cholesky_factor(M), is_inverse=True)
     L, info = torch.linalg.cholesky_ex(M)
     return CholeskyFactor(L, info == 0, is_inverse=False)
 
 
-def _inverse_cholesky(M: Tensor) -> tuple[Tensor, Tensor]:
+def _inverse_cholesky_factor(M: Tensor) -> tuple[Tensor, Tensor]:
     """Return L⁻¹ for M = LLᵀ (B, k, k), and (B,) bool, True where M is positive definite.
 
     With halves M = [M₁ ·; C M₂] it is [T₁ 0; −T₂ N T₁ T₂], where N = C T₁ᵀ, T₁ belongs to M₁ and T₂ to M₂ − NNᵀ.
@@ -73,9 +73,9 @@ def _inverse_cholesky(M: Tensor) -> tuple[Tensor, Tensor]:
         eye = torch.eye(k, dtype=M.dtype, device=M.device).expand_as(M)
         return torch.linalg.solve_triangular(L, eye, upper=False), info == 0
     half = (k + 1) // 2
-    first, good = _inverse_cholesky(M[:, :half, :half])
+    first, good = _inverse_cholesky_factor(M[:, :half, :half])
     below = torch.bmm(M[:, half:, :half], first.mT)
-    last, also = _inverse_cholesky(torch.baddbmm(M[:, half:, half:], below, below.mT, alpha=-1))
+    last, also = _inverse_cholesky_factor(torch.baddbmm(M[:, half:, half:], below, below.mT, alpha=-1))
     inverse = torch.zeros_like(M, memory_format=torch.contiguous_format)
     inverse[:, :half, :half] = first
     inverse[:, half:, half:] = last

@@ -17,7 +17,7 @@ _CROWDED = 10.0  # a row with more than this times √n neighbours is ordered la
 
 
 @allocating
-def mirror_pattern(n: int, indptr: Array, indices: Array) -> tuple[Array, Array]:
+def elimination_graph(n: int, indptr: Array, indices: Array) -> tuple[Array, Array]:
     """Return the neighbours of every node in the graph of a symmetric matrix.
 
     Args:
@@ -50,7 +50,7 @@ def mirror_pattern(n: int, indptr: Array, indices: Array) -> tuple[Array, Array]
 
 
 @njit(nogil=True)
-def _unlink_node(i: int, head: Array, after: Array, before: Array, degree: Array) -> None:
+def _unlink_from_elimination(i: int, head: Array, after: Array, before: Array, degree: Array) -> None:
     """Remove node i from the linked list of nodes that have its degree."""
     if before[i] >= 0:
         after[before[i]] = after[i]
@@ -61,7 +61,7 @@ def _unlink_node(i: int, head: Array, after: Array, before: Array, degree: Array
 
 
 @njit(nogil=True)
-def _link_node(i: int, head: Array, after: Array, before: Array, degree: Array) -> None:
+def _link_for_elimination(i: int, head: Array, after: Array, before: Array, degree: Array) -> None:
     """Put node i at the front of the linked list of nodes that have its degree."""
     first = head[degree[i]]
     after[i], before[i] = first, -1
@@ -71,7 +71,7 @@ def _link_node(i: int, head: Array, after: Array, before: Array, degree: Array) 
 
 
 @allocating
-def minimum_degree(n: int, ptr: Array, neighbours: Array, max_work: float) -> tuple[Array, bool]:
+def minimum_degree_order(n: int, ptr: Array, neighbours: Array, max_work: float) -> tuple[Array, bool]:
     """Find an elimination order by approximate minimum degree on the quotient graph.
 
     An eliminated node stands for the clique of its neighbours at that time. Each remaining node keeps a list of such
@@ -79,7 +79,7 @@ def minimum_degree(n: int, ptr: Array, neighbours: Array, max_work: float) -> tu
 
     Args:
         n: the number of nodes.
-        ptr, neighbours: the graph, as ``mirror_pattern`` returns it.
+        ptr, neighbours: the graph, as ``elimination_graph`` returns it.
         max_work: the largest number of multiplications that a factorisation may take.
 
     Returns:
@@ -107,7 +107,7 @@ def minimum_degree(n: int, ptr: Array, neighbours: Array, max_work: float) -> tu
     degree = length.copy()
     for i in range(n):
         if state[i] == 0:
-            _link_node(i, head, after, before, degree)
+            _link_for_elimination(i, head, after, before, degree)
     seen, outside = np.full(n, -1, np.int64), np.zeros(n, np.int64)
     scratch = np.empty(n + 1, np.int64)
     stamp, least, work = 1, 0, 0.0
@@ -115,7 +115,7 @@ def minimum_degree(n: int, ptr: Array, neighbours: Array, max_work: float) -> tu
         while head[least] < 0:
             least += 1
         pivot = head[least]
-        _unlink_node(pivot, head, after, before, degree)
+        _unlink_from_elimination(pivot, head, after, before, degree)
         order[step] = pivot
         seen[pivot] = step
         # the new clique: the neighbours of the pivot, directly or through its cliques, which it replaces
@@ -186,9 +186,9 @@ def minimum_degree(n: int, ptr: Array, neighbours: Array, max_work: float) -> tu
                     put += 1
                     bound += 1
             cliques[i], length[i] = held, put - start[i]
-            _unlink_node(i, head, after, before, degree)
+            _unlink_from_elimination(i, head, after, before, degree)
             degree[i] = min(bound, degree[i] + size - 1, n - step - 1)
-            _link_node(i, head, after, before, degree)
+            _link_for_elimination(i, head, after, before, degree)
             least = min(least, degree[i])
         stamp += n + 1
     place = n - waiting
@@ -200,7 +200,7 @@ def minimum_degree(n: int, ptr: Array, neighbours: Array, max_work: float) -> tu
 
 
 @allocating
-def permute_pattern(n: int, indptr: Array, indices: Array, order: Array) -> tuple[Array, Array, Array]:
+def permute_to_elimination_order(n: int, indptr: Array, indices: Array, order: Array) -> tuple[Array, Array, Array]:
     """Permute the pattern of an upper triangle.
 
     Args:
@@ -258,7 +258,7 @@ def elimination_tree(n: int, ptr: Array, rows: Array) -> tuple[Array, Array, flo
 
 
 @allocating
-def postorder(parent: Array) -> Array:
+def elimination_postorder(parent: Array) -> Array:
     """Return (n,) an order of the nodes of a tree in which every node comes after all of its descendants."""
     n = len(parent)
     first, following = np.full(n, -1, np.int64), np.full(n, -1, np.int64)

@@ -32,20 +32,20 @@ class EquilibratedProgram(NamedTuple):
 
 def equilibrated_program(qp: QuadraticProgram) -> EquilibratedProgram:
     """Return the equilibrated matrices of these programs. They are computed once for a problem."""
-    return qp.prepare_once("interior", _equilibrate)
+    return qp.prepare_once("interior", _equilibrate_program)
 
 
-def _equilibrate(qp: QuadraticProgram) -> EquilibratedProgram:
+def _equilibrate_program(qp: QuadraticProgram) -> EquilibratedProgram:
     """Scale the rows and columns of the matrices to size one."""
     J = sparse.csr_array(sparse.vstack([qp.A.csr, qp.G.csr]))
     H = sparse.csr_array(qp.H.csr)
-    rows, columns = _equilibration_factors(H, J)
+    rows, columns = _program_equilibration(H, J)
     by_column = sparse.diags_array(columns)
     H, J = sparse.csr_array(by_column @ H @ by_column), sparse.csr_array(sparse.diags_array(rows) @ J @ by_column)
     return EquilibratedProgram(SaddlePattern(H, J), sparse.csc_array(J), rows, columns)
 
 
-def _equilibration_factors(H: sparse.csr_array, J: sparse.csr_array) -> tuple[Array, Array]:
+def _program_equilibration(H: sparse.csr_array, J: sparse.csr_array) -> tuple[Array, Array]:
     """Return powers of two, for the rows and columns of J, that bring the largest entries of [H Jᵀ; J 0] near one.
 
     They are found by Ruiz's iteration.

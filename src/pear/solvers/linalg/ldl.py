@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from pear.solvers.linalg.supernodes import SupernodeBlocks
 
 
-class SymbolicFactor:
+class SymbolicLDL:
     """The symbolic factorisation of a symmetric pattern: the elimination order and the structure of L.
 
     Args:
@@ -53,15 +53,15 @@ class SymbolicFactor:
         n = matrix.shape[0]
         self.fill = 0
         indptr, indices = matrix.indptr.astype(np.int64), matrix.indices.astype(np.int64)
-        order, self.affordable = elimination_order.minimum_degree(
-            n, *elimination_order.mirror_pattern(n, indptr, indices), max_work
+        order, self.affordable = elimination_order.minimum_degree_order(
+            n, *elimination_order.elimination_graph(n, indptr, indices), max_work
         )
         if not self.affordable:
             return
-        ptr, rows, _ = elimination_order.permute_pattern(n, indptr, indices, order)
+        ptr, rows, _ = elimination_order.permute_to_elimination_order(n, indptr, indices, order)
         # children next to their parents: the fill is the same, and numbers used together lie together
-        order = order[elimination_order.postorder(elimination_order.elimination_tree(n, ptr, rows)[0])]
-        ptr, rows, found = elimination_order.permute_pattern(n, indptr, indices, order)
+        order = order[elimination_order.elimination_postorder(elimination_order.elimination_tree(n, ptr, rows)[0])]
+        ptr, rows, found = elimination_order.permute_to_elimination_order(n, indptr, indices, order)
         parent, counts, work = elimination_order.elimination_tree(n, ptr, rows)
         self.fill = int(counts.sum())
         self.affordable = bool(work <= max_work)

@@ -13,7 +13,7 @@ import numpy as np
 from scipy import sparse
 
 from pear.solvers.linalg import Array
-from pear.solvers.linalg.ldl import LDLFactor, SymbolicFactor
+from pear.solvers.linalg.ldl import LDLFactor, SymbolicLDL
 
 if TYPE_CHECKING:
     from pear.solvers.linalg.supernodes import SupernodeBlocks
@@ -47,11 +47,11 @@ class SaddlePattern:
         coupled.eliminate_zeros()
         self.direct = True
         self._assemble(coupled)
-        self._ordering = SymbolicFactor(self._upper, _CHEAP * (self.n + self.rows) if coupled.nnz else _MAX_WORK)
+        self._ordering = SymbolicLDL(self._upper, _CHEAP * (self.n + self.rows) if coupled.nnz else _MAX_WORK)
         if not self._ordering.affordable and coupled.nnz:
             self.direct = False
             self._assemble(sparse.csr_array(coupled.shape))
-            self._ordering = SymbolicFactor(self._upper, _MAX_WORK)
+            self._ordering = SymbolicLDL(self._upper, _MAX_WORK)
         self.affordable = self._ordering.affordable
 
     def _assemble(self, coupled: sparse.csr_array) -> None:
@@ -73,7 +73,7 @@ class SaddlePattern:
         self.alone_JT = sparse.csr_array(self.JT[self.alone])
         self.alone_J = sparse.csr_array(self.alone_JT.T)
         H, J = sparse.coo_array(coupled[kept][:, kept]), sparse.coo_array(self.JT[kept])
-        pairs, shift, everything = _joined_rows(self.alone_JT), len(kept), np.arange(size)
+        pairs, shift, everything = _find_saddle_row_pairs(self.alone_JT), len(kept), np.arange(size)
         row = np.concatenate([everything, H.row, J.row, pairs.first + shift])
         column = np.concatenate([everything, H.col, J.col + shift, pairs.second + shift])
         numbered = sparse.coo_array((np.arange(len(row)), (row, column)), shape=(size, size))
@@ -107,7 +107,7 @@ class SaddlePattern:
         return Saddle(self, D, E, self._ordering.factor(data + self._taken @ inverse), inverse)
 
 
-class _JoinedRows(NamedTuple):
+class _SaddleRowPairs(NamedTuple):
     """The pairs of rows that have a variable with at most two entries in common.
 
     Attributes:
@@ -124,7 +124,7 @@ class _JoinedRows(NamedTuple):
     variables: Array
 
 
-def _joined_rows(columns: sparse.csr_array) -> _JoinedRows:
+def _find_saddle_row_pairs(columns: sparse.csr_array) -> _SaddleRowPairs:
     """Find the pairs of rows of J that have one of these variables in common.
 
     Args:
@@ -137,7 +137,7 @@ def _joined_rows(columns: sparse.csr_array) -> _JoinedRows:
     pairs, which = np.unique(keys, return_inverse=True)
     variables = np.concatenate([np.repeat(np.arange(len(entries)), entries), two])
     products = np.concatenate([values**2, values[a] * values[b]])
-    return _JoinedRows(*(np.divmod(pairs, size) if size else (pairs, pairs)), which, products, variables)
+    return _SaddleRowPairs(*(np.divmod(pairs, size) if size else (pairs, pairs)), which, products, variables)
 
 
 class Saddle:

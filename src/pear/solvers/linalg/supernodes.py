@@ -61,14 +61,14 @@ def find_supernodes(order: Array, upper: tuple[Array, Array, Array], parent: Arr
         parent: (n,) elimination tree.
         counts: (n,) the number of entries below the diagonal of every column of L.
     """
-    first = _merge_columns(parent, counts)
+    first = _merge_into_supernodes(parent, counts)
     owner, above, row_start, start, children, room = _supernode_tree(first, parent, counts)
     rows, entry_start, source, place = _supernode_rows(*upper, first, owner, above, row_start, start)
     return SupernodeBlocks(order, first, row_start, rows, start, children, entry_start, source, place, room)
 
 
 @allocating
-def _merge_columns(parent: Array, counts: Array) -> Array:
+def _merge_into_supernodes(parent: Array, counts: Array) -> Array:
     """Return (s + 1,) the first columns of supernodes.
 
     Neighbouring columns with nearly the same rows, and subtrees of few columns, are merged.
@@ -180,7 +180,7 @@ def factorise_supernodes(plan: SupernodeBlocks, data: Array, L: Array) -> tuple[
         (n,) the pivots, and how many were computed: n, unless one is zero or not a number.
     """
     pivots = np.empty(len(plan.order))
-    return pivots, _factorise_compiled(plan, data, L, pivots, *supernode_memory(plan))
+    return pivots, _factorise_supernodes_compiled(plan, data, L, pivots, *supernode_memory(plan))
 
 
 def supernode_memory(plan: SupernodeBlocks) -> tuple[Array, Array, Array]:
@@ -190,7 +190,7 @@ def supernode_memory(plan: SupernodeBlocks) -> tuple[Array, Array, Array]:
 
 
 @entry
-def _factorise_compiled(
+def _factorise_supernodes_compiled(
     plan: SupernodeBlocks, data: Array, L: Array, pivots: Array, stack: Array, tiles: Array, scratch: Array
 ) -> int:
     """Do what ``factorise_supernodes_into`` does, for callers in Python."""
@@ -228,12 +228,12 @@ def factorise_supernodes_into(
             below -= size * (size + 1) // 2
             for k in range(size):
                 found[_at(k)] = local[rows[_at(child + k)]]
-            _add_child_update(stack, below, found, size, L, at, w, u, top)
+            _add_supernode_update(stack, below, found, size, L, at, w, u, top)
         if w <= _NARROW:
-            done = _eliminate_narrow_block(L, at, w, u, stack, top, pivots, begin)
+            done = _eliminate_narrow_supernode(L, at, w, u, stack, top, pivots, begin)
         else:
             block, rest = L[at : start[s + 1]].reshape(w, w + u), stack[top : top + left]
-            done = _eliminate_block(block, rest, pivots[begin : begin + w], tiles)
+            done = _eliminate_supernode(block, rest, pivots[begin : begin + w], tiles)
         if not done:
             return begin
         if below < top:
@@ -246,7 +246,7 @@ def factorise_supernodes_into(
 
 
 @inner
-def _add_child_update(
+def _add_supernode_update(
     stack: Array, left: int, found: Array, size: int, L: Array, at: int, w: int, u: int, rest: int
 ) -> None:
     """Add the update matrix of a child to the block of its parent and to the parent's own update matrix.
@@ -277,12 +277,12 @@ def _add_child_update(
 
 
 @inner
-def _eliminate_narrow_block(
+def _eliminate_narrow_supernode(
     L: Array, at: int, w: int, u: int, stack: Array, rest: int, pivots: Array, begin: int
 ) -> bool:
     """Eliminate the columns of a narrow block one by one; return False at a pivot that is zero or not finite.
 
-    The result is that of ``_eliminate_block``.
+    The result is that of ``_eliminate_supernode``.
     """
     size = w + u
     for k in range(w):
@@ -308,7 +308,7 @@ def _eliminate_narrow_block(
 
 
 @inner
-def _eliminate_block(block: Array, rest: Array, pivots: Array, tiles: Array) -> bool:
+def _eliminate_supernode(block: Array, rest: Array, pivots: Array, tiles: Array) -> bool:
     """Eliminate the columns of a block: compute its columns of L and their part of the update matrix.
 
     Args:
@@ -326,11 +326,11 @@ def _eliminate_block(block: Array, rest: Array, pivots: Array, tiles: Array) -> 
         last = min(first + _LINES, w if first < w else size)
         known = min(first, w) if min(first, w) >= _DENSE else 0
         if known > 0:
-            _subtract_columns_by_tiles(block, rest[used:], pivots, tiles, first, last)
+            _subtract_supernode_tiles(block, rest[used:], pivots, tiles, first, last)
         for t in range(first, last):
             target = block[t, t:] if t < w else rest[used : used + size - t]
             used += 0 if t < w else size - t
-            _subtract_columns(target, block, pivots, t, known, min(t, w))
+            _subtract_supernode_columns(target, block, pivots, t, known, min(t, w))
             if t < w:
                 pivot = target[0]
                 if pivot == 0.0 or not np.isfinite(pivot):
@@ -344,7 +344,7 @@ def _eliminate_block(block: Array, rest: Array, pivots: Array, tiles: Array) -> 
 
 
 @inner
-def _subtract_columns(target: Array, block: Array, pivots: Array, t: int, k: int, known: int) -> None:
+def _subtract_supernode_columns(target: Array, block: Array, pivots: Array, t: int, k: int, known: int) -> None:
     """Subtract the outer products of columns ``k`` to ``known`` from row ``t`` of a block or an update matrix.
 
     Four columns are subtracted at a time, so that each number of the row is loaded and stored once for four.
@@ -364,7 +364,7 @@ def _subtract_columns(target: Array, block: Array, pivots: Array, t: int, k: int
 
 
 @inner
-def _subtract_columns_by_tiles(block: Array, rest: Array, pivots: Array, tiles: Array, first: int, last: int) -> None:
+def _subtract_supernode_tiles(block: Array, rest: Array, pivots: Array, tiles: Array, first: int, last: int) -> None:
     """Subtract the outer products of all earlier columns from rows ``first`` to ``last``.
 
     They are computed as products of dense tiles, which are small enough for BLAS to work in the calling thread.

@@ -13,12 +13,12 @@ from pear.solvers.linalg.supernodes import SupernodeBlocks
 def solve_triangular(plan: SupernodeBlocks, L: Array, pivots: Array, rhs: Array) -> Array:
     """Solve LDLᵀx = rhs for one right-hand side (n,) in the original order of rows; return x (n,)."""
     memory = np.empty((2, len(rhs)))
-    _solve_compiled(plan.order, plan.first, plan.row_start, plan.rows, L, pivots, rhs, memory)
+    _solve_triangular_compiled(plan.order, plan.first, plan.row_start, plan.rows, L, pivots, rhs, memory)
     return memory[1]
 
 
 @entry
-def _solve_compiled(
+def _solve_triangular_compiled(
     order: Array, first: Array, row_start: Array, rows: Array, L: Array, pivots: Array, rhs: Array, memory: Array
 ) -> None:
     """Do what ``solve_triangular_into`` does, for callers in Python."""
@@ -33,14 +33,14 @@ def solve_triangular_into(
     n, x, result = len(order), memory[0], memory[1]
     for j in range(n):
         x[j] = rhs[order[j]]
-    _solve_lower(first, row_start, rows, L, x)
-    _solve_upper(first, row_start, rows, L, pivots, x)
+    _solve_lower_triangular(first, row_start, rows, L, x)
+    _solve_upper_triangular(first, row_start, rows, L, pivots, x)
     for j in range(n):
         result[order[j]] = x[j]
 
 
 @inner
-def _solve_lower(first: Array, row_start: Array, rows: Array, L: Array, x: Array) -> None:
+def _solve_lower_triangular(first: Array, row_start: Array, rows: Array, L: Array, x: Array) -> None:
     """Solve with L: replace x by L⁻¹x.
 
     Columns of L with the same row pattern are processed four at a time where possible, so that each row index is
@@ -78,8 +78,8 @@ def _solve_lower(first: Array, row_start: Array, rows: Array, L: Array, x: Array
 
 
 @inner
-def _solve_upper(first: Array, row_start: Array, rows: Array, L: Array, pivots: Array, x: Array) -> None:
-    """Solve with D and Lᵀ: replace x by L⁻ᵀD⁻¹x, four columns at a time like ``_solve_lower``."""
+def _solve_upper_triangular(first: Array, row_start: Array, rows: Array, L: Array, pivots: Array, x: Array) -> None:
+    """Solve with D and Lᵀ: replace x by L⁻ᵀD⁻¹x, four columns at a time like ``_solve_lower_triangular``."""
     at = len(L)
     for s in range(len(first) - 2, -1, -1):
         j, end, begin, stop = first[s + 1], first[s + 1], row_start[s], row_start[s + 1]
