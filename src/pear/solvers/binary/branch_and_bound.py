@@ -1,7 +1,8 @@
-"""Branch and bound for 0-1 programs with few rows, compiled: depth first, from a guess of the best value downwards.
+"""Branch and bound for 0-1 programs with few rows. Compiled.
 
-The search may branch on the number of items taken as well as on a single item. Where values are much alike, the number
-decides more than any single item.
+The search is depth first. It first considers only values above a guess of the best value, and then lowers the guess. A
+branch concerns a single item or the number of items taken. If values are much alike, this number decides more than any
+single item.
 """
 
 from __future__ import annotations
@@ -36,13 +37,13 @@ from pear.solvers.binary.simplex_dictionary import (
     reset_dictionary,
 )
 
-_WHOLE = 1e-7  # values of the relaxation this close to a whole number need no branching
-_NEAR, _GROWTH = 20, 1.7  # the first guess of the relaxation's gap, by reduced costs, and how it grows
+_WHOLE = 1e-7  # values of the relaxation that are this close to a whole number need no branch
+_NEAR, _GROWTH = 20, 1.7  # the first guessed gap is the 21st least reduced cost; the gap grows by this factor
 
 
 @inner
 def _fix_branch_item(program: Program, node: Node, item: int, value: int) -> None:
-    """Fix ``item`` as taken (1) or left (0). The caller updates the item's column or row."""
+    """Fix ``item`` as taken (1) or not taken (0). The caller updates the column or row of the item."""
     node.fixed_at[item] = value
     if value == 1:
         node.base[0] += program.v[item]
@@ -52,7 +53,7 @@ def _fix_branch_item(program: Program, node: Node, item: int, value: int) -> Non
 
 @inner
 def _fix_branch_items_by_cost(program: Program, node: Node, spare: float, u: Array) -> None:
-    """Fix the items whose other value would cost more than ``spare``."""
+    """Fix the nonbasic items whose other value would lower the bound by more than ``spare``."""
     n, j = node.n, 0
     while j < node.size[0]:
         item = node.column[j]
@@ -67,7 +68,7 @@ def _fix_branch_items_by_cost(program: Program, node: Node, spare: float, u: Arr
 
 @inner
 def _rate_branch(node: Node, p: int, sign: float, work: SearchWorkspace) -> float:
-    """Return how fast the objective falls at first as the variable of row ``p`` moves up (sign 1.0) or down (−1.0)."""
+    """Return how fast the objective falls as the variable of row ``p`` begins to rise (sign 1.0) or fall (−1.0)."""
     best = math.inf
     for k in span(compute_dual_ratios(node, p, sign, work)):
         best = min(best, work.ratio[k])
@@ -76,10 +77,16 @@ def _rate_branch(node: Node, p: int, sign: float, work: SearchWorkspace) -> floa
 
 @inner
 def _choose_branch(node: Node, solved: bool, gap: float, work: SearchWorkspace) -> tuple[int, bool]:
-    """Choose where to branch and which side to take first.
+    """Choose where to branch, and which of the two branches to explore first.
+
+    Args:
+        node: the node.
+        solved: whether the relaxation is solved.
+        gap: the bound of the node minus the least value of interest.
+        work: memory for computations.
 
     Returns:
-        The place: a row, or M plus a column, or −1 where every item is fixed. Then whether to go up first.
+        The place: a row, or M plus a column, or −1 if every item is fixed. Whether the branch upwards comes first.
     """
     n, M = node.n, node.M
     place, up, best = -1, False, -1.0
@@ -98,10 +105,10 @@ def _choose_branch(node: Node, solved: bool, gap: float, work: SearchWorkspace) 
 
 @inner
 def _any_branch(node: Node) -> tuple[int, bool]:
-    """Choose a place to branch where the relaxation has no fractional variable.
+    """Choose any place to branch, with the result of ``_choose_branch``.
 
-    This happens where the relaxation is not solved, or where its whole solution violates a row by rounding. The result
-    is as in ``_choose_branch``.
+    The search needs such a place if the relaxation is not solved, or if its solution is whole but violates a row by a
+    rounding error.
     """
     n, M = node.n, node.M
     for j in span(node.size[0]):
@@ -115,7 +122,7 @@ def _any_branch(node: Node) -> tuple[int, bool]:
 
 @inner
 def _follow_branch(program: Program, node: Node, place: int, up: bool) -> None:
-    """Apply one side of the branch at ``place`` to the node."""
+    """Apply the upward or the downward branch at ``place`` to the node."""
     n, M = node.n, node.M
     if place >= M:
         j = place - M
@@ -136,7 +143,13 @@ def _follow_branch(program: Program, node: Node, place: int, up: bool) -> None:
 
 @inner
 def _rounded_branch_value(program: Program, node: Node, bound: float) -> float:
-    """Estimate the value of the relaxation's solution rounded down, given the value of the relaxation."""
+    """Estimate the value of the solution of the relaxation after it is rounded down.
+
+    Args:
+        program: the program.
+        node: the node, with the solution of the relaxation.
+        bound: the value of the relaxation.
+    """
     n = node.n
     for i in span(node.M):
         if node.basic[i] < n and node.fixed_at[node.basic[i]] == FREE and node.x[i] <= 1 - _WHOLE:
@@ -146,7 +159,7 @@ def _rounded_branch_value(program: Program, node: Node, bound: float) -> float:
 
 @inner
 def _round_branch_down(node: Node, z: Bytes) -> None:
-    """Write the whole part of the relaxation's solution to ``z``."""
+    """Round the solution of the relaxation down, and write it to ``z`` (n,)."""
     n = node.n
     for j in span(n):
         z[j] = node.fixed_at[j] if node.fixed_at[j] != FREE else 0
@@ -159,8 +172,8 @@ def _round_branch_down(node: Node, z: Bytes) -> None:
 
 
 @inner
-def _selection_value(program: Program, z: Bytes) -> float:
-    """Return v·z where ``z`` satisfies all rows, else −inf."""
+def _feasible_branch_value(program: Program, z: Bytes) -> float:
+    """Return v·z if the selection ``z`` (n,) satisfies all rows, else −inf."""
     n, M = program.A.shape
     value = 0.0
     for i in span(M - 1):
@@ -176,14 +189,14 @@ def _selection_value(program: Program, z: Bytes) -> float:
 
 @inner
 def _guess_bound_gap(program: Program, work: SearchWorkspace) -> float:
-    """Guess the gap between the relaxation and the best selection: what it costs to flip one of the cheapest items."""
+    """Guess the gap between the relaxation and the best selection: one of the least reduced costs in absolute value."""
     n, mean = len(program.v), 0.0
     near = min(_NEAR, n - 1)
     for j in span(n):
         r = abs(relaxation_reduced_cost(program, work.u, j))
         mean += r / n
         k = min(j, near)
-        if j <= near or r < work.ratio[near]:  # the first entries are the smallest so far, sorted
+        if j <= near or r < work.ratio[near]:  # the first entries are the smallest numbers so far, sorted
             while k > 0 and work.ratio[k - 1] > r:
                 work.ratio[k] = work.ratio[k - 1]
                 k -= 1
@@ -193,12 +206,19 @@ def _guess_bound_gap(program: Program, work: SearchWorkspace) -> float:
 
 @inner
 def _accept_branch_selection(program: Program, z: Bytes, low: float, step: float, best: Bytes) -> tuple[float, bool]:
-    """Replace ``best`` by ``z`` where ``z`` has a greater value.
+    """Replace the selection ``best`` by the selection ``z`` if ``z`` has a greater value.
+
+    Args:
+        program: the program.
+        z: (n,) the new selection.
+        low: the value of ``best``.
+        step: the least improvement of interest. If it is negative, its size is the rounding error of equal values.
+        best: (n,) the best selection so far; overwritten.
 
     Returns:
-        The value of ``best``, and whether ``z`` is another selection of equal value.
+        The value of ``best``. Whether ``z`` is another selection of equal value, for a negative ``step``.
     """
-    value = _selection_value(program, z)
+    value = _feasible_branch_value(program, z)
     if step < 0 and abs(value - low) <= -step:
         return low, _branch_selections_differ(z, best)
     if value > low:
@@ -210,7 +230,7 @@ def _accept_branch_selection(program: Program, z: Bytes, low: float, step: float
 
 @inner
 def _branch_selections_differ(z: Bytes, other: Bytes) -> bool:
-    """True where two selections differ."""
+    """Return whether two selections (n,) differ."""
     for j in span(len(z)):  # noqa: SIM110 (a plain loop is what compiles well)
         if z[j] != other[j]:
             return True
@@ -231,22 +251,22 @@ def _explore_branches(
 ) -> tuple[int, float, int]:
     """Search all selections whose value is at least both ``cut`` and ``low + step``.
 
-    Level 0 of the tree is the root. It is already solved and does not change.
+    Level 0 of the tree is the root, whose relaxation is solved. The root does not change.
 
     Args:
         program: the program.
         tree: memory for the nodes.
         work: memory for computations.
-        cut: least value of interest.
+        cut: the least value of interest.
         low: the value of ``best``.
-        step: least improvement of interest. A negative step also finds selections as good as ``best``. The search ends
-            when it finds a second one of them.
+        step: the least improvement of interest. A negative step also finds selections that are as good as ``best``. The
+            search ends with TIED when it finds one of them.
         best: (n,) the best selection so far; overwritten.
         left: the number of nodes that may be visited.
         budget: (1,) set to 0 by another thread to stop the search.
 
     Returns:
-        PROVEN, SPENT or TIED; the value of ``best``; the number of nodes left.
+        PROVEN, SPENT or TIED. The value of ``best``. The number of nodes that may still be visited.
     """
     depth = 1
     copy_dictionary(refer(dictionary_at(tree, 0)), refer(dictionary_at(tree, 1)))
@@ -283,13 +303,13 @@ def _explore_branches(
 
 
 class SharedRows(NamedTuple):
-    """The rows and the budget that all samples of a search share.
+    """The rows and the number of nodes for all samples of a search.
 
     Attributes:
-        A: (n, M) coefficients of the rows, none above 1 in size; the last column is −1.
-        b: (M,) limits; the last is 0.
-        width: (M,) how far below its limit a row may be; the last is n.
-        budget: (1,) nodes per sample; another thread stops the search by setting it to 0.
+        A: (n, M) the coefficients of the rows, at most 1 in absolute value. The last column is −1.
+        b: (M,) the limits of the rows; the last one is 0.
+        width: (M,) how far below its limit a row may be; the last one is n.
+        budget: (1,) the number of nodes per sample. Another thread stops the search by setting this number to 0.
     """
 
     A: Array
@@ -302,13 +322,13 @@ class SearchBatch(NamedTuple):
     """B programs and the results of their searches.
 
     Attributes:
-        values: (B, n) between −1 and 1.
-        units: (B,) a number of which all values of a sample are multiples; 0 where there is none.
-        close: (B,) largest difference of two values that counts as rounding.
-        has_start: (B,) bool, True where ``best`` holds a feasible selection to start from.
+        values: (B, n) values between −1 and 1.
+        units: (B,) for each sample a number of which all values are multiples; 0 if no such number is known.
+        close: (B,) the largest difference of two values that counts as rounding.
+        has_start: (B,) bool, True if ``best`` contains a feasible selection to start from.
         best: (B, n) selections to start from; overwritten by the best selections.
-        most: (B,) overwritten by a proven upper bound of the value, where the outcome is PROVEN.
-        outcome: (B,) overwritten by PROVEN, SPENT or NOTHING, or by TIED where a search with a start finds two best
+        most: (B,) overwritten by upper bounds of the values, which are proven if the outcome is PROVEN.
+        outcome: (B,) overwritten by PROVEN, SPENT or NOTHING, or by TIED if a search with a start finds two best
             selections.
     """
 
@@ -325,8 +345,8 @@ class SearchBatch(NamedTuple):
 def branch_and_bound_all(samples: SearchBatch, limits: SharedRows, tree: Tree, work: SearchWorkspace) -> None:
     """Find the best selection of every sample.
 
-    The search guesses the gap between the relaxation and the best selection. The guess grows until a selection lies
-    within it. A good lower limit from the beginning leaves far fewer nodes open.
+    The search guesses the gap between the relaxation and the best selection, and considers only values within this gap.
+    The guess grows until a selection is found. With a good guess, far fewer nodes must be explored.
     """
     samples, limits, tree, work = refer(samples), refer(limits), refer(tree), refer(work)
     root = refer(dictionary_at(tree, 0))
@@ -339,10 +359,10 @@ def branch_and_bound_all(samples: SearchBatch, limits: SharedRows, tree: Tree, w
 def _branch_and_bound_sample(
     program: Program, samples: SearchBatch, s: int, tree: Tree, root: Node, work: SearchWorkspace, budget: Ints
 ) -> None:
-    """Find the best selection of sample ``s``."""
+    """Find the best selection of sample ``s``, and write it and the outcome into ``samples``."""
     unit, close, has_start, best = samples.units[s], samples.close[s], samples.has_start[s], samples.best[s]
     least = -2.0 * root.n - 1.0  # below the value of every selection
-    low = _selection_value(program, best) if has_start else -math.inf
+    low = _feasible_branch_value(program, best) if has_start else -math.inf
     step = unit - close if unit > 0 else (-close if has_start else close)
     reset_dictionary(program, root)
     _, bound = bound_relaxation(program, root, least, work)
