@@ -20,7 +20,7 @@ MAX_LINES, MAX_FUNCTION, MAX_PARAMETERS = 400, 60, 10
 KERNELS = {
     "solvers/active_set/gpu/dual_kernels.py:search_dual_kernel",
     "solvers/active_set/gpu/primal_kernels.py:search_primal_kernel",
-    "solvers/linalg/elimination_order.py:minimum_degree",
+    "solvers/linalg/elimination_order.py:minimum_degree_order",
 }
 
 

@@ -13,8 +13,13 @@ import pear
 from pear.optimality.status import Status
 from pear.problem.quadratic_program import QuadraticProgram
 from pear.solvers.interior_point import dense_interior_point, dense_iterates
-from pear.solvers.interior_point.dense_iterates import DenseIterates, _normal_matrix, _normal_matrix_from_pairs
-from pear.solvers.interior_point.dense_scaling import _find_scaled_row_pairs, scale_programs, scaled_rows
+from pear.solvers.interior_point.dense_iterates import DenseIterates
+from pear.solvers.interior_point.dense_scaling import (
+    _find_scaled_row_pairs,
+    scale_programs,
+    scaled_normal_matrix,
+    scaled_rows,
+)
 from pear.solvers.linalg.cholesky_factor import factor_cholesky
 
 TOL = 1e-8
@@ -31,7 +36,8 @@ def test_without_looks_the_same_point_is_found(name: str, monkeypatch: pytest.Mo
     case = ZOO[name]
     here = dense_interior_point.solve_dense_interior_point(program(case), TOL)
 
-    monkeypatch.setattr(dense_interior_point, "_iterate_on_cpu", dense_interior_point._run_dense_interior_point_on_gpu)
+    on_gpu = dense_interior_point._run_dense_interior_point_on_gpu
+    monkeypatch.setattr(dense_interior_point, "_run_dense_interior_point_on_cpu", on_gpu)
     monkeypatch.setattr(dense_iterates, "factor_cholesky", partial(factor_cholesky, invert=True))
     there = dense_interior_point.solve_dense_interior_point(program(case), TOL)
     assert there.status.tolist() == here.status.tolist() == [Status.SOLVED] * case.B
@@ -87,9 +93,9 @@ def test_products_of_pairs_of_rows_make_up_the_normal_matrix() -> None:
     assert pairs.column.shape == (29, 2)
     shift = torch.arange(1.0, 31.0, dtype=torch.float64).expand(5, -1)
     expected = torch.tril(chain @ torch.diag_embed(by) @ chain.T + torch.diag_embed(shift))
-    torch.testing.assert_close(_normal_matrix_from_pairs(pairs, by, shift), expected)
-    torch.testing.assert_close(torch.tril(_normal_matrix(chain[None], by, shift)), expected)
-    torch.testing.assert_close(torch.tril(_normal_matrix(chain.repeat(5, 1, 1), by, shift)), expected)
+    torch.testing.assert_close(pairs.normal_matrix(by, shift), expected)
+    torch.testing.assert_close(torch.tril(scaled_normal_matrix(chain[None], by, shift)), expected)
+    torch.testing.assert_close(torch.tril(scaled_normal_matrix(chain.repeat(5, 1, 1), by, shift)), expected)
     assert _find_scaled_row_pairs(torch.ones_like(chain)) is None
     assert _find_scaled_row_pairs(torch.eye(30, 60, dtype=torch.float64)) is None
 

@@ -8,8 +8,8 @@ import numpy as np
 
 from pear.diagnosis.advising.advice_subject import AdviceSubject, Array
 from pear.diagnosis.advising.findings import Findings
-from pear.presolving.independent_rows import row_lengths
-from pear.solvers.linalg.cholesky_factor import row_rank
+from pear.optimality.rule import RANK
+from pear.presolving.independent_rows import independent_rows, row_lengths
 from pear.wording import count_noun, list_names
 
 _MOST_WORK = 4e9  # multiplications of a dense factorisation, which take a second or two
@@ -34,7 +34,7 @@ def _find_redundant_equalities(s: AdviceSubject, findings: Findings) -> Any:
         said = f"The rank of the {p:,} equalities was not computed: {p:,} × {s.n:,} is too large to do so quickly."
         findings.add("degeneracy", said, skipped_rank=True)
         return dependent
-    rank, order, combination = row_rank(s.A.toarray())
+    rank, order, combination = independent_rows(s.A.toarray(), RANK)
     dependent[order[rank:]] = True
     numbers: dict[str, Any] = {"equality_rank": rank, "redundant_equalities": p - rank}
     if rank == p:

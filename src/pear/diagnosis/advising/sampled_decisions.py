@@ -16,10 +16,11 @@ from pear.diagnosis.advising.findings import Findings
 from pear.errors import SolveError
 from pear.losses.recourse_outcome import RecourseOutcome
 from pear.losses.regret_outcome import RegretOutcome
+from pear.optimality.rule import RANK
 from pear.optimality.status import Status
+from pear.presolving.independent_rows import independent_rows
 from pear.sensitivity.uniqueness import is_unique
 from pear.sensitivity.verified_solutions import VerifiedSolutions
-from pear.solvers.linalg.cholesky_factor import row_rank
 from pear.wording import count_noun, list_names
 
 _MOST = 256  # samples that are decided
@@ -142,14 +143,14 @@ class _SampledDecisionsExamination:
         if A is None or "A" in s.per_sample or "G" in s.per_sample:
             why = "A or G is too large or differs"
             return findings.add("degeneracy", f"Degenerate decisions were not counted{s.first}: {why}.")
-        rank = row_rank(A)[0] if A.shape[0] ** 2 * s.n <= 4 * _MOST_WORK else A.shape[0]
+        rank = independent_rows(A, RANK)[0] if A.shape[0] ** 2 * s.n <= 4 * _MOST_WORK else A.shape[0]
         degenerate = []
         for i in sampled.spread(_RANKED):
             free, rows = ~active.fixed[i].numpy(), np.flatnonzero(active.rows[i].numpy())
             tight = np.concatenate([A[:, free], G[rows][:, np.flatnonzero(free)].toarray()])
             if time.perf_counter() >= self.deadline or len(tight) ** 2 * max(int(free.sum()), 1) > _MOST_WORK:
                 break
-            degenerate.append(rank + len(rows) > row_rank(tight)[0])
+            degenerate.append(rank + len(rows) > independent_rows(tight, RANK)[0])
         if not degenerate:
             why = "the problem is too large to do so quickly"
             return findings.add("degeneracy", f"Degenerate decisions were not counted: {why}.")

@@ -1,11 +1,11 @@
-"""The interior point for dense programs: units and the loop of iterations of a batch, on CPU and GPU.
+"""The interior-point method for batches of dense programs, on CPU and GPU.
 
-The method is Mehrotra's predictor-corrector on ``min ½xᵀHx + cᵀx, Ax = b, Gx + s = h, lb ≤ x ≤ ub``, in units in which
-decisions, rows and costs have size one. The Newton systems carry a small proximal shift (ρ on x, δ on the equalities),
-so that rank-deficient rows and a singular H need no special case. The residuals are those of the program without the
-shift, so that the shift costs iterations but no accuracy.
+The method is Mehrotra's predictor-corrector for ``min ½xᵀHx + cᵀx, Ax = b, Gx + s = h, lb ≤ x ≤ ub``, in units in which
+decisions, rows and costs have size one. The Newton systems contain small shifts, ρ for x and δ for the equalities, so
+that dependent rows and a singular H need no special case. The residuals are those of the program without shifts, so
+that the shifts cost iterations but no accuracy.
 
-The result is a candidate like that of any other solver: the pipeline verifies it and makes it exact.
+The pipeline verifies the result and makes it exact, as it does for all solvers.
 """
 
 from __future__ import annotations
@@ -35,7 +35,8 @@ _LEAST = 1e-6
 _BEFORE, _BETWEEN, _AFTER = 8, 2, 2
 """Iterations on a GPU: before the first check, between two checks, and after all samples are finished.
 
-The last ones take less time than the exchange of a constraint that was guessed wrong.
+The iterations after the end lead to fewer wrong guesses of active constraints, and take less time than one exchange of
+a wrong constraint.
 """
 
 
@@ -43,18 +44,18 @@ def solve_dense_interior_point(qp: QuadraticProgram, tol: float) -> Candidate:
     """Solve a batch of LPs or QPs to the relative accuracy ``tol``.
 
     Args:
-        qp: the batch; costs must be finite.
-        tol: bound on the scaled residuals and on the mean complementarity.
+        qp: the programs, with finite costs.
+        tol: the largest scaled residual and mean complementarity.
 
     Returns:
-        A candidate with status SOLVED or INACCURATE. This method does not detect infeasibility.
+        A candidate with the statuses SOLVED and INACCURATE. This method does not detect infeasibility.
     """
     if not qp.batch:
         return empty_candidate(0, qp.n, qp.p, qp.m, qp.c)
     size = scaled_rows(qp).size.expand(qp.batch, 1)
     candidate = _solve_dense_interior_point_in_units(qp, size, tol)
     for _ in range(_RESIZES):
-        # a huge bound that is not reached has set the unit of x: solve again in units of the decision
+        # if a huge bound that is not reached has set the unit of x, solve again in units of the decision
         reached = torch.maximum(candidate.x.abs().amax(1, keepdim=True), _LEAST * size)
         small = (reached < _SMALL * size)[:, 0].nonzero()[:, 0]
         if not len(small):
@@ -67,7 +68,7 @@ def solve_dense_interior_point(qp: QuadraticProgram, tol: float) -> Candidate:
 
 
 def _solve_dense_interior_point_in_units(qp: QuadraticProgram, size: Tensor, tol: float) -> Candidate:
-    """Solve with x measured in units of ``size`` (B, 1)."""
+    """Solve the programs to the accuracy ``tol``, with x measured in units of ``size`` (B, 1)."""
     rows = scaled_rows(qp)
     data, cost = run_programs_as_graph("scaled", scale_programs, qp, rows, size, tol)
     data = replace(data, pairs=scaled_row_pairs(qp, rows.R))
@@ -77,10 +78,10 @@ def _solve_dense_interior_point_in_units(qp: QuadraticProgram, size: Tensor, tol
 
 
 def _run_dense_interior_point_on_gpu(data: ScaledPrograms) -> tuple[Tensor, Tensor]:
-    """Iterate on a GPU until the last sample is finished.
+    """Iterate on a GPU until all samples are finished.
 
     Returns:
-        The best state of each sample, and its residual.
+        The best state of each sample, and the residuals (B,) of these states.
     """
     iterates = dense_iterates_on_gpu(data)
     iterates.begin()
@@ -97,10 +98,10 @@ def _run_dense_interior_point_on_gpu(data: ScaledPrograms) -> tuple[Tensor, Tens
 
 
 def _run_dense_interior_point_on_cpu(data: ScaledPrograms) -> tuple[Tensor, Tensor]:
-    """Iterate on the CPU. Finished samples are dropped as soon as they are the majority.
+    """Iterate on the CPU. Finished samples are dropped when at least half of the samples are finished.
 
     Returns:
-        The best state of each sample, and its residual.
+        The best state of each sample, and the residuals (B,) of these states.
     """
     iterates = DenseIterates(data)
     iterates.begin()

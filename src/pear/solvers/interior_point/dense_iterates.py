@@ -1,12 +1,16 @@
-"""The iterates of the dense interior point: Mehrotra's predictor and corrector for a whole batch at once.
+"""The iterates of the dense interior-point method: Mehrotra's predictor and corrector for a whole batch at once.
 
-All samples take every step. A mask keeps finished samples in place. No value is read back to the host, so that an
-iteration can be queued on a GPU, or captured once as a CUDA graph and replayed.
+Every step is computed for all samples, and a mask keeps finished samples in place. No number is read back to the host,
+so that iterations can be queued on a GPU, or captured once as a CUDA graph and replayed.
 
-R = [A; G] are the rows, and W their weights (1/δ for equalities, multiplier over slack for inequalities). D is the
-diagonal matrix that the bounds add to H. A step factors the smaller of
+Let R = [A; G] be the rows, W their weights (1/δ for equalities, multiplier over slack for inequalities), and D the
+diagonal matrix that the bounds add to H. A step factors
 
-    H + ρI + D + RᵀWR   (n × n)        and, for diagonal H,        R (H + ρI + D)⁻¹ Rᵀ + W⁻¹   (rows × rows).
+    H + ρI + D + RᵀWR   (n × n),
+
+or, for a diagonal H and fewer rows than variables,
+
+    R (H + ρI + D)⁻¹ Rᵀ + W⁻¹   (rows × rows).
 """
 
 from __future__ import annotations
@@ -19,7 +23,7 @@ from torch import Tensor
 
 from pear.compile.cuda_graphs import capture_graph, captured_graph, copy_graph_tensors
 from pear.problem.matrix import matvec
-from pear.solvers.interior_point.dense_scaling import ScaledPrograms, ScaledRowPairs
+from pear.solvers.interior_point.dense_scaling import ScaledPrograms, scaled_normal_matrix
 from pear.solvers.linalg.cholesky_factor import factor_cholesky
 
 _Solve = Callable[[Tensor, Tensor], tuple[Tensor, Tensor]]
@@ -27,16 +31,16 @@ _Solve = Callable[[Tensor, Tensor], tuple[Tensor, Tensor]]
 _RHO = 1e-10
 _DELTA = 1e-8
 _LIFT = 1e-9  # relative increase of the diagonal of a matrix that is not numerically positive definite
-_NOTHING = 1e-200  # the multiplier of an absent constraint: not zero, because it is divided by
-_HUGE = 1e200  # an iterate beyond this has overflowed
+_NOTHING = 1e-200  # the multiplier of an absent constraint; not zero, because it is a divisor
+_HUGE = 1e200  # a larger iterate counts as an overflow
 _MARGIN = 1e-3
-"""Factor by which complementarity is driven further than feasibility.
+"""Mean complementarity must be smaller than the tolerance by this factor.
 
-Complementarity tells slacks from multipliers, while the repair restores feasibility.
+Small complementarity shows which constraints are active. Feasibility is less important, because the repair restores it.
 """
 _TO_BOUNDARY = 0.995
 _DIVERGED = 1e4
-_FURTHER = 1e-4  # share of the tolerance at which a sample stops in any case
+_FURTHER = 1e-4  # share of the tolerance at which a sample stops to move
 
 
 class _Residuals(NamedTuple):
@@ -44,10 +48,10 @@ class _Residuals(NamedTuple):
 
     Attributes:
         slope: (B, n) the gradient of the Lagrangian.
-        equality: (B, p) residuals of the equalities.
-        rest: (B, K) residuals of the inequalities and bounds, including their slacks.
-        product: (B, K) slack times multiplier.
-        mu: (B, 1) the mean of these products.
+        equality: (B, p) the residuals of the equalities.
+        rest: (B, K) the residuals of the inequalities and bounds, written as equations with slacks.
+        product: (B, K) the products of slack and multiplier.
+        mu: (B, 1) the mean of these products over the present inequalities and bounds.
     """
 
     slope: Tensor
@@ -58,22 +62,22 @@ class _Residuals(NamedTuple):
 
 
 class DenseIterates:
-    """The iterates of a batch.
+    """The iterates of a batch of dense programs.
 
-    The state of a sample is one row of a tensor (B, n + p + 2K): the point x, the multipliers y of the equalities and λ
-    of the inequalities, and the slacks s.
+    The state of a sample consists of the point x, the multipliers y of the equalities and λ of the inequalities and
+    bounds, and their slacks s.
 
     Args:
-        data: the programs. Their tensors are read in every step, so that numbers of other programs of the same shapes
-            may be copied into them.
+        data: the programs. Every step reads the tensors of the programs, so that the numbers of other programs of the
+            same shapes may be copied into them.
 
     Attributes:
         state: (B, n + p + 2K) the current states.
         best: (B, n + p + 2K) the states with the smallest residuals so far.
         residual: (B,) the residuals of the current states.
         least: (B,) the residuals of the best states.
-        lift: (B, 1) factors by which the diagonals of the matrices are raised before they are factored.
-        count: (B, 1) the numbers of inequalities and bounds that are present.
+        lift: (B, 1) the factors of the diagonals of matrices before a factorisation.
+        count: (B, 1) the numbers of present inequalities and bounds.
     """
 
     def __init__(self, data: ScaledPrograms) -> None:
@@ -92,9 +96,9 @@ class DenseIterates:
         self._shift = data.c.new_full((B, self.p), _DELTA)
 
     def begin(self) -> None:
-        """Set the first state: minimise objective + ½‖violation‖², and shift slacks and multipliers inside."""
+        """Set the first state: the minimum of objective + ½‖violation‖², with positive slacks and multipliers."""
         d, p, m, n = self.data, self.p, self.m, self.n
-        self.lift.fill_(1 + _LIFT)  # the first state need not be exact, but its matrix must be positive definite
+        self.lift.fill_(1 + _LIFT)  # the matrix must be positive definite, while the first state need not be exact
         self.count.copy_(d.present.sum(1, keepdim=True).clamp(min=1))
         weight, limit = d.present, d.limit[:, p:]
         pulled = limit * weight
@@ -103,12 +107,12 @@ class DenseIterates:
         x, v = solve(right, -pulled[:, :m])
         gap = self._minus_limits(limit, x) * weight  # slack if positive, multiplier if negative
 
-        def inside(value: Tensor) -> Tensor:
+        def raised(value: Tensor) -> Tensor:
             shift = -torch.where(weight > 0, value, torch.inf).amin(1, keepdim=True)
             return value + torch.where(shift > -1e-3, 1 + shift, 0.0)
 
-        s = torch.where(weight > 0, inside(gap), 1.0)
-        self.state.copy_(torch.cat([x, v[:, :p], torch.where(weight > 0, inside(-gap), _NOTHING), s], 1))
+        s = torch.where(weight > 0, raised(gap), 1.0)
+        self.state.copy_(torch.cat([x, v[:, :p], torch.where(weight > 0, raised(-gap), _NOTHING), s], 1))
         self.best.copy_(self.state)
         self.least.fill_(torch.inf)
         self.lift.fill_(1.0)
@@ -118,33 +122,33 @@ class DenseIterates:
         self.move(self.measure())
 
     def finished(self) -> Tensor:
-        """Return (B,) bool, True where a sample has reached its accuracy or diverges.
+        """Return whether each sample has reached its accuracy or diverges. Shape (B,), bool.
 
-        Once rounding dominates, the iterates diverge, and only the best one counts.
+        Iterates diverge when rounding errors dominate, and only the best iterate counts.
         """
         return (self.least <= self.data.tol) | (self.residual > _DIVERGED * self.least)
 
     def only(self, index: Tensor) -> DenseIterates:
-        """Select the samples at ``index`` (k,) with their current states."""
+        """Return the iterates of the samples at ``index`` (k,), with their current states."""
         some = DenseIterates(self.data.only(index))
         some.state, some.best, some.lift = self.state[index], self.best[index], self.lift[index]
         some.residual, some.least, some.count = self.residual[index], self.least[index], self.count[index]
         return some
 
     def measure(self) -> _Residuals:
-        """Compute the residuals of every state; record their size and the best state so far."""
+        """Compute the residuals of every state, and record their size and the best states so far."""
         d, state, n, p, m = self.data, self.state, self.n, self.p, self.m
         x, lam, s = self._split_state()
         curvature_term = d.H * x if d.H.dim() == 2 else matvec(d.H, x)
         slope = curvature_term + d.c + lam[:, m + n :] - lam[:, m : m + n]
-        slope = _plus_tmatvec(slope, d.R, state[:, n : n + self.k]) if self.k else slope
-        equality = _plus_matvec(d.limit[:, :p], d.R[:, :p], x, -1) if p else d.limit[:, :p]
+        slope = self._plus_tmatvec(slope, d.R, state[:, n : n + self.k]) if self.k else slope
+        equality = self._plus_matvec(d.limit[:, :p], d.R[:, :p], x, -1) if p else d.limit[:, :p]
         rest = self._minus_limits(d.limit[:, p:], x) - s
         product = s * lam
         mu = product.sum(1, keepdim=True) / self.count
-        # not relative to the multipliers, which grow without limit where there is no feasible point
-        unit, dual, size, primal = (_largest_magnitudes(value) for value in (curvature_term, slope, x, rest))
-        primal = torch.maximum(primal, _largest_magnitudes(equality)) if p else primal
+        # residuals are not relative to the multipliers, which grow without limit if no point is feasible
+        unit, dual, size, primal = (self._largest_magnitudes(value) for value in (curvature_term, slope, x, rest))
+        primal = torch.maximum(primal, self._largest_magnitudes(equality)) if p else primal
         dual = torch.maximum(dual, mu[:, 0] / _MARGIN) / (1 + unit)
         torch.maximum(dual, primal / (1 + size), out=self.residual)
         better = self.residual < self.least
@@ -153,7 +157,7 @@ class DenseIterates:
         return _Residuals(slope, equality, rest, product, mu)
 
     def move(self, left: _Residuals) -> None:
-        """Take Mehrotra's predictor and corrector step."""
+        """Take Mehrotra's predictor and corrector step, given the residuals of the current states."""
         d, n, p, m = self.data, self.n, self.p, self.m
         slope, equality, rest, product, mu = left
         _, lam, s = self._split_state()
@@ -162,22 +166,22 @@ class DenseIterates:
         solve = self._factor(W, s[:, :m] / lam[:, :m], equality)
 
         def direction(pull: Tensor) -> Tensor:
-            """The Newton step in which λ would change by ``pull`` (B, K) if no slack changed."""
+            """Compute the Newton step in which λ would change by ``pull`` (B, K) if no slack changed."""
             t = torch.addcmul(pull, W, rest, value=-1)
             dx, v = solve(t[:, m : m + n] - t[:, m + n :] - slope, t[:, :m])
             ds = self._minus_limits(rest, dx)
             return torch.cat([dx, v[:, :p], torch.addcmul(pull, W, ds, value=-1), ds], 1)
 
         step = direction(-lam)[:, n + p :]
-        ahead = torch.addcmul(both, _longest_steps(both, step), step)
+        ahead = torch.addcmul(both, self._longest_steps(both, step), step)
         mu_ahead = (ahead[:, : self.K] * ahead[:, self.K :]).sum(1, keepdim=True) / self.count
         target = (mu_ahead / mu.clamp(min=1e-300)).clamp(max=1.0) ** 3 * mu
         product = torch.addcmul(product, step[:, : self.K], step[:, self.K :])
         step = direction((target - product) / s * d.present)
-        moved = torch.addcmul(self.state, _longest_steps(both, step[:, n + p :]), step)
-        # a step that overflows (of an unbounded sample, for example) is not taken; finished samples continue with the
-        # others, because a more accurate point leads to fewer wrong guesses of active constraints
-        moves = (_largest_magnitudes(moved) < _HUGE) & self._factored & (self.residual > _FURTHER * d.tol)
+        moved = torch.addcmul(self.state, self._longest_steps(both, step[:, n + p :]), step)
+        # A step that overflows, as in an unbounded sample, is not taken. Samples within their tolerance still move,
+        # because a more accurate point leads to fewer wrong guesses of active constraints.
+        moves = (self._largest_magnitudes(moved) < _HUGE) & self._factored & (self.residual > _FURTHER * d.tol)
         torch.where(moves[:, None], moved, self.state, out=self.state)
 
     def _split_state(self) -> tuple[Tensor, Tensor, Tensor]:
@@ -186,7 +190,7 @@ class DenseIterates:
         return x, lam, s
 
     def _minus_limits(self, start: Tensor, x: Tensor) -> Tensor:
-        """Return (B, K) ``start`` minus the inequality rows and signed bounds at x (B, n), where they are present."""
+        """Subtract the present inequality rows and signed bounds at x (B, n) from ``start`` (B, K). Shape (B, K)."""
         d, m, shape = self.data, self.m, (len(x), 2, self.n)
         bounds = torch.addcmul(start[:, m:].view(shape), d.sign.view(shape), x[:, None], value=-1).view(len(x), -1)
         if not m:
@@ -203,55 +207,68 @@ class DenseIterates:
             equality: (B, p) residuals of the equalities.
 
         Returns:
-            A function of r (B, n) and t (B, m) that returns the steps dx of x and v of the rows' multipliers. They
-            solve (H + ρI + D) dx + Rᵀv = r and v = W R dx + t, where t is −equality/δ for the equalities.
+            A function of r (B, n) and t (B, m) that returns the steps dx (B, n) of x and v (B, p + m) of the rows'
+            multipliers. They solve (H + ρI + D) dx + Rᵀv = r and v = W R dx + t, with t = −equality/δ for equalities.
         """
         d, m, n, k = self.data, self.m, self.n, self.k
         bounds = W[:, m : m + n] + W[:, m + n :] + _RHO
         if d.H.dim() == 2 and k < n:
-            return self._factor_rows(d.H + bounds, _join_columns(self._shift, inverse_W), -equality)
+            return self._factor_rows(d.H + bounds, self._join_columns(self._shift, inverse_W), -equality)
         M = torch.diag_embed(d.H) if d.H.dim() == 2 else d.H
-        weight = _join_columns(1 / self._shift, W[:, :m])
+        weight = self._join_columns(1 / self._shift, W[:, :m])
         return self._factor_variables(M, bounds, weight, equality / -_DELTA)
 
     def _factor_variables(self, H: Tensor, bounds: Tensor, W: Tensor, t_equality: Tensor) -> _Solve:
-        """Factor the Newton system with the rows eliminated: H + ρI + D + RᵀWR."""
+        """Factor the Newton system after the elimination of the rows: H + ρI + D + RᵀWR.
+
+        Args:
+            H: (B, n, n) the curvature.
+            bounds: (B, n) the diagonal of ρI + D.
+            W: (B, p + m) the weights of the rows.
+            t_equality: (B, p) the part of t for the equalities.
+        """
         R = self.data.R
         M = torch.baddbmm(H, R.mT.expand(len(W), -1, -1), W[:, :, None] * R) if self.k else H.clone()
         M.diagonal(dim1=1, dim2=2).add_(bounds)
         inverse = self._inverse(M)
 
         def solve(r: Tensor, t: Tensor) -> tuple[Tensor, Tensor]:
-            t = _join_columns(t_equality, t)
+            t = self._join_columns(t_equality, t)
             if not self.k:
                 return inverse(r), t
-            dx = inverse(_plus_tmatvec(r, R, t, -1))
+            dx = inverse(self._plus_tmatvec(r, R, t, -1))
             v = torch.addcmul(t, W, matvec(R, dx))
-            # W is as large as 1/δ and v a difference of large numbers; one refinement restores the lost digits
+            # W is as large as 1/δ, and v is a difference of large numbers: one refinement restores the lost digits
             rest = torch.addcmul(r - matvec(H, dx), bounds, dx, value=-1)
-            again = inverse(_plus_tmatvec(rest, R, v, -1))
+            again = inverse(self._plus_tmatvec(rest, R, v, -1))
             return dx + again, torch.addcmul(v, W, matvec(R, again))
 
         return solve
 
     def _factor_rows(self, diagonal: Tensor, inverse_W: Tensor, q_equality: Tensor) -> _Solve:
-        """Factor the Newton system by its Schur complement on the rows, whose weights may be arbitrarily large."""
+        """Factor the Newton system after the elimination of the variables: R (H + ρI + D)⁻¹ Rᵀ + W⁻¹.
+
+        Args:
+            diagonal: (B, n) the diagonal of H + ρI + D.
+            inverse_W: (B, p + m) the inverse weights of the rows.
+            q_equality: (B, p) the part of W⁻¹t for the equalities.
+        """
         R, by, pairs = self.data.R, 1 / diagonal, self.data.pairs
-        S = _normal_matrix(R, by, inverse_W) if pairs is None else _normal_matrix_from_pairs(pairs, by, inverse_W)
+        S = scaled_normal_matrix(R, by, inverse_W) if pairs is None else pairs.normal_matrix(by, inverse_W)
         inverse = self._inverse(S)
 
         def solve(r: Tensor, t: Tensor) -> tuple[Tensor, Tensor]:
-            q = _join_columns(q_equality, inverse_W[:, self.p :] * t)
-            v = inverse(_plus_matvec(q, R, by * r))
-            return by * _plus_tmatvec(r, R, v, -1), v
+            q = self._join_columns(q_equality, inverse_W[:, self.p :] * t)
+            v = inverse(self._plus_matvec(q, R, by * r))
+            return by * self._plus_tmatvec(r, R, v, -1), v
 
         return solve
 
     def _inverse(self, M: Tensor) -> Callable[[Tensor], Tensor]:
-        """Return a function that solves with M (B, k, k), which is overwritten.
+        """Return a function that solves systems with M (B, k, k), which is overwritten.
 
-        A sample whose matrix is not numerically positive definite skips one iteration. Its diagonal is raised from then
-        on.
+        A sample whose matrix is not numerically positive definite does not move in this iteration. From then on, the
+        diagonals of its matrices are raised.
         """
         M.diagonal(dim1=1, dim2=2).mul_(self.lift)
         factored = factor_cholesky(M)
@@ -259,12 +276,43 @@ class DenseIterates:
         self.lift.masked_fill_(~factored.good[:, None], 1 + _LIFT)
         return factored.solve
 
+    @staticmethod
+    def _join_columns(first: Tensor, second: Tensor) -> Tensor:
+        """Join (B, k) and (B, l) to (B, k + l), without a copy if k or l is zero."""
+        if not second.shape[1]:
+            return first
+        return torch.cat([first, second], 1) if first.shape[1] else second
+
+    @staticmethod
+    def _largest_magnitudes(values: Tensor) -> Tensor:
+        """Return the largest absolute value of each row (B, k), or 0 if k = 0. Shape (B,)."""
+        return torch.linalg.vector_norm(values, torch.inf, 1) if values.shape[1] else values.sum(1)
+
+    @staticmethod
+    def _longest_steps(values: Tensor, change: Tensor) -> Tensor:
+        """Return the longest steps, at most 1, that keep positive values (B, 2K) clearly positive. Shape (B, 1)."""
+        return ((change / values).amin(1, keepdim=True) / -_TO_BOUNDARY).clamp(min=1.0).reciprocal()
+
+    @staticmethod
+    def _plus_matvec(start: Tensor, matrix: Tensor, x: Tensor, times: float = 1.0) -> Tensor:
+        """Compute ``start + times · M x`` (B, r) for M (B or 1, r, n) and x (B, n)."""
+        if len(matrix) == 1:
+            return torch.addmm(start, x, matrix[0].mT, alpha=times)
+        return torch.baddbmm(start[:, :, None], matrix, x[:, :, None], alpha=times)[:, :, 0]
+
+    @staticmethod
+    def _plus_tmatvec(start: Tensor, matrix: Tensor, y: Tensor, times: float = 1.0) -> Tensor:
+        """Compute ``start + times · Mᵀ y`` (B, n) for M (B or 1, r, n) and y (B, r)."""
+        if len(matrix) == 1:
+            return torch.addmm(start, y, matrix[0], alpha=times)
+        return torch.baddbmm(start[:, None], y[:, None], matrix, alpha=times)[:, 0]
+
 
 class CapturedDenseIterates(DenseIterates):
     """The iterates of a batch on a GPU, with ``begin`` and ``advance`` captured as CUDA graphs.
 
     Args:
-        data: the first batch. ``load`` copies the numbers of other batches of the same shapes.
+        data: the programs of the first batch. ``load`` takes further batches of the same shapes.
     """
 
     def __init__(self, data: ScaledPrograms) -> None:
@@ -273,20 +321,20 @@ class CapturedDenseIterates(DenseIterates):
         self._advance = capture_graph(super().advance)
 
     def load(self, data: ScaledPrograms) -> None:
-        """Copy the numbers of another batch of the same shapes."""
+        """Copy the numbers of another batch of the same shapes into the captured tensors."""
         copy_graph_tensors(self.data.tensors, data.tensors)
 
     def begin(self) -> None:
-        """Set the first state; see ``DenseIterates.begin``."""
+        """Set the first state, as ``DenseIterates.begin`` does."""
         self._begin.replay()
 
     def advance(self) -> None:
-        """Take one step; see ``DenseIterates.advance``."""
+        """Take one step, as ``DenseIterates.advance`` does."""
         self._advance.replay()
 
 
 def dense_iterates_on_gpu(data: ScaledPrograms) -> DenseIterates:
-    """Return the iterates of a batch on a GPU, captured as CUDA graphs where that saves time."""
+    """Return the iterates of a batch on a GPU, captured as CUDA graphs if this saves time."""
     (B, n), k = data.c.shape, data.R.shape[1]
     rows = data.H.dim() == 2 and k < n  # whether the systems are solved by rows
     numbers = B * k * (k if data.pairs is not None else n) if rows else B * n * max(k, n)
@@ -295,58 +343,3 @@ def dense_iterates_on_gpu(data: ScaledPrograms) -> DenseIterates:
         return DenseIterates(data)
     found.load(data)
     return found
-
-
-def _normal_matrix(R: Tensor, by: Tensor, shift: Tensor) -> Tensor:
-    """Compute (B, k, k) R D Rᵀ plus a diagonal.
-
-    Args:
-        R: (B or 1, k, n) rows.
-        by: (B, n) the diagonal of D.
-        shift: (B, k) the diagonal to add.
-    """
-    scaled = by[:, None, :] * R
-    S = scaled @ R[0].mT if len(R) == 1 else torch.bmm(scaled, R.mT)
-    S.diagonal(dim1=1, dim2=2).add_(shift)
-    return S
-
-
-def _normal_matrix_from_pairs(pairs: ScaledRowPairs, by: Tensor, shift: Tensor) -> Tensor:
-    """Compute the lower triangle of the matrix of ``_normal_matrix`` from pairs of rows; the upper triangle is zero."""
-    B, k = len(by), len(pairs.square)
-    S = by.new_zeros(B, k * k)
-    S[:, pairs.place] = (by[:, pairs.column] * pairs.product).sum(2)
-    S = S.view(B, k, k)
-    S.diagonal(dim1=1, dim2=2).copy_(torch.addmm(shift, by, pairs.square.mT))
-    return S
-
-
-def _join_columns(first: Tensor, second: Tensor) -> Tensor:
-    """Concatenate (B, k) and (B, l) to (B, k + l), without a copy where k or l is zero."""
-    if not second.shape[1]:
-        return first
-    return torch.cat([first, second], 1) if first.shape[1] else second
-
-
-def _largest_magnitudes(values: Tensor) -> Tensor:
-    """Return (B,) the largest magnitude of each row; 0 for rows without entries."""
-    return torch.linalg.vector_norm(values, torch.inf, 1) if values.shape[1] else values.sum(1)
-
-
-def _longest_steps(values: Tensor, change: Tensor) -> Tensor:
-    """Return (B, 1) the longest step, at most 1, that keeps positive values (B, 2K) positive, with a margin."""
-    return ((change / values).amin(1, keepdim=True) / -_TO_BOUNDARY).clamp(min=1.0).reciprocal()
-
-
-def _plus_matvec(start: Tensor, matrix: Tensor, x: Tensor, times: float = 1.0) -> Tensor:
-    """``start + times · M x``, (B, r), for M (B or 1, r, n) and x (B, n)."""
-    if len(matrix) == 1:
-        return torch.addmm(start, x, matrix[0].mT, alpha=times)
-    return torch.baddbmm(start[:, :, None], matrix, x[:, :, None], alpha=times)[:, :, 0]
-
-
-def _plus_tmatvec(start: Tensor, matrix: Tensor, y: Tensor, times: float = 1.0) -> Tensor:
-    """``start + times · Mᵀ y``, (B, n), for M (B or 1, r, n) and y (B, r)."""
-    if len(matrix) == 1:
-        return torch.addmm(start, y, matrix[0], alpha=times)
-    return torch.baddbmm(start[:, None], y[:, None], matrix, alpha=times)[:, 0]

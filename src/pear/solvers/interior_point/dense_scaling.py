@@ -1,6 +1,6 @@
-"""Scaled batches of the dense interior point: decisions, rows and costs have size one.
+"""The scaling of dense programs for the interior-point method: decisions, rows and costs get size one.
 
-Inequalities and bounds form one stack [G; −I; I] of K = m + 2n rows.
+The inequalities and bounds of the scaled programs form one stack [G; −I; I] of K = m + 2n rows.
 """
 
 from __future__ import annotations
@@ -15,19 +15,19 @@ from pear.optimality.duals_and_active_sets import Duals
 from pear.problem.quadratic_program import QuadraticProgram
 
 _NAME, _PAIRS = "interior point", "interior point, pairs of rows"
-_MOST_SHARED = 4  # most variables that two rows may have in common for pairs to be used
-_FEW = 16  # how many times fewer products than the matrix product pairs must need
-_BY_SAMPLE = ("H", "c", "limit", "present", "sign")  # fields of scaled programs that differ by sample
+_MOST_SHARED = 4  # pairs of rows are not used if two rows have more variables in common
+_FEW = 16  # pairs of rows are not used unless they need this many times fewer products than a matrix product
+_BY_SAMPLE = ("H", "c", "limit", "present", "sign")  # the fields of scaled programs that differ by sample
 
 
 class ScaledRowPairs(NamedTuple):
-    """The pairs of rows of R (k, n) that have variables in common, from which R D Rᵀ is computed for a diagonal D.
+    """The E pairs of rows of R (k, n) with common variables, from which R D Rᵀ is computed for a diagonal D.
 
-    All samples share R, and R is mostly zero. There are E pairs. No pair has more than w variables in common.
+    All samples share R, which is mostly zero. No pair has more than w common variables.
 
     Attributes:
         column: (E, w) the common variables of each pair.
-        product: (E, w) the products of the two rows' entries at these variables, 0 where a pair has fewer of them.
+        product: (E, w) the products of the entries of both rows at these variables, 0 for padding.
         place: (E,) the position of each pair in the lower triangle of R D Rᵀ, a (k, k) matrix flattened by rows.
         square: (k, n) the squares of the entries of R.
     """
@@ -37,20 +37,37 @@ class ScaledRowPairs(NamedTuple):
     place: Tensor
     square: Tensor
 
+    def normal_matrix(self, by: Tensor, shift: Tensor) -> Tensor:
+        """Compute the lower triangle of R D Rᵀ plus a diagonal. The upper triangle of the result is zero.
+
+        Args:
+            by: (B, n) the diagonals of D.
+            shift: (B, k) the diagonals to add.
+
+        Returns:
+            (B, k, k).
+        """
+        B, k = len(by), len(self.square)
+        S = by.new_zeros(B, k * k)
+        S[:, self.place] = (by[:, self.column] * self.product).sum(2)
+        S = S.view(B, k, k)
+        S.diagonal(dim1=1, dim2=2).copy_(torch.addmm(shift, by, self.square.mT))
+        return S
+
 
 @dataclass(frozen=True)
 class ScaledRows:
-    """Constraints whose rows have a largest entry of one.
+    """The constraints of programs, with a largest entry of one in every row.
 
     Attributes:
-        R: (B or 1, p + m, n) rows [A; G].
-        norms: (B or 1, p + m) the numbers that the rows were divided by.
-        limit: (B or 1, p + K) right-hand sides [b, h, −lb, ub], infinite where absent.
-        there: (B or 1, p + K) bool, True where a right-hand side exists.
-        present: (B or 1, K) 1.0 where an inequality or bound exists, else 0.0.
-        sign: (B or 1, 2n) −1 for lower and 1 for upper bounds, 0 where absent.
-        size: (B or 1, 1) first guess of the size of decisions: the largest right-hand side or nearer bound of a
-            variable.
+        R: (B or 1, p + m, n) the rows [A; G].
+        norms: (B or 1, p + m) the numbers by which the rows were divided.
+        limit: (B or 1, p + K) the right-hand sides [b, h, −lb, ub], infinite for absent limits.
+        there: (B or 1, p + K) bool, True for finite right-hand sides.
+        present: (B or 1, K) 1.0 for an inequality or bound that is present, else 0.0.
+        sign: (B or 1, 2n) −1 for lower bounds, 1 for upper bounds, 0 for absent bounds.
+        size: (B or 1, 1) a first guess of the size of decisions: the largest number among the right-hand sides and the
+            bound of each variable that is nearer to zero.
     """
 
     R: Tensor
@@ -67,14 +84,14 @@ class ScaledPrograms:
     """A batch of programs in scaled units.
 
     Attributes:
-        H: (B, n, n) curvature, or (B, n) where it is diagonal.
-        c: (B, n) cost.
-        R: (B or 1, p + m, n) rows [A; G].
-        limit: (B, p + K) right-hand sides [b, h, −lb, ub]; 1 where absent, which is also the slack of an absent row.
-        present: (B, K) 1.0, and 0.0 where an inequality is absent.
-        sign: (B, 2n) −1 for lower and 1 for upper bounds, 0 where absent.
-        tol: (1,) bound on the residuals.
-        pairs: the pairs of rows that R D Rᵀ is computed from, where few rows have a variable in common, else None.
+        H: (B, n, n) the curvature, or (B, n) the diagonal of a diagonal curvature.
+        c: (B, n) the costs.
+        R: (B or 1, p + m, n) the rows [A; G].
+        limit: (B, p + K) the right-hand sides [b, h, −lb, ub]; 1 for an absent limit, whose slack is always 1.
+        present: (B, K) 1.0 for an inequality or bound that is present, else 0.0.
+        sign: (B, 2n) −1 for lower bounds, 1 for upper bounds, 0 for absent bounds.
+        tol: (1,) the largest residual of a solution.
+        pairs: the pairs of rows from which R D Rᵀ is computed; None if a matrix product is faster.
     """
 
     H: Tensor
@@ -92,23 +109,23 @@ class ScaledPrograms:
         return [self.H, self.c, self.R, self.limit, self.present, self.sign, self.tol, *(self.pairs or ())]
 
     def clone(self) -> ScaledPrograms:
-        """Copy every tensor."""
+        """Return a copy of every tensor."""
         pairs = None if self.pairs is None else ScaledRowPairs(*(part.clone() for part in self.pairs))
         return replace(self, pairs=pairs, **{name: getattr(self, name).clone() for name in (*_BY_SAMPLE, "R", "tol")})
 
     def only(self, index: Tensor) -> ScaledPrograms:
-        """Select the samples at ``index`` (k,)."""
+        """Return the programs of the samples at ``index`` (k,)."""
         R = self.R if len(self.R) == 1 else self.R[index]
         return replace(self, R=R, **{name: getattr(self, name)[index] for name in _BY_SAMPLE})
 
 
 def scaled_rows(qp: QuadraticProgram) -> ScaledRows:
-    """Return the scaled constraints of a batch. They are computed once where all samples of a problem share them."""
+    """Return the scaled constraints of a batch. If all samples share their constraints, they are computed only once."""
     return qp.prepare_once(_NAME, _scale_rows) if qp.shares_constraints else _scale_rows(qp)
 
 
 def _scale_rows(qp: QuadraticProgram) -> ScaledRows:
-    """Divide every constraint row by its largest entry."""
+    """Divide every row by its largest entry, and collect the limits."""
     most = max(len(qp.A), len(qp.G))
     R = torch.cat([qp.A.expand(most, -1, -1), qp.G.expand(most, -1, -1)], 1)
     norms = R.abs().amax(2)
@@ -128,14 +145,17 @@ def _scale_rows(qp: QuadraticProgram) -> ScaledRows:
 
 
 def scaled_row_pairs(qp: QuadraticProgram, R: Tensor) -> ScaledRowPairs | None:
-    """Return the pairs of rows that R D Rᵀ is computed from; None where samples do not share R, or R is not sparse."""
+    """Return the pairs of rows from which R D Rᵀ is computed, made once for a problem.
+
+    The result is None if the programs do not need R D Rᵀ, if the samples do not share R, or if pairs save little time.
+    """
     if not qp.diagonal or len(R) > 1 or R.shape[1] >= qp.n:
         return None
     return qp.prepare_once(_PAIRS, lambda _: _find_scaled_row_pairs(R[0])) if qp.shares_constraints else None
 
 
 def _find_scaled_row_pairs(R: Tensor) -> ScaledRowPairs | None:
-    """Find all pairs of rows of R (k, n) with common variables; None where pairs would save little time."""
+    """Find all pairs of rows of R (k, n) with common variables; return None if pairs would save little time."""
     k, n = R.shape
     marked = (R != 0).to(R.dtype)
     shared = torch.tril(marked @ marked.mT, -1)
@@ -148,17 +168,31 @@ def _find_scaled_row_pairs(R: Tensor) -> ScaledRowPairs | None:
     return ScaledRowPairs(column, product.gather(1, column), at[:, 0] * k + at[:, 1], R * R)
 
 
+def scaled_normal_matrix(R: Tensor, by: Tensor, shift: Tensor) -> Tensor:
+    """Compute R D Rᵀ plus a diagonal. Shape (B, k, k).
+
+    Args:
+        R: (B or 1, k, n) scaled rows.
+        by: (B, n) the diagonals of D.
+        shift: (B, k) the diagonals to add.
+    """
+    scaled = by[:, None, :] * R
+    S = scaled @ R[0].mT if len(R) == 1 else torch.bmm(scaled, R.mT)
+    S.diagonal(dim1=1, dim2=2).add_(shift)
+    return S
+
+
 def scale_programs(qp: QuadraticProgram, rows: ScaledRows, size: Tensor, tol: float) -> tuple[ScaledPrograms, Tensor]:
     """Scale decisions and costs to size one.
 
     Args:
         qp: the programs.
-        rows: their scaled constraints.
+        rows: the scaled constraints of the programs.
         size: (B, 1) the unit of x.
-        tol: bound on the residuals.
+        tol: the largest residual of a solution.
 
     Returns:
-        The scaled programs, and (B, 1) the unit of the cost.
+        The scaled programs without pairs of rows, and the unit of the cost (B, 1).
     """
     H = qp.H.diagonal(dim1=1, dim2=2) if qp.diagonal else qp.H.flatten(1)
     cost = torch.maximum(_largest_for_scaling(qp.c) * size, _largest_for_scaling(H) * size**2)
@@ -179,12 +213,17 @@ def scale_programs(qp: QuadraticProgram, rows: ScaledRows, size: Tensor, tol: fl
 def unscale_state(
     qp: QuadraticProgram, rows: ScaledRows, size: Tensor, cost: Tensor, state: Tensor
 ) -> tuple[Tensor, Duals]:
-    """Convert a state of the iterates to points (B, n) and multipliers in the user's units.
+    """Convert a state of the iterates to points and multipliers in the units of the programs.
 
     Args:
-        qp, rows, size: as in ``scale_programs``.
+        qp: the programs.
+        rows: the scaled constraints of the programs.
+        size: (B, 1) the unit of x.
         cost: (B, 1) the unit of the cost.
         state: (B, n + p + 2K) x, multipliers of the equalities, multipliers of the stack, slacks.
+
+    Returns:
+        The points (B, n), and the multipliers.
     """
     x, y, lam, _ = state.split([qp.n, qp.p, qp.m + 2 * qp.n, qp.m + 2 * qp.n], 1)
     unit = cost / size
@@ -194,7 +233,7 @@ def unscale_state(
 
 
 def _largest_for_scaling(*values: Tensor) -> Tensor:
-    """Return (B or 1, 1) the largest finite magnitude of each sample."""
+    """Return the largest finite absolute value of each sample, at least 0. Shape (B or 1, 1)."""
     total = values[0].new_zeros(1, 1)
     for value in values:
         if value[0].numel():

@@ -1,4 +1,4 @@
-"""The interior point as a row of the registry: batched for dense programs, sample by sample for sparse ones."""
+"""The interior-point solver: it solves dense programs as a batch, and sparse programs one by one."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ def solve(qp: QuadraticProgram, tol: float, start: Start | Candidate | None = No
 
     Args:
         qp: LPs or QPs with finite costs.
-        tol: bound on the scaled residuals and on the mean complementarity.
-        start: a warm start, or an earlier candidate to continue from. Only sparse programs use it.
+        tol: the largest scaled residual and mean complementarity.
+        start: a warm start, or an earlier candidate to continue from. Dense programs do not use it.
     """
     if qp.is_sparse:
         from pear.solvers.interior_point import sparse_interior_point  # numba, which takes a moment to import

@@ -1,4 +1,4 @@
-"""The interior point for sparse programs, one sample after another, in equilibrated units."""
+"""The interior-point method for sparse programs, one sample after the other, in equilibrated units."""
 
 from __future__ import annotations
 
@@ -21,12 +21,12 @@ logger = logging.getLogger("pear")
 
 
 def solve_sparse_interior_point(qp: QuadraticProgram, tol: float, start: Start | Candidate | None = None) -> Candidate:
-    """Solve every sample to the relative accuracy ``tol``; a sample that fails gets its best iterate.
+    """Solve every sample to the relative accuracy ``tol``, or return its best iterate.
 
     Args:
         qp: the programs.
         tol: relative accuracy.
-        start: points to start from, or an earlier candidate whose iterations continue.
+        start: points to start from, or an earlier candidate whose iterations continue; None for a cold start.
     """
     candidate = empty_candidate(qp.batch, qp.n, qp.p, qp.m, like=qp.c)
     guess = ActiveSet.none(qp.batch, qp.n, qp.m, qp.c.device)
@@ -47,7 +47,7 @@ def solve_sparse_interior_point(qp: QuadraticProgram, tol: float, start: Start |
 
 
 def _begin_sparse_interior_point(qp: QuadraticProgram, i: int, start: Start | None) -> SparseInteriorPoint | None:
-    """Make the interior point of sample i, from its warm start where it has one."""
+    """Prepare the interior-point method of sample i, with its warm start if it has one."""
     at = torch.tensor([i])
     warm = start is not None and bool(start.has_start[i])
     return SparseInteriorPoint.of(qp[at], (start.x[at], start.duals[at]) if start is not None and warm else None)
@@ -55,14 +55,14 @@ def _begin_sparse_interior_point(qp: QuadraticProgram, i: int, start: Start | No
 
 @dataclass(frozen=True)
 class SparseInteriorPoint:
-    """The interior point of one sample. Its results are in the units of the program.
+    """The interior-point method for one sample of sparse programs. Its results are in the units of the program.
 
-    Rows and columns are equilibrated for the iterations, so that shifts and residuals do not depend on the units of a
+    The iterations work on equilibrated rows and columns, so that shifts and residuals do not depend on the units of a
     row or variable.
 
     Attributes:
         qp: the program, a batch of one.
-        scaled: its equilibrated matrices.
+        scaled: the equilibrated matrices of the program.
         iterates: the iterates in equilibrated units.
     """
 
@@ -72,11 +72,11 @@ class SparseInteriorPoint:
 
     @classmethod
     def of(cls, qp: QuadraticProgram, start: tuple[Tensor, Duals] | None = None) -> SparseInteriorPoint | None:
-        """Make the method for a batch of one; None where the factors of its systems would be too large.
+        """Prepare the method for one program; return None if the factors of its systems would be too large.
 
         Args:
-            qp: one program.
-            start: a point near the solution and its multipliers, each a batch of one.
+            qp: the program, a batch of one.
+            start: a point near the solution and its multipliers, each a batch of one; None for a cold start.
         """
         whole = equilibrated_program(qp)
         if not whole.pattern.affordable:
@@ -93,7 +93,7 @@ class SparseInteriorPoint:
 
     @property
     def point(self) -> tuple[Tensor, Duals]:
-        """Return the best point so far (1, n) and its multipliers."""
+        """The best point so far (1, n) and its multipliers."""
         scaled_x, scaled_v, scaled_bound = self.iterates.point
         units, p = self.scaled.columns, self.qp.p
         values = scaled_x * units, scaled_v * self.scaled.rows, scaled_bound / units
@@ -102,6 +102,6 @@ class SparseInteriorPoint:
 
     @property
     def guess(self) -> ActiveSet:
-        """Guess the active constraints from the point, in the equilibrated units, where they are easiest to tell."""
+        """The active set as guessed from the best point, in equilibrated units, in which the guess is most reliable."""
         rows, columns = torch.from_numpy(self.scaled.rows[self.qp.p :]), torch.from_numpy(self.scaled.columns)
         return guess_active_set(self.qp, *self.point, scale=(rows, columns))

@@ -1,10 +1,10 @@
-"""The iterates of the sparse interior point: a primal-dual method for one large convex program at a time.
+"""The iterates of the sparse interior-point method, for one large convex program at a time.
 
 The method is Mehrotra's predictor and corrector with a few centrality correctors. Each step solves the quasi-definite
-system of ``solvers.linalg.saddle``, whose structure is analysed once for all iterations and all samples. The result is
-a candidate. The method stops early, because the pipeline then exchanges active constraints until the point is exact.
+system of ``solvers.linalg.saddle``, whose structure is analysed once for all iterations and all samples. The method
+stops early, because the pipeline then exchanges active constraints until the point is exact.
 
-Why not a library: processor seconds for one sample, to a verified solution (KKT residual below 1e-13 in every case):
+Why not a library? These are processor seconds for one sample, to a verified solution with a KKT residual below 1e-13:
 
 ===================================  =========  ======  ==========  ==============
 program                              variables  ours    PIQP 0.6.4  Clarabel 0.11
@@ -21,9 +21,9 @@ curvature that couples at random     2,000      0.028   0.073       0.138
 curvature that couples at random     4,000      0.060   0.495       0.395
 ===================================  =========  ======  ==========  ==============
 
-PIQP is faster where the system factors cheaply. Where curvature fills the factor it takes 8 times as long at 4,000
-variables, because it has no conjugate gradients. It also holds Python's lock, so that the samples of a batch wait in
-turn. ``pear bench sparse-solvers`` repeats the comparison.
+PIQP is faster if the factors of the system are cheap. If curvature fills the factors, PIQP takes 8 times as long at
+4,000 variables, because it has no conjugate gradients. PIQP also holds Python's global lock, so that the samples of a
+batch cannot be solved in parallel. ``pear bench sparse-solvers`` repeats the comparison.
 """
 
 from __future__ import annotations
@@ -42,25 +42,25 @@ Solution = tuple[Array, Array, Array]
 _MAX_ITERATIONS = 80
 _SHIFT = 1e-8
 _STEP = 0.995
-_CORRECTORS = 2  # centrality correctors per iteration; each costs one solve, a factorisation ten or twenty
-_LONG = 0.95  # step length from which no corrector is tried
+_CORRECTORS = 2  # centrality correctors per iteration; each takes one solve, and a factorisation takes ten or twenty
+_LONG = 0.95  # no corrector is tried for a longer step
 _GAIN = 0.02  # least gain in step length for which a corrector is kept
-_FURTHER = 0.3  # how much longer than possible the step is for which a corrector is computed
+_FURTHER = 0.3  # a corrector is computed for a step that is longer than possible by this amount
 _BAND = 0.1  # products of multiplier and distance within this factor of their mean are not corrected
-_MARGIN = 0.03  # complementarity is solved this much more accurately, because it tells which constraints are active
-_CLOSE = 1e-6  # error below which solves are refined
-_HELD = 1e18  # added to the diagonal to hold variables whose bounds coincide, and absent rows
+_MARGIN = 0.03  # complementarity must be this much more accurate, because it shows which constraints are active
+_CLOSE = 1e-6  # solves are refined once the error is smaller
+_HELD = 1e18  # diagonal entry that holds variables whose bounds coincide, and removes absent rows
 _DIVERGED = 1e14
 _PATIENCE = 15  # iterations without a better point
-_INSIDE = 3e-3  # how far a warm start is moved inside, relative to its size
+_INSIDE = 3e-3  # least distance of a warm start from its limits, relative to its size
 
 
 class IteratePoint(NamedTuple):
-    """A primal-dual point of the sparse interior point.
+    """A primal-dual point of the sparse interior-point method.
 
-    The limits are the lower bounds, the upper bounds and the inequalities. Distances to limits are variables of their
-    own, because they have to be positive also where x is infeasible. For an absent limit the distance is 1 and the
-    multiplier is 0.
+    The limits are the lower bounds, the upper bounds and the inequalities, in this order. The distances to the limits
+    are separate variables, because they must be positive even if x is infeasible. The distance to an absent limit is 1,
+    and its multiplier is 0.
 
     Attributes:
         x: (n,) decisions.
@@ -76,20 +76,20 @@ class IteratePoint(NamedTuple):
 
 
 class SparseIterates:
-    """The interior-point method for ``min ½xᵀHx + cᵀx, Ax = b, Gx ≤ h, lb ≤ x ≤ ub``, one sample.
+    """The iterates for one sample of ``min ½xᵀHx + cᵀx, Ax = b, Gx ≤ h, lb ≤ x ≤ ub``.
 
     Args:
-        pattern: H and the stacked rows J = [A; G].
-        p: the number of rows that are equalities.
-        c: (n,) cost.
-        rhs: (p + m,) right-hand sides.
-        lb, ub: (n,) bounds.
-        start: a point near the solution, of the form that ``point`` returns, or None.
+        pattern: H and the rows J = [A; G].
+        p: the number of equalities.
+        c: (n,) the cost.
+        rhs: (p + m,) the right-hand sides.
+        lb, ub: (n,) the bounds.
+        start: a point near the solution, of the form of the property ``point``; None for a cold start.
 
     Attributes:
         error: the error of the best iterate so far.
         iterations: the number of factorisations so far.
-        ended: True where no further progress is possible.
+        ended: True if no further progress is possible.
     """
 
     def __init__(
@@ -99,7 +99,7 @@ class SparseIterates:
         self.dual_scale = max(_largest(c), 1e-300)
         self.size = _typical_iterate_size(rhs, p, lb, ub)
         self.curved = bool(pattern.curvature.any())
-        # shifts are relative to the curvature of the objective, or to cost over size where there is none
+        # shifts are relative to the curvature of the objective, or to cost over size without curvature
         self.max_curvature = float(pattern.curvature.max(initial=0.0)) or self.dual_scale / self.size
         self.pinned = lb == ub
         n, rows = len(c), ~np.isinf(rhs[p:])
@@ -114,15 +114,15 @@ class SparseIterates:
             self._record(self._best)
 
     def run(self, tol: float) -> bool:
-        """Iterate from where the last call ended until ``tol`` is reached.
+        """Continue the iterations until ``tol`` is reached or no further progress is possible.
 
         Args:
             tol: relative accuracy of feasibility, stationarity and complementarity.
 
         Returns:
-            True where ``tol`` was reached.
+            Whether ``tol`` is reached.
         """
-        with np.errstate(all="ignore"):  # the error, not an overflow, shows that a run diverges
+        with np.errstate(all="ignore"):  # a large error shows that the iterates diverge, not an overflow
             while not self.ended and self.error > tol:
                 spent = self.iterations >= _MAX_ITERATIONS
                 spent = spent or _largest(self._multipliers(self._now)) > _DIVERGED * self.dual_scale
@@ -136,12 +136,12 @@ class SparseIterates:
 
     @property
     def point(self) -> Solution:
-        """Return the point and the multipliers of the best iterate."""
+        """The point of the best iterate, the multipliers of its rows, and those of its bounds."""
         q, n = self._best, len(self.c)
         return q.x, self._multipliers(q), q.multiplier[n : 2 * n] - q.multiplier[:n]
 
     def _record(self, q: IteratePoint) -> None:
-        """Make a point the current one: compute its residuals, and keep it where it is the best so far."""
+        """Make q the current iterate: compute its residuals, and keep it if it is the best one so far."""
         self._now = q
         self._off_now = self._distance_errors(q)
         dual, primal, gap = self._state = self._residuals(q)
@@ -153,7 +153,12 @@ class SparseIterates:
     # -- one iteration -----------------------------------------------------------------------------------------------
 
     def _advance(self, q: IteratePoint, dual: Array, primal: Array, gap: float) -> IteratePoint | None:
-        """Return the point after one iteration from q with these residuals; None where the system has no factors."""
+        """Compute the iterate after q, given the residuals of q; return None if the system cannot be factored.
+
+        Args:
+            q: the current iterate.
+            dual, primal, gap: the results of ``_residuals`` for q.
+        """
         weight = np.where(self.present, q.multiplier / q.distance, 0.0)
         D = np.where(self.pinned, _HELD, _combine_iterate_bounds(weight[self.bounds], 1)) + _SHIFT * self.max_curvature
         E = np.full(len(self.rhs), _SHIFT / self.max_curvature)
@@ -185,7 +190,15 @@ class SparseIterates:
     def _newton_step(
         self, system: Saddle, q: IteratePoint, dual: Array, primal: Array, goal: Array, inner: float
     ) -> IteratePoint:
-        """Compute a Newton step that changes every product of multiplier and distance by its goal, to first order."""
+        """Compute a Newton step.
+
+        Args:
+            system: the factored system at q.
+            q: the current iterate.
+            dual, primal: the residuals at q, which the step removes to first order.
+            goal: (2n + m,) by how much the products of multiplier and distance are to change, to first order.
+            inner: the tolerance of conjugate gradients.
+        """
         p, rows, limits = self.p, self.rows, (q, self.present, self._off_now, goal)
         r = -primal
         r[p:] = np.where(self.present[rows], r[p:] - goal[rows] / self._safe_multipliers(q), 0.0)
@@ -195,7 +208,7 @@ class SparseIterates:
         return IteratePoint(dx, dv[:p], *iterate_limit_steps(*limits, dx, dv[p:]))
 
     def _step_lengths(self, q: IteratePoint, d: IteratePoint) -> tuple[float, float]:
-        """Return the primal and the dual step length. They are equal where the objective is curved."""
+        """Return the longest primal and dual step lengths. They are equal if the objective is curved."""
         primal, dual = (iterate_step_length(*pair, 1.0 / _STEP) for pair in zip(q[2:], d[2:], strict=True))
         shorter = min(primal, dual)
         return (shorter, shorter) if self.curved else (primal, dual)
@@ -203,20 +216,20 @@ class SparseIterates:
     # -- measures ----------------------------------------------------------------------------------------------------
 
     def _multipliers(self, q: IteratePoint) -> Array:
-        """Return (p + m,) the multipliers of the rows."""
+        """Return the multipliers (p + m,) of the rows."""
         return np.concatenate([q.y, q.multiplier[self.rows]])
 
     def _safe_multipliers(self, q: IteratePoint) -> Array:
-        """Return (m,) the multipliers of the inequalities, with 1 in place of zeros, so that they can be divided by."""
+        """Return the multipliers (m,) of the inequalities, with 1 in place of zeros, so that they can be divisors."""
         return np.where(q.multiplier[self.rows] > 0, q.multiplier[self.rows], 1.0)
 
     def _distance_errors(self, q: IteratePoint) -> Array:
-        """Return (2n,) the differences between the distances of x to its bounds and ``q.distance``."""
+        """Return the differences (2n,) between the distances of x to its bounds and ``q.distance``."""
         off = np.concatenate([q.x - self.lb, self.ub - q.x]) - q.distance[self.bounds]
         return np.where(self.present[self.bounds], off, 0.0)
 
     def _residuals(self, q: IteratePoint) -> tuple[Array, Array, float]:
-        """Return (n,) residuals of stationarity, (p + m,) those of the rows, and the complementarity gap."""
+        """Compute the residuals of stationarity (n,) and of the rows (p + m,), and the complementarity gap."""
         v, bounds = self._multipliers(q), q.multiplier[self.bounds]
         dual = self.pattern.H @ q.x + self.c + self.pattern.JT @ v - _combine_iterate_bounds(bounds, -1)
         primal = self.pattern.J @ q.x - self.rhs
@@ -224,7 +237,12 @@ class SparseIterates:
         return dual, np.where(self.absent, 0.0, primal), float(q.multiplier @ q.distance)
 
     def _relative_error(self, q: IteratePoint, dual: Array, primal: Array, gap: float) -> float:
-        """Return the largest of the relative errors of stationarity, feasibility and complementarity."""
+        """Compute the largest relative error of stationarity, feasibility and complementarity.
+
+        Args:
+            q: the iterate.
+            dual, primal, gap: the results of ``_residuals`` for q.
+        """
         size = max(_largest(q.x), 1e-9 * self.size)
         dual_scale = max(self.dual_scale, _largest(self.pattern.H @ q.x))
         violation = max(_largest(primal), _largest(self._off_now))
@@ -234,7 +252,7 @@ class SparseIterates:
     # -- where to begin ----------------------------------------------------------------------------------------------
 
     def _cold_start(self) -> IteratePoint:
-        """Return the least-squares point; distances to its limits are at least its largest violation."""
+        """Compute a first iterate: the least-squares point, moved inside its limits."""
         pattern = self.pattern
         D = np.where(self.pinned, _HELD, self.max_curvature)
         E = np.where(self.absent, _HELD, np.concatenate([np.full(self.p, _SHIFT), np.ones(len(self.absent) - self.p)]))
@@ -245,7 +263,7 @@ class SparseIterates:
         return self._move_inside(inside + np.where(self.pinned, 0.0, dx), v)
 
     def _move_inside(self, x: Array, v: Array) -> IteratePoint:
-        """Return x with distances to the limits that are at least the largest violation of x."""
+        """Make an iterate of x (n,) and v (p + m,) whose distances to limits exceed the largest violation of x."""
         slope = self.pattern.H @ x + self.c + self.pattern.JT @ v
         nearest = float(self._distances(x)[self.present].min(initial=0.0))
         slopes = np.abs(slope)[self.present[self.bounds].reshape(2, -1).any(0)]
@@ -253,25 +271,33 @@ class SparseIterates:
         return self._point_inside(x, v, slope, max(-1.5 * nearest, 1e-2 * self.size, 0.1 * _largest(x)), multiplier)
 
     def _warm_start(self, x: Array, v: Array, bound: Array) -> IteratePoint:
-        """Return a given point, moved a little inside its limits, so that the iterates can leave them."""
+        """Make an iterate of a given point, moved a little inside its limits, which later iterates may leave."""
         size = max(_largest(x), 1e-9 * self.size)
         return self._point_inside(x, v, -bound, _INSIDE * size, _INSIDE * self.dual_scale)
 
     def _point_inside(self, x: Array, v: Array, slope: Array, distance: float, multiplier: float) -> IteratePoint:
-        """Return the point with every distance and multiplier raised to at least the given ones."""
+        """Make an iterate of x with at least this distance to every limit and at least this multiplier.
+
+        Args:
+            x: (n,) the point.
+            v: (p + m,) the multipliers of the rows.
+            slope: (n,) the multipliers of the lower bounds, and the negatives of those of the upper bounds.
+            distance: the least distance.
+            multiplier: the least multiplier.
+        """
         multipliers = np.maximum(np.concatenate([slope, -slope, v[self.p :]]), multiplier)
         distances = np.where(self.present, np.maximum(self._distances(x), distance), 1.0)
         return IteratePoint(x, v[: self.p], distances, np.where(self.present, multipliers, 0.0))
 
     def _distances(self, x: Array) -> Array:
-        """Return (2n + m,) the distances to all limits; they have no meaning where a limit is absent."""
+        """Compute the distances (2n + m,) of x to all limits. The numbers of absent limits have no meaning."""
         return np.concatenate([x - self.lb, self.ub - x, (self.rhs - self.pattern.J @ x)[self.p :]])
 
 
 def _typical_iterate_size(rhs: Array, p: int, lb: Array, ub: Array) -> float:
-    """Estimate the size of decisions from the equalities' right-hand sides and the median of the limits.
+    """Estimate the size of decisions from the right-hand sides of the equalities and the median of the limits.
 
-    A single huge limit that is never reached does not count.
+    A few huge limits that are never reached do not change the median.
     """
     limits = np.abs(np.concatenate([rhs[p:], lb, ub]))
     limits = limits[np.isfinite(limits) & (limits > 0)]
@@ -279,40 +305,40 @@ def _typical_iterate_size(rhs: Array, p: int, lb: Array, ub: Array) -> float:
 
 
 def _move_iterate(q: IteratePoint, d: IteratePoint, primal: float, dual: float) -> IteratePoint:
-    """Move the point q along d: x and distances by the length ``primal``, multipliers by the length ``dual``."""
+    """Move q along d: x and the distances by the step length ``primal``, the multipliers by ``dual``."""
     lengths = primal, dual, primal, dual
     return IteratePoint(*(value + length * change for value, change, length in zip(q, d, lengths, strict=True)))
 
 
 def _centre_iterate(q: IteratePoint, mu: float) -> Array:
-    """Return the changes of the products multiplier · distance that bring outliers back into a band around ``mu``.
+    """Compute changes (2n + m,) of the products of multiplier and distance that move outliers towards ``mu``.
 
-    This allows a longer next step.
+    Products within a band around ``mu`` do not change. The next step can then be longer.
     """
     product = q.multiplier * q.distance
     return np.maximum(np.clip(product, _BAND * mu, mu / _BAND) - product, -mu / _BAND)
 
 
 def _combine_iterate_bounds(values: Array, sign: int) -> Array:
-    """Return (n,) the values of the lower bounds plus ``sign`` times those of the upper bounds, from (2n,) values."""
+    """Add ``sign`` times the values of the upper bounds to those of the lower bounds: (2n,) values give (n,)."""
     lower, upper = np.split(values, 2)
     return lower + sign * upper
 
 
 def _largest(values: Array) -> float:
-    """Return the largest magnitude; 0 for an empty array."""
+    """Return the largest absolute value; 0 for an empty array."""
     return float(np.abs(values).max(initial=0.0))
 
 
 @allocating
 def iterate_bound_terms(q: IteratePoint, present: Array, off: Array, goal: Array) -> Array:
-    """Return (n,) the terms that the bounds add to the right-hand side of a Newton step.
+    """Compute the terms (n,) that the bounds add to the right-hand side of a Newton step.
 
     Args:
-        q: the point.
-        present: (2n + m,) bool, True where a limit exists.
-        off: (2n,) differences between the distances of x to its bounds and ``q.distance``.
-        goal: (2n + m,) intended changes of the products of multiplier and distance.
+        q: the iterate.
+        present: (2n + m,) bool, False for absent limits.
+        off: (2n,) the differences between the distances of x to its bounds and ``q.distance``.
+        goal: (2n + m,) the intended changes of the products of multiplier and distance.
     """
     n = len(q.x)
     pull = np.zeros(n)
@@ -330,7 +356,7 @@ def iterate_bound_terms(q: IteratePoint, present: Array, off: Array, goal: Array
 def iterate_limit_steps(
     q: IteratePoint, present: Array, off: Array, goal: Array, dx: Array, dv: Array
 ) -> tuple[Array, Array]:
-    """Return the changes (2n + m,) of distances and of multipliers that belong to a Newton step.
+    """Compute the changes of the distances and of the multipliers in a Newton step, (2n + m,) each.
 
     Args:
         q, present, off, goal: as in ``iterate_bound_terms``.
@@ -354,7 +380,13 @@ def iterate_limit_steps(
 
 @allocating
 def iterate_step_length(value: Array, change: Array, longest: float) -> float:
-    """Return the longest step, at most ``longest``, that keeps the values positive."""
+    """Return the longest step, at most ``longest``, along which positive values (k,) stay positive.
+
+    Args:
+        value: (k,) the values.
+        change: (k,) the changes of the values in a step of length 1.
+        longest: the upper limit.
+    """
     for k in range(len(value)):
         if change[k] < 0 and value[k] < -longest * change[k]:
             longest = value[k] / -change[k]

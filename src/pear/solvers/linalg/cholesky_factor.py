@@ -3,15 +3,11 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
 
 import torch
 from torch import Tensor
 
-from pear.optimality.rule import RANK
-from pear.presolving.independent_rows import independent_rows
 from pear.problem.matrix import matvec, tmatvec
-from pear.solvers.linalg import Array
 
 _BLOCK = 96  # rows up to which a GPU factors at once; larger matrices go by products of their halves, which are faster
 
@@ -81,13 +77,3 @@ def _inverse_cholesky_factor(M: Tensor) -> tuple[Tensor, Tensor]:
     inverse[:, half:, half:] = last
     inverse[:, half:, :half] = torch.bmm(last, torch.bmm(below, first)).neg_()
     return inverse, good & also
-
-
-def row_rank(matrix: Array) -> tuple[int, Any, Array]:
-    """Find independent rows of a matrix (r, n).
-
-    Returns:
-        The rank. An order of the rows, independent ones first. Coefficients (rank, r − rank): each column combines
-        the independent rows to one dependent row, where all rows have length 1.
-    """
-    return independent_rows(matrix, RANK)

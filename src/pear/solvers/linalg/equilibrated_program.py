@@ -1,4 +1,4 @@
-"""The matrices of a sparse program with rows and columns scaled to size one."""
+"""``EquilibratedProgram``: the matrices of sparse programs, with rows and columns scaled to size one."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ _EQUILIBRATIONS = 10
 
 
 class EquilibratedProgram(NamedTuple):
-    """The matrices of a program with rows and columns scaled to size one.
+    """The matrices of programs with rows and columns scaled to size one.
 
     Attributes:
-        pattern: the scaled matrices H and J = [A; G], analysed for factorisation.
+        pattern: the scaled matrices H and J = [A; G], analysed for factorisations.
         by_columns: (p + m, n) the scaled J by columns.
-        rows: (p + m,) the factors that the rows are multiplied by.
+        rows: (p + m,) the factors of the rows.
         columns: (n,) the units of the variables: x = columns · x', where x' are the scaled variables.
     """
 
@@ -31,7 +31,7 @@ class EquilibratedProgram(NamedTuple):
 
 
 def equilibrated_program(qp: QuadraticProgram) -> EquilibratedProgram:
-    """Return the equilibrated matrices of these programs. They are computed once for a problem."""
+    """Return the equilibrated matrices of programs, which are computed once for a problem."""
     return qp.prepare_once("interior", _equilibrate_program)
 
 
@@ -46,9 +46,16 @@ def _equilibrate_program(qp: QuadraticProgram) -> EquilibratedProgram:
 
 
 def _program_equilibration(H: sparse.csr_array, J: sparse.csr_array) -> tuple[Array, Array]:
-    """Return powers of two, for the rows and columns of J, that bring the largest entries of [H Jᵀ; J 0] near one.
+    """Compute powers of two that scale the largest entries of rows and columns of [H Jᵀ; J 0] to about one.
 
-    They are found by Ruiz's iteration.
+    The method is Ruiz's iteration.
+
+    Args:
+        H: (n, n) the curvature.
+        J: (r, n) the rows.
+
+    Returns:
+        The factors of the rows of J (r,), and of its columns (n,).
     """
     H, J = sparse.coo_array(abs(H)), sparse.coo_array(abs(J))
     rows, columns = np.ones(J.shape[0]), np.ones(H.shape[0])
@@ -58,7 +65,7 @@ def _program_equilibration(H: sparse.csr_array, J: sparse.csr_array) -> tuple[Ar
         np.maximum.at(in_rows, J.row, j)
         np.maximum.at(in_columns, J.col, j)
         np.maximum.at(curved, H.row, h)
-        # the unit of the objective is arbitrary, so that curvature is relative to its median
+        # the unit of the objective is arbitrary: curvature counts relative to its median
         middle = np.median(curved[curved > 0]) if curved.any() else 1.0
         in_columns = np.maximum(in_columns, curved / middle)
         rows /= np.sqrt(np.where(in_rows > 0, in_rows, 1.0))

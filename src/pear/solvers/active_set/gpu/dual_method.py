@@ -15,6 +15,8 @@ import torch
 from torch import Tensor
 from torch.nn.functional import pad
 
+from pear.optimality.rule import RANK
+from pear.presolving.independent_rows import independent_rows
 from pear.problem.matrix import matrix_row_squares, tmatvec
 from pear.problem.quadratic_program import QuadraticProgram
 from pear.solvers.active_set.gpu.gpu_method import GPUMethod
@@ -68,7 +70,7 @@ class DualMethod(GPUMethod):
         """
         independent = torch.arange(qp.p, device=qp.c.device)
         if qp.p and len(qp.A) == 1:
-            rank, order, _ = row_rank(qp.A[0].cpu().numpy())
+            rank, order, _ = independent_rows(qp.A[0].cpu().numpy(), RANK)
             independent = torch.from_numpy(order[:rank].copy()).to(qp.c.device).sort()[0]
         p, B = len(independent), max(map(len, (qp.lb, qp.ub, qp.h)))
         lower = pad(qp.lb.expand(B, -1), (0, p + qp.m), value=-torch.inf).contiguous()
