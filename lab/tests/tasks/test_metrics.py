@@ -75,7 +75,7 @@ def test_knapsack_ties_are_broken_against_us(by_solver: bool, monkeypatch: pytes
     true = random.uniform(0, 1, (15, 9))
     if by_solver:
         plan.forget_binary_plans()
-        monkeypatch.setattr(search, "nodes_of_search", lambda rows: np.zeros(1, np.int64))
+        monkeypatch.setattr(search, "selection_search_nodes", lambda rows: np.zeros(1, np.int64))
     z = decide_worst(task, predicted, true).numpy()
     every = np.array(list(itertools.product([0.0, 1.0], repeat=9)))
     every = every[(every @ G.T <= h).all(1)]

@@ -21,7 +21,6 @@ from pear.problem.matrix import matrix_row_squares, tmatvec
 from pear.problem.quadratic_program import QuadraticProgram
 from pear.solvers.active_set.gpu.gpu_method import GPUMethod
 from pear.solvers.active_set.gpu.gpu_solution import RUNNING, SINGULAR, GPUSolution
-from pear.solvers.linalg.cholesky_factor import row_rank
 
 LAUNCH = {64: (1, 8, 128), 128: (2, 8, 128), 256: (4, 8, 128), 512: (8, 16, 255), 1024: (8, 8, 255)}
 """Launch settings by vector length: warps of a block, terms read together, and registers of a thread."""
