@@ -21,6 +21,7 @@ for _name in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"):  # 
 
 from pear.errors import DataError, PearError  # noqa: E402
 from pear_lab.data.path_regrets import PathCell, load_path_replications  # noqa: E402
+from pear_lab.forecasters.json_lines import drop_partial_json_line  # noqa: E402
 from pear_lab.forecasters.polynomial_cases import SPO_DEGREES, SPO_NOISES, SPO_SIZES  # noqa: E402
 from pear_lab.forecasters.spo_protocol import (  # noqa: E402
     SpoProtocolKey,
@@ -28,7 +29,6 @@ from pear_lab.forecasters.spo_protocol import (  # noqa: E402
     run_missing_spo_protocol,
     spo_protocol_table,
 )
-from pear_lab.forecasters.study_runs import drop_partial_study_run  # noqa: E402
 
 
 def _numbers(text: str) -> list[float]:
@@ -57,7 +57,7 @@ def main(words: list[str] | None = None) -> int:
     cells = [PathCell(int(n), int(d), w) for n in given.sizes for w in given.noises for d in given.degrees]
     keys = [SpoProtocolKey(cell, seed) for seed in range(given.replications) for cell in cells]
     given.out.parent.mkdir(parents=True, exist_ok=True)
-    drop_partial_study_run(given.out)
+    drop_partial_json_line(given.out)
     try:
         with ProcessPoolExecutor(given.jobs) as pool:
             for result in run_missing_spo_protocol(keys, given.out, pool.map if given.jobs > 1 else map):

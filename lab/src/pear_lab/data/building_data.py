@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from pear.errors import DataError, MissingExtraError
-from pear_lab.data.data_files import find_data_file, fingerprint_data_files, parse_data_cell, read_data_table
+from pear_lab.data.data_files import find_data_file, fingerprint_data_files, parse_data_file_cell, read_data_file_table
 
 WORKBOOK = "Residential-Building-Data-Set.xlsx"
 URL = f"https://archive.ics.uci.edu/ml/machine-learning-databases/00437/{WORKBOOK}"
@@ -83,13 +83,13 @@ def load_building(path: str | Path | None = None, features: Features = "all") ->
         raise DataError(f"features must be 'all' or 'project'; got {features!r}")
     file = find_data_file(FOLDER, (WORKBOOK, PROPERTIES), path, _REMEDY)
     if file.suffix == ".csv":
-        return _read_building_tables(file, features)
-    table = _parse_building_cells(
-        _read_building_workbook(file), lambda i, j: f"{file}, row {i + 3}, column {j + 1} ({HEADER[j]})"
+        return _read_building_data_tables(file, features)
+    table = _parse_building_data_cells(
+        _read_building_data_workbook(file), lambda i, j: f"{file}, row {i + 3}, column {j + 1} ({HEADER[j]})"
     )
     series = [name for lag in range(1, _LAGS + 1) for name in (f"{one} lag {lag}" for one in _SERIES)]
     wide = 5 + len(_PROJECT) + (len(series) if features == "all" else 0)
-    columns, names = _add_building_localities(table[:, 4], table[:, 5:wide], [*_PROJECT, *series][: wide - 5])
+    columns, names = _add_building_data_localities(table[:, 4], table[:, 5:wide], [*_PROJECT, *series][: wide - 5])
     prices, costs = table[:, -2], table[:, -1]
     return _make_building_data(file, [file], columns, names, prices, costs)
 
@@ -126,7 +126,7 @@ def fetch_building(folder: str | Path, url: str = URL, timeout: float = 60.0) ->
     return target
 
 
-def _read_building_workbook(file: Path) -> list[tuple[Any, ...]]:
+def _read_building_data_workbook(file: Path) -> list[tuple[Any, ...]]:
     """Check the header of the sheet ``Data``, and return the rows below it, each padded to the length of the header."""
     try:
         import openpyxl  # an extra
@@ -158,32 +158,34 @@ def _read_building_workbook(file: Path) -> list[tuple[Any, ...]]:
     return [(*row, *absent)[: len(HEADER)] for row in rows[2:]]
 
 
-def _parse_building_cells(rows: Sequence[Sequence[Any]], where: Callable[[int, int], str]) -> Array:
+def _parse_building_data_cells(rows: Sequence[Sequence[Any]], where: Callable[[int, int], str]) -> Array:
     """Convert rows of cells to numbers (N, columns). ``where(row, column)`` is the name of a cell in error messages."""
-    return np.array([[parse_data_cell(cell, where(i, j)) for j, cell in enumerate(row)] for i, row in enumerate(rows)])
+    return np.array(
+        [[parse_data_file_cell(cell, where(i, j)) for j, cell in enumerate(row)] for i, row in enumerate(rows)]
+    )
 
 
-def _read_building_tables(file: Path, features: Features) -> BuildingData:
+def _read_building_data_tables(file: Path, features: Features) -> BuildingData:
     """Read the processed tables: ``file`` has a row for each property, the second table one for each property and lag.
 
     The second table is read only if ``features`` is "all".
     """
-    header, properties = _read_building_csv(file)
-    _check_building_columns(file, header, ("Sl", *_NOT_FEATURES))
+    header, properties = _read_building_data_csv(file)
+    _check_building_data_columns(file, header, ("Sl", *_NOT_FEATURES))
     own = [name for name in header if name not in {"Sl", *_DATES, *_NOT_FEATURES}]
     columns, names, files = properties[:, [header.index(name) for name in own]], list(own), [file]
     if features == "all":
         second = find_data_file(FOLDER, (ECONOMICS,), file.parent, "it belongs beside the table of properties")
-        economic_header, economic = _read_building_csv(second)
-        _check_building_columns(second, economic_header, ("Lag", "Sl"))
-        wide, series = _join_building_lags(second, economic_header, economic, properties[:, header.index("Sl")])
+        economic_header, economic = _read_building_data_csv(second)
+        _check_building_data_columns(second, economic_header, ("Lag", "Sl"))
+        wide, series = _join_building_data_lags(second, economic_header, economic, properties[:, header.index("Sl")])
         columns, names, files = np.hstack([columns, wide]), names + series, [file, second]
-    columns, names = _add_building_localities(properties[:, header.index("ZIP Codes")], columns, names)
+    columns, names = _add_building_data_localities(properties[:, header.index("ZIP Codes")], columns, names)
     prices, costs = (properties[:, header.index(f"Actual {what}")] for what in ("sales prices", "construction costs"))
     return _make_building_data(file, files, columns, names, prices, costs)
 
 
-def _join_building_lags(file: Path, header: list[str], table: Array, wanted: Array) -> tuple[Array, list[str]]:
+def _join_building_data_lags(file: Path, header: list[str], table: Array, wanted: Array) -> tuple[Array, list[str]]:
     """Join the rows of each property, one for each lag, into one row.
 
     Args:
@@ -209,24 +211,24 @@ def _join_building_lags(file: Path, header: list[str], table: Array, wanted: Arr
     return wide, [f"{header[i]} lag {lag:g}" for lag in lags for i in others]
 
 
-def _read_building_csv(file: Path) -> tuple[list[str], Array]:
+def _read_building_data_csv(file: Path) -> tuple[list[str], Array]:
     """Return the names of the columns of a processed table, and its numbers (N, columns)."""
-    header, lines = read_data_table(file)
+    header, lines = read_data_file_table(file)
     if not lines:
         raise DataError(f"{file} holds no rows; {_REMEDY}")
-    return header, _parse_building_cells(
+    return header, _parse_building_data_cells(
         list(lines.values()), lambda i, j: f"{file}, line {list(lines)[i]} ({header[j]})"
     )
 
 
-def _check_building_columns(file: Path, header: Sequence[str], names: Sequence[str]) -> None:
+def _check_building_data_columns(file: Path, header: Sequence[str], names: Sequence[str]) -> None:
     """Raise ``DataError`` if a column is missing."""
     missing = [name for name in names if name not in header]
     if missing:
         raise DataError(f"{file} has no column {missing[0]!r}; its columns: {', '.join(header)}")
 
 
-def _add_building_localities(locality: Array, columns: Array, names: list[str]) -> tuple[Array, list[str]]:
+def _add_building_data_localities(locality: Array, columns: Array, names: list[str]) -> tuple[Array, list[str]]:
     """Append an indicator column for each locality, and its name: 1 for the properties of the locality, 0 otherwise."""
     places = np.unique(locality)
     return np.hstack([columns, locality[:, None] == places]), [*names, *(f"V-1 = {place:g}" for place in places)]

@@ -42,7 +42,7 @@ def find_data_file(folder: str, names: Sequence[str], path: str | Path | None, r
     raise DataError(f"found none of {', '.join(map(str, tried))}; {remedy}")
 
 
-def read_data_table(file: Path, delimiter: str = ",") -> tuple[list[str], dict[int, list[str]]]:
+def read_data_file_table(file: Path, delimiter: str = ",") -> tuple[list[str], dict[int, list[str]]]:
     """Read a text table of which every line has as many fields as the first one.
 
     Args:
@@ -70,7 +70,7 @@ def read_data_table(file: Path, delimiter: str = ",") -> tuple[list[str], dict[i
     return header, lines
 
 
-def parse_data_cell(cell: object, where: str, gaps: bool = False) -> float:
+def parse_data_file_cell(cell: object, where: str, gaps: bool = False) -> float:
     """Convert a cell to a finite number.
 
     Args:

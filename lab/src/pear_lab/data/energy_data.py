@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from pear.errors import DataError
-from pear_lab.data.data_files import find_data_file, fingerprint_data_files, parse_data_cell, read_data_table
+from pear_lab.data.data_files import find_data_file, fingerprint_data_files, parse_data_file_cell, read_data_file_table
 
 logger = logging.getLogger(__name__)
 
@@ -79,10 +79,10 @@ def load_energy(
     if weights is None:
         remedy = "it holds the 48 weights of the published knapsack; put it beside the prices, or pass weights="
         files.append(find_data_file(FOLDER, (WEIGHTS,), file.parent, remedy))
-    items = _read_energy_weights(files[-1]) if weights is None else np.asarray(weights, dtype=np.float64)
+    items = _read_energy_data_weights(files[-1]) if weights is None else np.asarray(weights, dtype=np.float64)
     if items.shape != (HALF_HOURS,) or not (items > 0).all():
         raise DataError(f"weights must be {HALF_HOURS} positive numbers; got shape {items.shape}")
-    days = _read_energy_days(file, (*FEATURES, TARGET))
+    days = _read_energy_data_days(file, (*FEATURES, TARGET))
     whole = _drop_energy_data_gaps(days)
     dropped = tuple(date for date in days if date not in whole)
     if dropped and gaps == "raise":
@@ -127,11 +127,11 @@ def load_energy_demand(path: str | Path | None = None) -> EnergyDemand:
     Raises:
         DataError: there is no file, the header lacks a column, or a cell is no number.
     """
-    whole = _drop_energy_data_gaps(_read_energy_days(find_data_file(FOLDER, (PRICES,), path, _REMEDY), DEMAND))
+    whole = _drop_energy_data_gaps(_read_energy_data_days(find_data_file(FOLDER, (PRICES,), path, _REMEDY), DEMAND))
     return EnergyDemand(np.stack(list(whole.values())), tuple(whole))
 
 
-def _read_energy_weights(file: Path) -> NDArray[np.float64]:
+def _read_energy_data_weights(file: Path) -> NDArray[np.float64]:
     """Read the 48 weights of the published knapsack from an ``.npz`` file."""
     try:
         with np.load(file, allow_pickle=False) as arrays:
@@ -140,9 +140,9 @@ def _read_energy_weights(file: Path) -> NDArray[np.float64]:
         raise DataError(f"{file} holds no array 'weights': {error}; pass weights= instead") from error
 
 
-def _read_energy_days(file: Path, columns: Sequence[str]) -> dict[str, NDArray[np.float64]]:
+def _read_energy_data_days(file: Path, columns: Sequence[str]) -> dict[str, NDArray[np.float64]]:
     """Return the numbers (half-hours, columns) of every date, in the order of the file. Missing numbers are NaN."""
-    header, lines = read_data_table(file, " ")
+    header, lines = read_data_file_table(file, " ")
     header = [name.lstrip("#") for name in header if name != "#"]
     needed = ("DateTime", "Day", "Month", "Year", *columns)
     missing = [name for name in needed if name not in header]
@@ -151,8 +151,10 @@ def _read_energy_days(file: Path, columns: Sequence[str]) -> dict[str, NDArray[n
     days: dict[str, list[list[float]]] = {}
     for line, fields in lines.items():
         named = dict(zip(header, fields, strict=True))
-        date = "-".join(f"{int(parse_data_cell(named[name], f'{file}, line {line} ({name})')):02d}" for name in _DATE)
-        numbers = [parse_data_cell(named[name], f"{file}, line {line} ({name})", gaps=True) for name in columns]
+        date = "-".join(
+            f"{int(parse_data_file_cell(named[name], f'{file}, line {line} ({name})')):02d}" for name in _DATE
+        )
+        numbers = [parse_data_file_cell(named[name], f"{file}, line {line} ({name})", gaps=True) for name in columns]
         days.setdefault(date, []).append(numbers)
     return {date: np.array(rows) for date, rows in days.items()}
 

@@ -8,7 +8,7 @@ from typing import NamedTuple
 import numpy as np
 
 from pear.errors import DataError
-from pear_lab.data.data_files import find_data_file, parse_data_cell, read_data_table
+from pear_lab.data.data_files import find_data_file, parse_data_file_cell, read_data_file_table
 
 REPLICATIONS = "shortest_path_replications.csv.gz"
 FOLDER = "spo"
@@ -47,7 +47,7 @@ def load_path_replications(path: str | Path | None = None, grid: int = 5) -> dic
         DataError: there is no file, a column is missing, a cell is no number, or no replication has such a grid.
     """
     file = find_data_file(FOLDER, (REPLICATIONS, REPLICATIONS.removesuffix(".gz")), path, _REMEDY)
-    header, lines = read_data_table(file)
+    header, lines = read_data_file_table(file)
     columns = {name: f"{begin}_spoloss_test" for name, begin in METHODS.items()}
     needed = ("grid_dim", *_CELL, *columns.values(), _BEST)
     missing = [name for name in needed if name not in header]
@@ -56,7 +56,7 @@ def load_path_replications(path: str | Path | None = None, grid: int = 5) -> dic
     shares: dict[PathCell, dict[str, list[float]]] = {}
     for line, fields in lines.items():
         named = dict(zip(header, fields, strict=True))
-        read = [parse_data_cell(named[name], f"{file}, line {line} ({name})") for name in needed]
+        read = [parse_data_file_cell(named[name], f"{file}, line {line} ({name})") for name in needed]
         side, size, degree, noise, *numbers = read
         if side == grid:
             own = shares.setdefault(PathCell(int(size), int(degree), noise), {name: [] for name in columns})

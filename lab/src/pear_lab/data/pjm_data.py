@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 
 from pear.errors import DataError
-from pear_lab.data.data_files import find_data_file, fingerprint_data_files, read_data_table
+from pear_lab.data.data_files import find_data_file, fingerprint_data_files, read_data_file_table
 
 PJM_DAYS = "pjm_days.npz"
 PJM_HOURS = "pjm_hours.csv.gz"
@@ -109,7 +109,7 @@ def load_pjm_hours(path: str | Path | None = None) -> PjmHours:
         DataError: no file, other columns, hours that are missing or out of order, or a price that is not a number.
     """
     file = find_data_file(FOLDER, (PJM_HOURS,), path, _HOURS_REMEDY)
-    header, lines = read_data_table(file)
+    header, lines = read_data_file_table(file)
     if header != _COLUMNS:
         raise DataError(f"{file} has the columns {', '.join(header)}; {_HOURS_REMEDY}")
     rows = list(lines.values())

@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from pear.errors import DataError, MissingExtraError
-from pear_lab.data.data_files import VARIABLE, parse_data_cell, read_data_table
+from pear_lab.data.data_files import VARIABLE, parse_data_file_cell, read_data_file_table
 
 logger = logging.getLogger(__name__)
 
@@ -112,7 +112,7 @@ def read_prices(path: str | Path, gaps: Gaps = "error") -> Prices:
     file = Path(path)
     if not file.is_file():
         raise DataError(f"there is no file of prices at {file}; give the path of a .csv or .csv.gz file")
-    header, lines = read_data_table(file)
+    header, lines = read_data_file_table(file)
     names = tuple(name.strip() for name in header[1:])
     if not names or not lines:
         raise DataError(f"{file}: expected a header with a date column and names, and rows of prices below it")
@@ -122,7 +122,7 @@ def read_prices(path: str | Path, gaps: Gaps = "error") -> Prices:
     dates = [_parse_price_date(file, line, row[0]) for line, row in lines.items()]
     values = [
         [
-            parse_data_cell(cell, f"{file}, line {line} ({name})", gaps=True)
+            parse_data_file_cell(cell, f"{file}, line {line} ({name})", gaps=True)
             for name, cell in zip(names, row[1:], strict=True)
         ]
         for line, row in lines.items()
@@ -206,7 +206,7 @@ def load_prices(source: str | Path = "skfolio", gaps: Gaps = "error") -> Prices:
     if source == "skfolio":
         return _load_skfolio_prices()
     if source == "sp100":
-        return read_prices(_find_price_file("sp100"), gaps)
+        return read_prices(_find_prices_file("sp100"), gaps)
     return read_prices(source, gaps)
 
 
@@ -265,7 +265,7 @@ def _load_skfolio_prices() -> Prices:
     return Prices(table.to_numpy(dtype=float), tuple(map(str, table.columns)), dates, "skfolio")
 
 
-def _find_price_file(folder_name: str) -> Path:
+def _find_prices_file(folder_name: str) -> Path:
     """Return the path of the only ``.csv`` or ``.csv.gz`` file in a folder of ``$PEAR_DATA``."""
     root = os.environ.get(VARIABLE)
     if not root:

@@ -11,13 +11,13 @@ from pear.engines.engine import TaskLoss, TaskResult, TaskUpdate
 from pear.train.compiled.compile_all import compile_all
 from pear_lab.experiments.processes import start_engine
 from pear_lab.forecasters.forecaster_table import FORECASTERS
+from pear_lab.forecasters.json_lines import drop_partial_json_line
 from pear_lab.forecasters.study_runs import (
     StudyRunKey,
     StudyRunOmission,
     StudyRunResult,
     append_study_run,
     do_study_run,
-    drop_partial_study_run,
     read_study_runs,
     unfinished_study_runs,
 )
@@ -43,7 +43,7 @@ def run_study(
         DataError: a line of the file is no result.
         EngineError: processes die before they are ready.
     """
-    drop_partial_study_run(file)
+    drop_partial_json_line(file)
     slowest_first = list(FORECASTERS)[::-1]
     open_runs = list(runs) if again else unfinished_study_runs(runs, read_study_runs(file))
     missing = sorted(open_runs, key=lambda key: slowest_first.index(key.forecaster))

@@ -6,7 +6,6 @@ coefficients. Of ten weights of the penalty, the one with the least regret on va
 
 from __future__ import annotations
 
-import json
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
@@ -17,11 +16,11 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from pear.errors import DataError
 from pear.tasks import shortest_path
 from pear.tasks.path_graph import PathGraph
 from pear_lab.data.path_regrets import PathCell
 from pear_lab.experiments.commit import current_commit
+from pear_lab.forecasters.json_lines import append_json_line, read_json_lines
 from pear_lab.forecasters.spo_plus_program import SPOPlusProgram
 
 Array = NDArray[np.float64]
@@ -173,21 +172,7 @@ def read_spo_protocol_results(file: Path) -> dict[SpoProtocolKey, SpoProtocolRes
     Raises:
         DataError: a line is no result.
     """
-    lines = file.read_text("utf-8").split("\n")[:-1] if file.is_file() else []
-    found = {}
-    for number, line in enumerate(lines, start=1):
-        try:
-            result = SpoProtocolResult(**json.loads(line))
-        except (ValueError, TypeError) as error:
-            raise DataError(f"{file}, line {number} is no replication: {error}; delete the line") from error
-        found[result.key] = result
-    return found
-
-
-def append_spo_protocol_result(file: Path, result: SpoProtocolResult) -> None:
-    """Append a result to a file of JSON lines."""
-    with file.open("a", encoding="utf-8") as stream:
-        stream.write(json.dumps(asdict(result), allow_nan=False) + "\n")
+    return {one.key: one for one in read_json_lines(file, lambda line: SpoProtocolResult(**line), "replication")}
 
 
 def run_missing_spo_protocol(
@@ -202,7 +187,7 @@ def run_missing_spo_protocol(
     """
     done = read_spo_protocol_results(file)
     for result in jobs(run_spo_protocol, [key for key in keys if key not in done]):
-        append_spo_protocol_result(file, result)
+        append_json_line(file, asdict(result))
         yield result
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import time
 from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass, fields
@@ -18,6 +17,7 @@ from pear.evaluation.walk_forward_result import WalkForward
 from pear_lab.experiments.commit import current_commit
 from pear_lab.forecasters.case_table import CASES, make_table_case
 from pear_lab.forecasters.forecaster_table import FORECASTERS, ForecasterTrainingSet
+from pear_lab.forecasters.json_lines import append_json_line, read_json_lines
 from pear_lab.forecasters.study_case import Array, StudyCase, StudySplit
 
 _DIGITS = 10
@@ -149,38 +149,23 @@ def _round_study_losses(values: Any) -> list[float]:
 
 
 def read_study_runs(file: Path) -> dict[StudyRunKey, StudyRunResult]:
-    """Read the results in a file of JSON lines. An incomplete last line is ignored; of a run, the last result counts.
+    """Read the results in a file of JSON lines. Of several results of a run, the last one counts.
 
     Raises:
         DataError: a line is no result.
     """
-    found: dict[StudyRunKey, StudyRunResult] = {}
-    if not file.is_file():
-        return found
-    lines = file.read_text("utf-8").split("\n")
-    for number, line in enumerate(lines[:-1], start=1):  # a complete line ends with a line break
-        try:
-            content = json.loads(line)
-            key = StudyRunKey(**content.pop("key"))
-            found[key] = StudyRunResult(key, **{one.name: content[one.name] for one in fields(StudyRunResult)[1:]})
-        except (ValueError, TypeError, KeyError, AttributeError) as error:
-            raise DataError(f"{file}, line {number} is no result of this study: {error}; delete the line") from error
-    return found
+    return {one.key: one for one in read_json_lines(file, _decode_study_run, "result of this study")}
 
 
-def drop_partial_study_run(file: Path) -> None:
-    """Remove an incomplete last line, so that results can be appended."""
-    if file.is_file():
-        whole = file.read_bytes()
-        if not whole.endswith(b"\n"):
-            file.write_bytes(whole[: whole.rfind(b"\n") + 1])
+def _decode_study_run(content: dict[str, Any]) -> StudyRunResult:
+    """Return the result of a line."""
+    key = StudyRunKey(**content["key"])
+    return StudyRunResult(key, **{one.name: content[one.name] for one in fields(StudyRunResult)[1:]})
 
 
 def append_study_run(file: Path, result: StudyRunResult) -> None:
     """Append a result to a file of JSON lines."""
-    content = {**asdict(result), "key": result.key._asdict()}
-    with file.open("a", encoding="utf-8") as stream:
-        stream.write(json.dumps(content, allow_nan=False) + "\n")
+    append_json_line(file, {**asdict(result), "key": result.key._asdict()})
 
 
 def unfinished_study_runs(runs: Iterable[StudyRunKey], done: dict[StudyRunKey, StudyRunResult]) -> list[StudyRunKey]:
