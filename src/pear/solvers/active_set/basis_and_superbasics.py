@@ -1,4 +1,4 @@
-"""The working set: its basic and superbasic variables, the inverse of the basic columns, and exchanges of variables."""
+"""Basic and superbasic variables: the inverse of the basic columns, and how variables change places."""
 
 from __future__ import annotations
 
@@ -15,10 +15,18 @@ from pear.solvers.active_set.settings import PIVOT, REFINEMENTS, REFRESH, STEEP,
 
 @inner
 def solve_for_basics(D: ProgramData, w: Workspace, goal: float) -> bool:
-    """Solve the rows for the basic variables by iterative refinement; False where the inverse is too inaccurate.
+    """Solve the rows for the basic variables by iterative refinement.
 
     A row whose variables are all zero up to rounding has a residual as large as its terms, and never passes. In the
     last attempt to solve a sample, residuals are therefore compared with the natural sizes of the rows.
+
+    Args:
+        D: the program.
+        w: the workspace.
+        goal: the residual at which refinement stops, relative to the terms of a row.
+
+    Returns:
+        False if the inverse of the basis is too inaccurate.
     """
     R = len(D.J)
     for _ in span(REFINEMENTS):
@@ -36,7 +44,7 @@ def solve_for_basics(D: ProgramData, w: Workspace, goal: float) -> bool:
 
 @inner
 def basics_meet_rows(D: ProgramData, w: Workspace) -> bool:
-    """True where every row is met up to rounding: its residual in ``w.left`` is tiny relative to its terms."""
+    """Return True if every residual in ``w.left`` is tiny relative to the natural size of its row."""
     measure_compiled_sizes(D, w)
     for k in span(len(D.J)):  # noqa: SIM110 (a plain loop is what compiles well)
         if not abs(w.left[k]) <= FEASIBLE * w.terms[k]:
@@ -46,7 +54,7 @@ def basics_meet_rows(D: ProgramData, w: Workspace) -> bool:
 
 @inner
 def invert_basis(D: ProgramData, w: Workspace) -> bool:
-    """Compute the inverse of the basic columns by Gauss-Jordan elimination; False where they are dependent."""
+    """Compute the inverse of the basic columns by Gauss-Jordan elimination; return False if they are dependent."""
     R, n = D.J.shape
     M, inverse = w.scratch, w.inverse
     for a in span(R):
@@ -124,12 +132,12 @@ def set_superbasic_columns(D: ProgramData, w: Workspace) -> None:
 
 @inner
 def replace_basic_variable(w: Workspace, b: int, column: Array) -> None:
-    """Update the inverse and W when a variable becomes basic at position b.
+    """Update B⁻¹ and W for another basic variable at position b.
 
     Args:
         w: the workspace.
         b: the position in the basis.
-        column: B⁻¹J_j of the variable that becomes basic.
+        column: B⁻¹ times the column of the variable that becomes basic.
     """
     R = len(w.inverse)
     pivot = 1.0 / column[b]
@@ -167,7 +175,7 @@ def drop_superbasic(w: Workspace, t: int) -> None:
 
 @inner
 def swap_basic_and_superbasic(w: Workspace, b: int, t: int, place: int) -> None:
-    """Make the superbasic variable at position t basic in place of the one at position b, which goes to a bound."""
+    """Make the superbasic variable at position t basic, in place of the one at position b, which goes to ``place``."""
     leaving, entering = w.basis[b], w.sup[t]
     for a in span(len(w.inverse)):
         w.column[a] = w.W[t, a]
@@ -180,15 +188,15 @@ def swap_basic_and_superbasic(w: Workspace, b: int, t: int, place: int) -> None:
 
 @inner
 def rebalance_basis(w: Workspace) -> bool:
-    """Exchange superbasic variables with basic ones, to improve a badly conditioned basis.
+    """Swap superbasic variables with basic ones, to improve a badly conditioned basis.
 
-    A superbasic variable is exchanged if a unit change of it changes some basic variable by more than UNBALANCED. It
-    replaces the basic variable that changes most. Such a basis arises from nearly parallel rows, and
-    curvature is lost to rounding in it. Each exchange multiplies the determinant of the basis by the change of the
-    basic variable, so that few exchanges are needed.
+    A superbasic variable is swapped if a unit change of it changes some basic variable by more than UNBALANCED. It
+    replaces the basic variable that changes most. Such a basis arises from nearly parallel rows, and rounding hides
+    curvature in it. Each swap multiplies the determinant of the basis by the change of the basic variable, so that few
+    swaps are needed.
 
     Returns:
-        True if any variables were exchanged.
+        True if any variables were swapped.
     """
     R, changed = len(w.inverse), False
     for t in span(w.tally[ix.SUPERS]):
@@ -222,14 +230,14 @@ def make_superbasic(D: ProgramData, w: Workspace, j: int) -> None:
 
 @inner
 def make_tight_nonbasic(w: Workspace) -> bool:
-    """Add every tight constraint to the working set.
+    """Make every tight variable and slack nonbasic, which adds its constraint to the working set.
 
     A superbasic variable at its bound becomes nonbasic. A basic variable at its bound first changes places with a
-    superbasic one, and then becomes nonbasic as well. The remaining superbasic variables are coordinates of the tangent
-    space. Multipliers do not change, because the reduced gradient is zero along every superbasic variable.
+    superbasic one. The remaining superbasic variables are coordinates of the tangent space. Multipliers do not change,
+    because the reduced gradient is zero for every superbasic variable.
 
     Returns:
-        False where a tight constraint cannot be added because it is too nearly parallel to others. The working set then
+        False if a tight constraint cannot be added because it is too nearly parallel to others. The working set then
         does not span the right tangent space.
     """
     held = True
@@ -257,7 +265,7 @@ def make_tight_nonbasic(w: Workspace) -> bool:
 
 @inner
 def is_basis_steep(w: Workspace) -> bool:
-    """True where the inverse amplifies the rounding of the rows too much."""
+    """Return True if the inverse of the basis amplifies the rounding of the rows by more than STEEP."""
     for b in span(len(w.inverse)):
         total = 0.0
         for k in span(len(w.inverse)):
@@ -272,7 +280,7 @@ def set_nonbasic_variables(D: ProgramData, w: Workspace) -> bool:
     """Put nonbasic variables on bounds that exist and superbasic ones between theirs; compute the basic ones.
 
     Returns:
-        False where the basic variables cannot be computed accurately.
+        False if the basic variables cannot be computed accurately.
     """
     R, n = D.J.shape
     for j in span(n + R):
@@ -303,16 +311,16 @@ def set_nonbasic_variables(D: ProgramData, w: Workspace) -> bool:
 
 @inner
 def refresh_basis_inverse(D: ProgramData, w: Workspace) -> bool:
-    """Compute the inverse of the basic columns anew after many pivots; False where they are dependent.
+    """Compute the inverse of the basis anew after many pivots; return False if the basic columns are dependent.
 
-    The start that samples share is kept refreshed, so that they do not repeat this work.
+    The start that samples share is refreshed before it is saved, so that the samples do not repeat this work.
     """
     return w.tally[ix.AGE] <= REFRESH or invert_basis(D, w)
 
 
 @inner
 def set_basis_residuals(D: ProgramData, w: Workspace) -> float:
-    """Set w.left = r − Jx − s at the current point; return its largest entry relative to its terms."""
+    """Set ``w.left`` to the residuals rhs − Jx − s of the rows; return the largest of them relative to its terms."""
     R, n = D.J.shape
     for k in span(R):
         w.left[k] = w.rhs[k] - w.x[n + k]

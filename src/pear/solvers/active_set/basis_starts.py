@@ -15,7 +15,7 @@ from pear.solvers.active_set.settings import FAR, PIVOT
 
 @inner
 def find_feasible_basis_start(D: ProgramData, w: Workspace) -> bool:
-    """Find a feasible point from the slack basis; False where there is none."""
+    """Find a feasible point from the slack basis; return False if none is found."""
     set_slack_basis_start(D, w)
     w.number[ix.PIVOT] = PIVOT
     return set_nonbasic_variables(D, w) and search_phase_one(D, w)
@@ -23,7 +23,7 @@ def find_feasible_basis_start(D: ProgramData, w: Workspace) -> bool:
 
 @inner
 def find_own_basis_start(D: ProgramData, w: Workspace) -> bool:
-    """Find a feasible working set for the loaded sample, from its constraints alone."""
+    """Find a feasible working set for the loaded sample from its constraints alone; return False if none is found."""
     R, n = D.J.shape
     least = w.number[ix.LEAST_SIZE]
     for j in span(n):
@@ -46,8 +46,8 @@ def find_own_basis_start(D: ProgramData, w: Workspace) -> bool:
 def set_slack_basis_start(D: ProgramData, w: Workspace) -> None:
     """Set the start that every program has: all variables at a bound, all slacks basic.
 
-    A variable whose bounds are both far larger than the right-hand sides and costs starts free, at zero. At such a
-    bound a slack of size 1 would have no digits left.
+    A variable whose bounds are both far larger than right-hand sides and costs starts FREE, at zero. At such a bound, a
+    slack of size 1 would have no digits left.
     """
     R, n = D.J.shape
     size, curvature = 0.0, w.number[ix.MAX_CURVATURE]
@@ -89,7 +89,16 @@ def load_basis_start(D: ProgramData, states: States, slot: int, w: Workspace) ->
 
 @inner
 def save_basis_start(D: ProgramData, states: States, slot: int, moved: bool, w: Workspace) -> None:
-    """Save the working set as the start in ``states[slot]``; the inverse only where it changed."""
+    """Save the working set as the start in ``states[slot]``.
+
+    Args:
+        D: the program.
+        states: the starts.
+        slot: the row to write.
+        moved: whether the basis has changed since it was loaded. Otherwise the inverse is saved only if its age
+            differs.
+        w: the workspace.
+    """
     states.has_start[slot] = ix.BASIS_START
     for j in span(len(D.J) + D.n):
         states.x[slot, j], states.place[slot, j] = w.x[j], w.place[j]

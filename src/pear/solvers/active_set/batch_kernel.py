@@ -1,7 +1,7 @@
-"""``run``, the one compiled function that Python calls for every task and every batch, and the tasks themselves.
+"""``run_batch_kernel``, the one compiled function that Python calls for every task and every batch, and its tasks.
 
-There is only one entry point, because each would be compiled with everything that it calls, and the tasks share nearly
-all of that.
+Each entry point would be compiled with everything that it calls. The tasks share nearly all of that, so that they share
+one entry point.
 """
 
 from __future__ import annotations
@@ -69,7 +69,7 @@ def run_batch_task(
     results: CompiledRegrets,
     w: Workspace,
 ) -> None:
-    """Run a task other than REGRET for one sample."""
+    """Run a task other than REGRET for sample i."""
     slot, at, cost, outcome = samples.slots[i], samples.at[i], samples.predicted[i], results.outcome
     D = refer(select_sample_program(P, P.Q, at))
     mark_unchecked_solution(outcome, i)
@@ -101,7 +101,7 @@ def batch_workspace(m: WorkMemory, worker: int) -> Workspace:
 
 @inner
 def write_zero_batch_results(results: CompiledRegrets, k: int) -> None:
-    """Write zeros to row k, for a sample that was given up."""
+    """Write zeros to row k of the results, for a sample that was given up."""
     outcome, no = results.outcome, np.bool_(False)
     for j in span(outcome.x.shape[1]):
         outcome.x[k, j] = outcome.bound[k, j] = 0.0
@@ -139,9 +139,9 @@ def run_batch_kernel(
     =======  ==========================================================================================================
     START    find a feasible working set and keep it in ``table.predicted``, which stays empty if there is none
     SOLVE    solve the problems of the decision, from ``table.predicted`` to ``results.outcome``
-    DECIDE   the same where the decisions alone matter: multipliers that are not unique are not centred
+    DECIDE   do the same if only the decisions are needed: multipliers that are not unique are not centred
     PROJECT  project ``samples.predicted`` at the solutions in ``table.predicted``, to ``results.exact``; the code of
-             the outcome is SOLVED where the projection converged
+             the outcome is SOLVED if the projection converged
     REGRET   solve both problems, then compute regret, projection and injection
     =======  ==========================================================================================================
 
@@ -149,12 +149,12 @@ def run_batch_kernel(
         task: START, SOLVE, DECIDE, PROJECT or REGRET.
         pair: the problem of the decision and, for REGRET, what else the regret needs.
         samples: the costs of the samples.
-        table: warm starts. Sample i starts from row ``slots[i]`` and is written back there. A predicted problem without
-            a start takes the solution of the true one. Without slots nothing is kept: ``best`` has row i for sample i,
-            and the states have a row for each worker.
+        table: warm starts. Sample i starts from row ``slots[i]`` and is written back to this row. A predicted problem
+            without a start takes the solution of the true one. If ``samples`` has no slots, nothing is kept: ``best``
+            has row i for sample i, and the states have a row for each worker.
         default: the start of samples that have none, as States with one row; without rows, each sample finds its own
             start. It must not depend on other samples, so that no result does.
-        strength: β of the injection. Where it is negative, the error is returned instead.
+        strength: β of the injection. If it is negative, the error is returned instead.
         results: written, row i for sample i.
         team: the threads, the counter by which they share the samples, and memory for each thread.
         count: the number of samples.

@@ -1,4 +1,4 @@
-"""Natural sizes of the numbers of one program in compiled code, as ``pear.optimality.natural_sizes`` defines them."""
+"""Natural sizes of one program and its point in compiled code, as ``pear.optimality.natural_sizes`` defines them."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ from pear.solvers.active_set.program_products import add_abs_row_products
 
 @inner
 def measure_compiled_sizes(D: ProgramData, w: Workspace) -> None:
-    """Compute the natural sizes of variables and rows, as ``pear.optimality.natural_sizes`` defines them.
+    """Set ``w.size`` and ``w.terms`` to the natural sizes of variables and rows.
 
-    They are in ``w.size`` and ``w.terms``. A variable at zero has the size that rounding in the others gives it.
+    A variable at zero has the size that rounding in the other variables gives it.
     """
     R, n = D.J.shape
     largest = FLOOR * w.number[ix.LEAST_SIZE]
@@ -31,9 +31,9 @@ def measure_compiled_sizes(D: ProgramData, w: Workspace) -> None:
 
 @inner
 def largest_compiled_size(values: Array, count: int) -> float:
-    """Return the largest absolute value of the first entries.
+    """Return the largest absolute value of the first ``count`` entries.
 
-    Four maxima are taken side by side, because each has to wait for the one before.
+    Four maxima are computed side by side, because each comparison has to wait for the one before.
     """
     a = b = c = d = 0.0
     whole = count - count % 4
@@ -47,13 +47,13 @@ def largest_compiled_size(values: Array, count: int) -> float:
 
 @inner
 def compiled_size_or_one(value: float) -> float:
-    """Return a positive value unchanged, and 1 instead of any other, so that it can be divided by."""
+    """Return a positive value unchanged, and 1 instead of any other value, so that the result can be a divisor."""
     return value if value > 0.0 else 1.0
 
 
 @inner
 def measure_compiled_least_size(D: ProgramData, w: Workspace) -> None:
-    """Compute the least size that the data suggests for a decision; 1 where it suggests none."""
+    """Compute the least size that the data suggests for a decision; 1 if the data suggests none."""
     R, n = D.J.shape
     curvature, largest, least = w.number[ix.MAX_CURVATURE], 0.0, math.inf
     for j in span(n):
@@ -68,13 +68,13 @@ def measure_compiled_least_size(D: ProgramData, w: Workspace) -> None:
 
 @inner
 def smaller_compiled_size(least: float, size: float) -> float:
-    """Return the smaller of two sizes; a ``size`` of zero does not count."""
+    """Return the smaller of ``least`` and |size|; a ``size`` of zero does not count."""
     return abs(size) if size != 0.0 and abs(size) < least else least
 
 
 @inner
 def measure_compiled_curvature(D: ProgramData, w: Workspace) -> float:
-    """Return the largest diagonal entry of the curvature; infinite where an entry is not a number."""
+    """Keep and return the largest diagonal entry of the Hessian, which is infinite if an entry is not finite."""
     curvature = D.smoothing
     if len(D.Q) > 0:
         for j in span(D.n):

@@ -10,18 +10,17 @@ from pear.solvers.active_set.kernel_arrays import Array, DualPlan, Programs
 from pear.solvers.active_set.settings import MOST_CONSTRAINTS
 
 _ROWS_PER_VARIABLE = 0.25
-"""Rows, relative to the variables, from which on the dual method is used: all of them, or the inequalities alone where
-the rows have few non-zeros.
+"""Rows for each variable from which on the dual method is used.
 
-The primal method begins at a corner and keeps an inverse of the size of all rows. Most inequalities make it larger
-without being active. The dual method begins at the minimum without inequalities and adds those that are active; the
-number of equalities costs it nothing. Rows with few non-zeros are those of networks and schedules, whose equalities and
-bounds leave little freedom: there the dual method begins far from the solution, and the primal one has little to do.
-``pear bench gradient`` measures both.
+All rows count if they have few non-zeros, otherwise the inequalities alone. The primal method begins at a corner and
+keeps an inverse of the size of all rows. Most inequalities enlarge this inverse without being active. The dual method
+begins at the minimum without inequalities and adds those that are active; the number of equalities costs it nothing.
+Rows with few non-zeros are those of networks and schedules, whose equalities and bounds leave little freedom: there the
+dual method begins far from the solution, and the primal one has little to do. ``pear bench gradient`` measures both.
 """
 
 _FEW_VARIABLES = 10
-"""Variables below which equalities, and rows of each sample's own, cost the primal method next to nothing."""
+"""Number of variables below which equalities, and rows of each sample's own, cost the primal method next to nothing."""
 
 
 def no_dual_plan() -> DualPlan:
@@ -30,7 +29,7 @@ def no_dual_plan() -> DualPlan:
 
 
 class KeptDualPlan:
-    """The dual plan of constraints whose curvature may change from call to call: that of the last curvature is kept."""
+    """The dual plan of constraints whose curvature may change from call to call; the plan of the last one is kept."""
 
     def __init__(self) -> None:
         self._last: tuple[Programs, DualPlan] | None = None
@@ -50,10 +49,10 @@ class KeptDualPlan:
 
 
 def make_dual_plan(P: Programs) -> DualPlan:
-    """Make the plan of the dual method; empty where the method does not apply or does not pay.
+    """Make the plan of the dual method; empty if the method does not apply or does not pay.
 
-    It applies to strictly convex programs whose Hessian and equality rows are the same for all samples. Inequality
-    rows, right-hand sides and bounds may differ.
+    The method applies to strictly convex programs whose Hessian and equality rows are the same for all samples.
+    Inequality rows, right-hand sides and bounds may differ.
     """
     n, p = P.J.shape[2], P.equalities
     if not (len(P.Q) <= 1 and _is_dual_plan_worthwhile(P) and bool((P.J[:, :p] == P.J[:1, :p]).all())):
@@ -85,12 +84,12 @@ def make_dual_plan(P: Programs) -> DualPlan:
 
 
 def replace_dual_plan_rows(plan: DualPlan, n: int) -> DualPlan:
-    """Return the plan for programs of n variables whose inequality rows are replaced, for one call."""
+    """Return the plan for programs of n variables whose inequality rows are replaced in one call."""
     return plan._replace(gram=np.zeros((0, 0)), weight=plan.weight[:n]) if len(plan.response) else plan
 
 
 def _is_dual_plan_worthwhile(P: Programs) -> bool:
-    """True where the dual method is faster than the primal one; see ``_ROWS_PER_VARIABLE``."""
+    """Return True if the dual method is faster than the primal one; see ``_ROWS_PER_VARIABLE``."""
     _, rows, n = P.J.shape
     inequalities, many = rows - P.equalities, _ROWS_PER_VARIABLE * n
     if n + inequalities > MOST_CONSTRAINTS or (len(P.J) > 1 and n < _FEW_VARIABLES):
@@ -101,7 +100,7 @@ def _is_dual_plan_worthwhile(P: Programs) -> bool:
 
 
 def _split_space_for_dual_plan(A: Array) -> tuple[Array, Array]:
-    """Return orthonormal bases of the row space of A (n, r) and of its null space (n, n − r)."""
+    """Return orthonormal bases of the row space of A, (n, rank), and of its null space, (n, n − rank)."""
     if not len(A):
         return np.zeros((A.shape[1], 0)), np.eye(A.shape[1])
     norms = np.linalg.norm(A, axis=1, keepdims=True)
@@ -112,7 +111,10 @@ def _split_space_for_dual_plan(A: Array) -> tuple[Array, Array]:
 
 
 def _dual_plan_row_scales(H: Array, G: Array) -> Array:
-    """Return how far the multiplier of each constraint would move it, (N,), if there were no equalities."""
+    """Return (n + m,) how far a unit of each constraint's multiplier would move its value if there were no equalities.
+
+    The constraints are the bounds and the m inequality rows G. The Hessian is taken to be diagonal.
+    """
     curvature = H.diagonal()
     inverse = 1.0 / np.where(curvature > 0, curvature, curvature.max(initial=0.0) or 1.0)
     return np.concatenate([inverse, np.square(G) @ inverse])

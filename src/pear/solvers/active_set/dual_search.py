@@ -1,11 +1,9 @@
-"""The dual active-set method: constraints are added, one at a time, to the minimum without inequalities.
+"""The dual search: constraints are added, one at a time, to the minimum without inequalities.
 
-It serves strictly convex programs that share the Hessian H and the equalities. ``dual_plan.make_dual_plan`` computes
-once what all samples need: the minimum without inequalities is ``x₀ = Yb − Pc``, and a multiplier μᵢ of constraint i
-moves the value of constraint j by ``−Kⱼᵢ μᵢ``, with K = C P Cᵀ and C = [I; G]. The search works with these values
-alone, so that its cost does not depend on the number of equalities. Constraints are numbered by variable, then by
-inequality.
-Where samples have rows of their own, each computes a row of K when the constraint first enters the working set.
+It solves strictly convex programs that share the Hessian H and the equality rows. With the matrices of ``DualPlan``,
+the minimum without inequalities is ``x₀ = Yb − Pc``, and a multiplier μᵢ of constraint i moves the value of constraint
+j by ``−Kⱼᵢ μᵢ``. The search computes with these values alone, so that its cost does not depend on the number of
+equalities. Constraints are numbered by variable, then by inequality.
 """
 
 from __future__ import annotations
@@ -34,10 +32,10 @@ from pear.solvers.active_set.settings import DUAL_DRIFT
 
 @inner
 def run_dual_search(D: ProgramData, w: Workspace) -> bool:
-    """Add violated constraints to the working set in ``w`` until none is left.
+    """Add violated constraints to the working set until none is left.
 
     Returns:
-        False where a constraint cannot be met, or where the search does not end.
+        False if a constraint cannot be met, or if the search does not end.
     """
     for _ in span(20 * gram_size(D) + 100):
         entering = most_violated_in_dual_search(D, w)
@@ -52,7 +50,7 @@ def run_dual_search(D: ProgramData, w: Workspace) -> bool:
 def start_dual_search(D: ProgramData, w: Workspace) -> None:
     """Set ``w.value`` to the values of all constraints at the minimum without inequalities, and empty the working set.
 
-    ``w.drift`` is the largest value that rounding can explain.
+    The number DRIFT becomes the largest violation that rounding can explain.
     """
     n, N = D.n, gram_size(D)
     empty_dual_working_set(D, w)
@@ -76,7 +74,7 @@ def start_dual_search(D: ProgramData, w: Workspace) -> None:
 
 @inner
 def most_violated_in_dual_search(D: ProgramData, w: Workspace) -> int:
-    """Return the constraint i with the largest violation in units of √Kᵢᵢ; −1 where no constraint is violated.
+    """Return the constraint i with the largest violation in units of √Kᵢᵢ; −1 if no constraint is violated.
 
     Kᵢᵢ is how far a unit of the constraint's multiplier moves its value.
     """
@@ -95,10 +93,12 @@ def most_violated_in_dual_search(D: ProgramData, w: Workspace) -> int:
 
 @inner
 def add_in_dual_search(D: ProgramData, w: Workspace, entering: int) -> bool:
-    """Raise the multiplier of a violated constraint until it is met, and drop constraints whose multipliers reach zero.
+    """Raise the multiplier of a violated constraint until the constraint is met.
+
+    Constraints of the working set whose multipliers reach zero are dropped on the way.
 
     Returns:
-        False where the constraint contradicts those of the working set.
+        False if the constraint contradicts those of the working set.
     """
     room = gram_row(D, w, entering)[entering]
     if w.weight[entering] == 0.0:  # the equalities fix its value, as its row of K says
@@ -135,7 +135,7 @@ def add_in_dual_search(D: ProgramData, w: Workspace, entering: int) -> bool:
 
 @inner
 def move_dual_search_values(D: ProgramData, w: Workspace, entering: int, change: float) -> None:
-    """Change the multiplier of the entering constraint, and update the other multipliers and all constraint values."""
+    """Change the multiplier of the entering constraint, and update the other multipliers and all values."""
     if change == 0.0:
         return
     for a in span(w.tally[ix.WORKING]):
@@ -149,7 +149,7 @@ def move_dual_search_values(D: ProgramData, w: Workspace, entering: int, change:
 
 @inner
 def restart_dual_search(D: ProgramData, w: Workspace) -> None:
-    """Compute ``w.value`` at the refined point, where rounding is smaller than it was during the search."""
+    """Set ``w.value`` to the values at the refined point ``w.x``, which has smaller rounding errors."""
     largest = 0.0
     for i in span(gram_size(D)):
         w.value[i] = gram_constraint_value(D, w.x, i)

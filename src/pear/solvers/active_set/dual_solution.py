@@ -1,4 +1,4 @@
-"""What follows the dual search: the solution is refined and judged, and errors are projected at it."""
+"""Solutions of the dual method: found by the dual search, then refined and checked."""
 
 from __future__ import annotations
 
@@ -32,14 +32,15 @@ from pear.solvers.active_set.solution_check import check_refined_solution, check
 def find_dual_solution(
     D: ProgramData, states: States, slot: int, fallback: States, fallback_slot: int, w: Workspace
 ) -> bool:
-    """Solve the loaded sample by the dual method, from the working set in ``states[slot]`` where there is one.
+    """Solve the loaded sample by the dual method, from the working set in ``states[slot]`` if there is one.
 
-    A sample without a start there takes ``fallback[fallback_slot]``. Starts of the primal method do not serve: they are
-    corners, far from the minimum without inequalities. Without a start, the search begins with an empty working set.
+    A sample without a start of the dual method takes that of ``fallback[fallback_slot]``. Starts of the primal method
+    do not help: they are corners, far from the minimum without inequalities. Without a start, the search begins with an
+    empty working set.
 
     Returns:
-        True where the solution is judged SOLVED. Its working set then holds every tight constraint that does not depend
-        on others.
+        True if the solution is SOLVED. Its working set then holds every tight constraint that does not depend on
+        others.
     """
     w.tally[ix.METHOD] = ix.DUAL
     start_dual_search(D, w)
@@ -93,7 +94,10 @@ def refine_dual_solution(D: ProgramData, w: Workspace) -> float:
 
 @inner
 def set_dual_solution_multipliers(D: ProgramData, w: Workspace) -> None:
-    """Compute y: of inequalities from the working set, of equalities from the slope that these leave over."""
+    """Compute the multipliers y of the rows.
+
+    Those of inequalities are in the working set. Those of equalities follow from the gradient and the held constraints.
+    """
     R, n = D.J.shape
     p = D.equalities
     for k in span(R):

@@ -1,4 +1,7 @@
-"""The working set of the dual method: the constraints that it holds, each at one of its limits."""
+"""The working set of the dual method: the constraints that it holds, each at one of its limits.
+
+``w.sup`` lists the constraints, numbered as in ``gram_matrix``, and ``w.force`` their multipliers.
+"""
 
 from __future__ import annotations
 
@@ -33,10 +36,10 @@ def dual_working_set_limit(D: ProgramData, w: Workspace, i: int, place: int) -> 
 
 @inner
 def hold_in_dual_working_set(D: ProgramData, w: Workspace, i: int) -> float:
-    """Add a constraint to the working set with multiplier zero, unless it depends on the others.
+    """Add constraint i to the working set with multiplier zero, unless it depends on the others.
 
     Returns:
-        The pivot, relative to its largest possible size.
+        The square of its pivot, relative to the largest possible one; at most RANK if the constraint was not added.
     """
     size, room = w.tally[ix.WORKING], gram_row(D, w, i)[i]
     pivot = append_gram_factor_row(D, w, i) if w.weight[i] > 0.0 and size < len(w.L) - 1 else 0.0
@@ -69,9 +72,9 @@ def drop_from_dual_working_set(w: Workspace, leaving: int) -> None:
 
 @inner
 def load_dual_working_set(D: ProgramData, w: Workspace, states: States, slot: int) -> None:
-    """Begin with the working set in ``states[slot]``, and drop its constraints whose multipliers have a wrong sign.
+    """Load the working set in ``states[slot]``, and drop its constraints whose multipliers have a wrong sign.
 
-    The values of the free minimum must be in ``w.value``.
+    ``w.value`` must hold the values of the constraints at the minimum without inequalities.
     """
     n = D.n
     for i in span(gram_size(D)):
@@ -101,7 +104,7 @@ def load_dual_working_set(D: ProgramData, w: Workspace, states: States, slot: in
 
 @inner
 def save_dual_working_set(D: ProgramData, states: States, slot: int, w: Workspace) -> None:
-    """Save point and working set in ``states[slot]``, for the dual method alone: there is no basis."""
+    """Save the point and the working set in ``states[slot]`` as a start of the dual method, without a basis."""
     R, n = D.J.shape
     states.has_start[slot] = ix.DUAL_START
     for v in span(n + R):
@@ -120,9 +123,9 @@ def factor_dual_working_set(D: ProgramData, states: States, slot: int, w: Worksp
 
 @inner
 def is_dual_working_set_kept(D: ProgramData, states: States, slot: int, w: Workspace) -> bool:
-    """True where the solution has the working set that ``states[slot]`` holds.
+    """Return True if the solution has the working set that ``states[slot]`` holds.
 
-    Constraints that are tight with multiplier zero may have left it and returned in between.
+    Tight constraints with multiplier zero may have left the working set and returned in between.
     """
     if states.has_start[slot] != ix.DUAL_START:
         return False
@@ -134,7 +137,10 @@ def is_dual_working_set_kept(D: ProgramData, states: States, slot: int, w: Works
 
 @inner
 def mark_dual_working_set(D: ProgramData, w: Workspace) -> None:
-    """Write the place of every variable and slack: held at a limit, or SUPER."""
+    """Write the places of all variables and slacks: SUPER, or the limit at which the working set holds them.
+
+    A bound is held at the limit that the variable's value is nearer to.
+    """
     R, n = D.J.shape
     for v in span(n + R):
         w.place[v] = ix.SUPER
@@ -157,7 +163,7 @@ def hold_tight_in_dual_working_set(D: ProgramData, w: Workspace) -> bool:
     """Add every tight constraint to the working set, unless it depends on others.
 
     Returns:
-        False where one can neither be added nor depends on others: it is too nearly parallel to them.
+        False if a constraint neither can be added nor depends on others: it is too nearly parallel to them.
     """
     n, p, parallel = D.n, D.equalities, 0
     for i in span(gram_size(D)):
@@ -175,10 +181,10 @@ def hold_tight_in_dual_working_set(D: ProgramData, w: Workspace) -> bool:
 
 @inner
 def depends_on_dual_working_set(D: ProgramData, w: Workspace, i: int) -> bool:
-    """True where the row of constraint i combines those of the working set, up to rounding.
+    """Return True if the row of constraint i is a combination of the rows in the working set, up to rounding.
 
-    A pivot shows the square of the difference, in which nearly parallel rows cannot be told from dependent ones.
-    ``hold_in_dual_working_set`` has left the row of the factor.
+    A pivot is the square of the difference, and is too small to tell nearly parallel rows from dependent ones. The
+    caller has just called ``hold_in_dual_working_set``, which leaves the constraint's row of the factor.
     """
     n, size, row = D.n, w.tally[ix.WORKING], gram_row(D, w, i)
     if size == len(w.L) - 1:
@@ -199,8 +205,8 @@ def depends_on_dual_working_set(D: ProgramData, w: Workspace, i: int) -> bool:
 def empty_dual_working_set(D: ProgramData, w: Workspace) -> None:
     """Empty the working set, and set the weights of the constraints.
 
-    Where samples have rows of their own, the weight of a row is estimated from the diagonal of P until its row of K is
-    known.
+    If samples have rows of their own, the weight of a row is estimated from the diagonal of P until the row's entries
+    of the Gram matrix are known.
     """
     n, N = D.n, gram_size(D)
     w.tally[ix.WORKING] = w.tally[ix.GRAM_ROWS] = 0

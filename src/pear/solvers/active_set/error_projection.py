@@ -1,4 +1,8 @@
-"""Projections of an error at the solution of one sample, by the primal and by the dual method."""
+"""Projections of an error at the solution of one sample, by the working set of the primal or of the dual method.
+
+The projection P e of an error e is the vector p in the tangent space with Zᵀ(Hp − e) = 0, where the columns of Z span
+the tangent space.
+"""
 
 from __future__ import annotations
 
@@ -25,10 +29,10 @@ from pear.solvers.active_set.settings import NOISE, REFINEMENTS
 
 @inner
 def project_error_primal(D: ProgramData, error: Array, g: Array, w: Workspace) -> bool:
-    """Compute ``g = P error`` at the working set of w, whose superbasic variables span the tangent space.
+    """Compute ``g = P error`` at a working set of the primal method, whose superbasic variables span the tangent space.
 
     Returns:
-        False where the objective is flat along a tangent direction, or refinement has not converged.
+        False if the objective is flat along a tangent direction, or if refinement has not converged.
     """
     R, n = D.J.shape
     supers = w.tally[ix.SUPERS]
@@ -80,7 +84,7 @@ def project_error_primal(D: ProgramData, error: Array, g: Array, w: Workspace) -
 
 @inner
 def correct_error_projection(D: ProgramData, error: Array, w: Workspace) -> float:
-    """Correct the direction p in ``w.step`` so that Jp = 0, and write the remaining error − Hp to ``w.error``.
+    """Correct the direction p in ``w.step`` so that Jp = 0, and set ``w.error`` to what is left, error − Hp.
 
     Returns:
         The largest correction of p.
@@ -102,10 +106,10 @@ def correct_error_projection(D: ProgramData, error: Array, w: Workspace) -> floa
 
 @inner
 def project_error_dual(D: ProgramData, error: Array, g: Array, w: Workspace) -> bool:
-    """Compute ``g = P error`` at the working set of w, which must contain every tight constraint.
+    """Compute ``g = P error`` at a working set of the dual method, which must contain every tight constraint.
 
     Returns:
-        False where refinement has not converged, or where the result is of the size of rounding.
+        False if refinement has not converged, or if the result is of the size of rounding.
     """
     n, size = D.n, w.tally[ix.WORKING]
     top = 0.0
@@ -138,7 +142,7 @@ def project_error_dual(D: ProgramData, error: Array, g: Array, w: Workspace) -> 
 
 @inner
 def add_dual_error_projection(D: ProgramData, w: Workspace) -> float:
-    """Add the projection of ``w.error`` to ``w.step``; return the largest change. Held variables do not move."""
+    """Add the projection of ``w.error`` to ``w.step``, and return the largest change. Held variables do not move."""
     n, size = D.n, w.tally[ix.WORKING]
     for j in span(n):
         s = 0.0
@@ -165,7 +169,7 @@ def add_dual_error_projection(D: ProgramData, w: Workspace) -> float:
 
 @inner
 def set_error_projection_residual(D: ProgramData, error: Array, w: Workspace) -> None:
-    """Set ``w.error`` to what the direction p in ``w.step`` leaves of an error: error − Hp."""
+    """Set ``w.error`` to error − Hp, for the direction p in ``w.step``."""
     n = D.n
     for j in span(n):
         w.error[j] = error[j] - D.smoothing * w.step[j]
@@ -178,7 +182,7 @@ def set_error_projection_residual(D: ProgramData, error: Array, w: Workspace) ->
 
 @inner
 def write_error_projection(D: ProgramData, w: Workspace, g: Array, noise: float) -> bool:
-    """Write the projection in ``w.step`` to g; False where it is of rounding size, which needs exact residuals."""
+    """Write the projection in ``w.step`` to g; return False if it is rounding alone, which needs exact residuals."""
     biggest = 0.0
     for j in span(D.n):
         biggest = max(biggest, abs(w.step[j]))
@@ -189,7 +193,7 @@ def write_error_projection(D: ProgramData, w: Workspace, g: Array, noise: float)
 
 @inner
 def project_error_at_solution(D: ProgramData, error: Array, states: States, slot: int, g: Array, w: Workspace) -> bool:
-    """Project an error at the solution in ``states[slot]``; False where there is no solution or no projection."""
+    """Project an error at the solution in ``states[slot]``; return False if there is no solution or no projection."""
     if states.has_start[slot] == ix.DUAL_START:
         factor_dual_working_set(D, states, slot, w)
         return project_error_dual(D, error, g, w)

@@ -1,4 +1,8 @@
-"""The Gram matrix K of the dual method, and the Cholesky factor of its part for the working set."""
+"""The Gram matrix K = C P Cᵀ of the dual method, and the Cholesky factor of its part for the working set.
+
+``DualPlan`` defines C = [I; G] and P. Constraint i stands for the bounds of variable i if i < n, else for an inequality
+row. If samples have rows of their own, each sample computes a row of K when the dual method first needs the row.
+"""
 
 from __future__ import annotations
 
@@ -11,13 +15,13 @@ from pear.solvers.active_set.kernel_arrays import Array, ProgramData, Workspace
 
 @inner
 def gram_size(D: ProgramData) -> int:
-    """Return the number of bounds and inequalities."""
+    """Return the number of constraints, which is the size of the Gram matrix: the variables and the inequality rows."""
     return D.n + len(D.J) - D.equalities
 
 
 @inner
 def gram_row(D: ProgramData, w: Workspace, i: int) -> Array:
-    """Return the row of K of constraint i; it is computed on first use where the sample has rows of its own."""
+    """Return row i of the Gram matrix; compute the row when it is first needed if samples have rows of their own."""
     if len(D.gram) > 0:
         return D.gram[i]
     if w.gram_at[i] < 0:
@@ -27,7 +31,7 @@ def gram_row(D: ProgramData, w: Workspace, i: int) -> Array:
 
 @inner
 def compute_gram_row(D: ProgramData, w: Workspace, i: int) -> None:
-    """Compute the row of K of constraint i; its weight becomes 0 where the equalities fix its value."""
+    """Compute row i of the Gram matrix. The weight of constraint i becomes 0 if the equalities fix its value."""
     n, p, out = D.n, D.equalities, w.gram[w.tally[ix.GRAM_ROWS]]
     w.gram_at[i] = w.tally[ix.GRAM_ROWS]
     w.tally[ix.GRAM_ROWS] += 1
@@ -74,7 +78,10 @@ def add_gram_rows(D: ProgramData, w: Workspace) -> None:
 
 @inner
 def append_gram_factor_row(D: ProgramData, w: Workspace, entering: int) -> float:
-    """Write the row that a constraint would add to the factor L of K_WW; return the square of its pivot."""
+    """Write the row that a constraint would add to the factor L, and return the square of the constraint's pivot.
+
+    L is the Cholesky factor of the working set's part of the Gram matrix.
+    """
     size, row = w.tally[ix.WORKING], gram_row(D, w, entering)
     pivot = row[entering]
     for a in span(size):
@@ -89,7 +96,7 @@ def append_gram_factor_row(D: ProgramData, w: Workspace, entering: int) -> float
 
 @inner
 def solve_gram_factor(w: Workspace, size: int, v: Array) -> None:
-    """Solve L u = v in place."""
+    """Solve L u = v in place, for the first ``size`` constraints of the working set."""
     for a in span(size):
         s = v[a]
         for b in span(a):
@@ -99,7 +106,7 @@ def solve_gram_factor(w: Workspace, size: int, v: Array) -> None:
 
 @inner
 def solve_transposed_gram_factor(w: Workspace, size: int, v: Array) -> None:
-    """Solve Lᵀu = v in place."""
+    """Solve Lᵀu = v in place, for the first ``size`` constraints of the working set."""
     for a in range(size - 1, -1, -1):
         s = v[a] / w.L[a, a]
         v[a] = s
@@ -109,7 +116,7 @@ def solve_transposed_gram_factor(w: Workspace, size: int, v: Array) -> None:
 
 @inner
 def gram_constraint_value(D: ProgramData, x: Array, i: int) -> float:
-    """Return the value of constraint i at x."""
+    """Return entry i of C x: the value of constraint i at x."""
     if i < D.n:
         return x[i]
     s = 0.0

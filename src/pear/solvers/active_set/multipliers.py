@@ -19,7 +19,7 @@ from pear.solvers.active_set.program_products import (
 
 @inner
 def set_multipliers(D: ProgramData, w: Workspace) -> None:
-    """Compute the multipliers y = B⁻ᵀ grad_B and the reduced gradient."""
+    """Compute the multipliers of the rows, y = B⁻ᵀ grad_B, and the reduced gradient."""
     R, n = D.J.shape
     for k in span(R):
         w.y[k] = 0.0
@@ -33,7 +33,7 @@ def set_multipliers(D: ProgramData, w: Workspace) -> None:
 
 @inner
 def subtract_multipliers_from_gradient(D: ProgramData, w: Workspace) -> None:
-    """Compute the reduced gradient grad − Jᵀy; it is −y for the slacks."""
+    """Set the reduced gradient ``w.reduced`` to grad − Jᵀy for the variables and to −y for the slacks."""
     R, n = D.J.shape
     for j in span(n):
         w.reduced[j] = w.grad[j]
@@ -60,9 +60,9 @@ def refine_multipliers(D: ProgramData, w: Workspace) -> None:
 
 @inner
 def set_tight_multipliers(D: ProgramData, w: Workspace) -> None:
-    """Set the multipliers of tight constraints from y, and all others to zero.
+    """Set the multipliers of tight bounds from the reduced gradient, and those of the other bounds to zero.
 
-    A multiplier of the wrong sign is rounding at this point, and becomes zero.
+    A multiplier of the wrong sign, of a bound or of an inequality, is rounding at this point and becomes zero.
     """
     R, n = D.J.shape
     for j in span(n):
@@ -78,12 +78,12 @@ def set_tight_multipliers(D: ProgramData, w: Workspace) -> None:
 def centre_multipliers(D: ProgramData, w: Workspace) -> bool:
     """Make multipliers of tight constraints positive that are zero only because a variable is basic.
 
-    Raising the multiplier of a tight basic variable by t changes those of the nonbasic variables by t times the
-    variable's row of B⁻¹J. The function takes half of the largest t that keeps all of them nonnegative, so that all
-    stay positive.
+    If the multiplier of a tight basic variable grows by t, those of the nonbasic variables change by t times the row of
+    B⁻¹J that belongs to the variable. The function takes half of the largest t that keeps all of them nonnegative, so
+    that all stay positive.
 
     Returns:
-        True where a multiplier has changed.
+        True if a multiplier has changed.
     """
     R, n = D.J.shape
     N = n + R
@@ -130,7 +130,7 @@ def centre_multipliers(D: ProgramData, w: Workspace) -> bool:
 
 @inner
 def measure_multiplier_sizes(D: ProgramData, w: Workspace) -> None:
-    """Compute the natural size of every multiplier, as ``pear.optimality.natural_sizes`` defines it."""
+    """Set ``w.dual_scale`` to the natural size of every multiplier, as ``pear.optimality.natural_sizes`` defines it."""
     R, n = D.J.shape
     largest = FLOOR * w.number[ix.LEAST_SIZE] * w.number[ix.MAX_CURVATURE]
     largest = max(largest, curvature_terms(D, w))
@@ -151,7 +151,7 @@ def measure_multiplier_sizes(D: ProgramData, w: Workspace) -> None:
 
 @inner
 def most_wrong_multiplier(D: ProgramData, w: Workspace, rough: bool, first: bool) -> int:
-    """Return the nonbasic variable whose multiplier violates its sign most, or −1.
+    """Return the nonbasic variable whose multiplier violates its sign most; −1 if no sign is violated.
 
     Args:
         D: the program.
@@ -180,8 +180,8 @@ def most_wrong_multiplier(D: ProgramData, w: Workspace, rough: bool, first: bool
 
 @inner
 def multiplier_sign_violation(place: int, multiplier: float) -> float:
-    """Return by how much the multiplier of a nonbasic variable has the wrong sign.
+    """Return by how much the multiplier of a nonbasic variable has the wrong sign; at most 0 if the sign is right.
 
-    The multiplier of a free variable must be zero.
+    The multiplier of a FREE variable must be zero.
     """
     return -multiplier if place == ix.LOWER else (multiplier if place == ix.UPPER else abs(multiplier))

@@ -1,4 +1,4 @@
-"""Products with the rows J and the Hessian H of one program, the residuals of its rows, and sizes to divide by."""
+"""Products with the rows J and the Hessian H of one program in compiled code."""
 
 from __future__ import annotations
 
@@ -11,10 +11,15 @@ from pear.solvers.active_set.kernel_arrays import Array, ProgramData, Workspace
 
 
 def _compile_products(term: Any) -> tuple[Any, Any]:
-    """Compile the two products with J for one kind of term: one adds to the rows, one to the columns."""
+    """Compile the two products with J for one kind of term: the one adds to the rows, the other to the columns.
+
+    Args:
+        term: a compiled function of an entry of J and a factor.
+    """
 
     @inner
     def add_row_products(D: ProgramData, x: Array, out: Array) -> None:
+        """Add Σ_j term(J_ij, x_j) to ``out[i]`` for every row i."""
         R, n = D.J.shape
         if len(D.start) == 0:
             for i in span(R):
@@ -30,6 +35,7 @@ def _compile_products(term: Any) -> tuple[Any, Any]:
 
     @inner
     def add_column_products(D: ProgramData, y: Array, out: Array) -> None:
+        """Add Σ_i term(J_ij, y_i) to ``out[j]`` for every column j."""
         R, n = D.J.shape
         if len(D.start) == 0:
             for i in span(R):
@@ -52,7 +58,7 @@ add_abs_row_products, add_abs_column_products = _compile_products(inner(lambda e
 
 @inner
 def set_gradient_by_hessian_product(D: ProgramData, w: Workspace) -> None:
-    """Compute the slope Hx + c from the data."""
+    """Set ``w.grad`` to Hx + c."""
     n = D.n
     for j in span(n):
         w.grad[j] = w.c[j] + D.smoothing * w.x[j]
@@ -66,7 +72,7 @@ def set_gradient_by_hessian_product(D: ProgramData, w: Workspace) -> None:
 
 @inner
 def move_with_hessian_product(D: ProgramData, w: Workspace, v: int, change: float) -> None:
-    """Move one variable, and update the gradient."""
+    """Move the variable v by ``change``, and update the gradient ``w.grad``."""
     if change == 0.0:
         return
     w.x[v] += change

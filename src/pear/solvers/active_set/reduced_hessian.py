@@ -1,4 +1,4 @@
-"""The tangent space of a working set: its reduced Hessian ZᵀHZ, the search direction, and the projection."""
+"""The reduced Hessian ZᵀHZ of a working set, whose tangent space is spanned by the columns of Z, and its factor."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ def factorise_reduced_hessian(D: ProgramData, w: Workspace) -> int:
     """Extend the Cholesky factor of ZᵀHZ to all superbasic variables.
 
     Returns:
-        The first superbasic variable along which the objective is flat, or −1.
+        The position of the first superbasic variable along which the objective is flat; −1 if there is none.
     """
     R, n = D.J.shape
     L = w.L
@@ -50,9 +50,9 @@ def factorise_reduced_hessian(D: ProgramData, w: Workspace) -> int:
 
 @inner
 def set_reduced_hessian_product(D: ProgramData, w: Workspace, t: int) -> None:
-    """Write Qz to ``w.step``, where z is the direction in which superbasic variable t moves the basic ones.
+    """Set ``w.step`` to σQz, where z is the column of Z that belongs to the superbasic variable at position t.
 
-    Rows of Q are added, one for each variable that moves, because most directions move few variables.
+    Rows of Q are added, one for each variable that z moves, because most columns of Z move few variables.
     """
     R, n = D.J.shape
     for j in span(n):
@@ -69,7 +69,7 @@ def set_reduced_hessian_product(D: ProgramData, w: Workspace, t: int) -> None:
 
 @inner
 def solve_reduced_hessian(w: Workspace, count: int) -> None:
-    """Solve the reduced system in place: ``w.along`` ← (LLᵀ)⁻¹ ``w.along`` for the first ``count`` superbasics."""
+    """Solve ``L Lᵀ x = w.along`` in place, for the first ``count`` superbasic variables."""
     for t in span(count):
         s = w.along[t]
         for a in span(t):

@@ -1,4 +1,4 @@
-"""The program of one sample: its data, and the part of its data that is loaded into the workspace."""
+"""The program of one sample: its data, and what of its data is loaded into the workspace."""
 
 from __future__ import annotations
 
@@ -13,7 +13,10 @@ from pear.solvers.active_set.kernel_arrays import Array, ProgramData, Programs, 
 
 @inner
 def select_sample_program(P: Programs, curvature: Array, r: int) -> ProgramData:
-    """Return the data of row r, with its Q from ``curvature``; shared fields have one row only."""
+    """Return the data of the sample in row r of the programs, with its Q from ``curvature``.
+
+    Fields that all samples share have one row only.
+    """
     Q = curvature[r if len(curvature) > 1 else 0]
     J = P.J[r if len(P.J) > 1 else 0]
     value = P.value[r if len(P.value) > 1 else 0]
@@ -25,10 +28,17 @@ def select_sample_program(P: Programs, curvature: Array, r: int) -> ProgramData:
 
 @inner
 def load_sample_program(P: Programs, D: ProgramData, cost: Array, r: int, w: Workspace) -> bool:
-    """Load the data of row r into the workspace.
+    """Load the cost, the bounds and the right-hand sides of the sample in row r into the workspace.
+
+    Args:
+        P: the programs.
+        D: the data of the sample.
+        cost: (n,) the cost, with the sign that the user gave it.
+        r: the row of the sample in the fields of P that differ by sample.
+        w: the workspace.
 
     Returns:
-        False where a number is not finite, or where bounds contradict each other.
+        False if a number is not finite, or if bounds contradict each other.
     """
     R, n = D.J.shape
     good = True
@@ -53,7 +63,7 @@ def load_sample_program(P: Programs, D: ProgramData, cost: Array, r: int, w: Wor
 
 @inner
 def load_sample_norms(P: Programs, D: ProgramData, r: int, w: Workspace) -> None:
-    """Load the squared lengths of the constraint rows of program r."""
+    """Load the squared lengths of the constraint rows of the sample in row r."""
     norm = P.norm[r if len(P.norm) > 1 else 0]
     for k in span(len(D.J)):
         w.norm[k] = norm[k]

@@ -39,7 +39,11 @@ def set_sample_regret(
     results: CompiledRegrets,
     w: Workspace,
 ) -> None:
-    """Solve both problems of a sample, and write its regret and gradient."""
+    """Solve both problems of a sample, and write its regret and gradients to row i of ``results``.
+
+    The problem with the true cost is solved only if the table does not have its solution. A start of the predicted
+    problem that is missing is taken from the true one. See ``batch_kernel.run_batch_kernel`` for the arguments.
+    """
     kept = len(samples.slots) > 0
     slot = samples.slots[i] if kept else i
     row = slot if kept else worker
@@ -73,7 +77,7 @@ def set_sample_regret(
 
 @inner
 def is_sample_regret_best_kept(table: SolutionTable, slot: int, true: Array) -> bool:
-    """True where the best decision in the table was computed for these true costs, none of which is NaN."""
+    """Return True if the best decision in the table was computed for these true costs, none of which is NaN."""
     if len(table.fingerprints) == 0:
         return False
     for j in span(len(true)):  # noqa: SIM110 (a plain loop is what compiles well)
@@ -84,9 +88,10 @@ def is_sample_regret_best_kept(table: SolutionTable, slot: int, true: Array) -> 
 
 @inner
 def measure_sample_regret(T: ProgramData, best: CompiledSolutions, slot: int, w: Workspace) -> float:
-    """Return the regret of w's x under the true program T, as a sum of terms that are never negative.
+    """Return the regret of the decision ``w.x`` under the true program T, as a sum of terms that are never negative.
 
-    The terms are ½dᵀHd, where d is the distance to the best decision, and multiplier times slack.
+    The terms are ½dᵀHd, where d is the difference to the best decision, and multiplier times slack for every
+    constraint.
     """
     R, n = T.J.shape
     p, total = T.equalities, 0.0
@@ -117,9 +122,9 @@ def measure_sample_regret(T: ProgramData, best: CompiledSolutions, slot: int, w:
 def set_sample_regret_error(
     D: ProgramData, T: ProgramData, curved: bool, predicted: Array, true: Array, e: Array, w: Workspace
 ) -> None:
-    """Write the error ``e = (ĉ − c) + (Q̂ − Q)x`` of the objective's gradient.
+    """Set e to the error ``(ĉ − c) + (Q̂ − Q)x`` of the objective's gradient; hats mark what is predicted.
 
-    The sign that turns a maximum into a minimum is left out, because it cancels from the gradient.
+    The sign that turns a maximum into a minimum is left out, because it cancels in the gradient.
     """
     n = len(e)
     for j in span(n):
@@ -135,7 +140,7 @@ def set_sample_regret_error(
 def inject_in_sample_regret(D: ProgramData, factor: Array, i: int, strength: float, e: Array, g: Array) -> None:
     """Replace the error e of sample i by g + β (‖g‖/‖n‖) n with n = H⁻¹e − g, in place; see ``add_normal_component``.
 
-    For β = 0 it becomes g. For β < 0 it does not change.
+    β is ``strength``. For β = 0 the result is g. For β < 0 the error stays as it is.
     """
     n = len(e)
     if strength < 0.0:

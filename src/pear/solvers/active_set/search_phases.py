@@ -1,4 +1,4 @@
-"""The two phases of the search: find a feasible point, then descend from it to the minimum."""
+"""The two phases of the primal search: find a feasible point, then descend from it to the minimum."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ from pear.solvers.active_set.settings import ROUNDING, STALLED, START_SLOP
 
 @inner
 def search_phase_one(D: ProgramData, w: Workspace) -> bool:
-    """Find a feasible point by minimising the sum of infeasibilities; False where none is found."""
+    """Find a feasible point by minimising the sum of infeasibilities; return False if none is found."""
     R, n = D.J.shape
     N = n + R
     stalled = 0
@@ -82,10 +82,16 @@ def search_phase_one(D: ProgramData, w: Workspace) -> bool:
 
 @inner
 def violated_side_in_phase_one(w: Workspace, v: int, n: int, spread: float) -> float:
-    """Return −1 below the lower bound, 1 above the upper bound, and 0 between them, up to rounding.
+    """Return −1 if a variable is below its lower bound, 1 if above its upper bound, 0 if between, up to rounding.
 
     Rounding is relative to a natural size (``pear.optimality.natural_sizes``): for a slack, the size of the terms of
     its row at the start.
+
+    Args:
+        w: the workspace.
+        v: the variable.
+        n: the number of variables without slacks.
+        spread: the size that rounding in the other variables gives to a variable at zero.
     """
     size = max(abs(w.x[v]), min(spread, w.up[v] - w.lo[v])) if v < n else w.terms[v - n]
     slop = START_SLOP * size
@@ -96,7 +102,7 @@ def violated_side_in_phase_one(w: Workspace, v: int, n: int, spread: float) -> f
 
 @inner
 def shift_in_phase_one(w: Workspace, v: int, change: float) -> None:
-    """Move a variable by ``change``; if it ends within rounding of a bound, put it exactly there."""
+    """Move a variable by ``change``. If it ends within rounding of a bound, put it exactly there."""
     x = w.x[v]
     slop = ROUNDING * (abs(x) + abs(change))
     x += change
@@ -109,10 +115,18 @@ def shift_in_phase_one(w: Workspace, v: int, change: float) -> None:
 
 @inner
 def take_phase_one_step(D: ProgramData, w: Workspace, entering: int, direction: float) -> float:
-    """Move one variable until the first basic variable meets a bound.
+    """Move one variable until a basic variable meets a bound, or until the variable meets its own opposite bound.
+
+    A basic variable at its bound becomes nonbasic, and the variable that moves takes its place in the basis.
+
+    Args:
+        D: the program.
+        w: the workspace.
+        entering: the variable that moves.
+        direction: 1 upwards, −1 downwards.
 
     Returns:
-        The length of the step, infinite where no bound is met.
+        The length of the step; infinite if no bound is met.
     """
     R = len(w.inverse)
     apply_basis_inverse(D, entering, w, w.column)
@@ -160,7 +174,7 @@ def take_phase_one_step(D: ProgramData, w: Workspace, entering: int, direction: 
 
 @inner
 def begin_phase_two(D: ProgramData, w: Workspace) -> None:
-    """Make nonbasic variables without bounds superbasic, as long as the reduced Hessian has room for them."""
+    """Make FREE variables superbasic, as long as the reduced Hessian has room for them."""
     for j in span(D.n):
         if w.place[j] == ix.FREE and w.tally[ix.SUPERS] < len(w.L) - 1:
             make_superbasic(D, w, j)
@@ -168,7 +182,16 @@ def begin_phase_two(D: ProgramData, w: Workspace) -> None:
 
 @inner
 def search_phase_two(D: ProgramData, w: Workspace, careful: bool) -> bool:
-    """Descend from a feasible point to a minimum whose multipliers have the right signs; False where that fails."""
+    """Descend from a feasible point to a minimum whose multipliers have the right signs.
+
+    Args:
+        D: the program.
+        w: the workspace.
+        careful: compare every multiplier with its natural size from the first step on.
+
+    Returns:
+        False if this fails.
+    """
     N, most = len(D.J) + D.n, len(w.L) - 1
     stalled = 0
     set_gradient_by_hessian_product(D, w)
@@ -216,7 +239,7 @@ def reverse_search_direction(w: Workspace) -> None:
 
 @inner
 def hold_flat_search_variable(w: Workspace) -> None:
-    """Hold the superbasic variable along which the objective is constant: any of its values is as good."""
+    """Hold the superbasic variable along which the objective is constant, because every value is as good."""
     t = w.tally[ix.FACTORED]
     w.place[w.sup[t]] = ix.FREE
     drop_superbasic(w, t)
@@ -224,11 +247,11 @@ def hold_flat_search_variable(w: Workspace) -> None:
 
 @inner
 def phase_two_ratio_test(D: ProgramData, w: Workspace, longest: float) -> tuple[float, int]:
-    """Find the longest step along ``w.along`` and ``w.column`` that stays within all bounds.
+    """Find the longest step along ``w.along`` and ``w.column``, up to ``longest``, that stays within all bounds.
 
     Returns:
-        The length, and the number of the variable that meets its bound, −1 where none does. Superbasic variables are
-        numbered first, then basic ones.
+        The length; the number of the variable that meets its bound, −1 if none does. Superbasic variables are numbered
+        first, then basic ones.
     """
     R, supers = len(D.J), w.tally[ix.SUPERS]
     largest = max(largest_compiled_size(w.along, supers), largest_compiled_size(w.column, R))
@@ -259,7 +282,7 @@ def take_phase_two_step(D: ProgramData, w: Workspace, length: float, met: int) -
         met: the number of the variable that meets its bound, as ``phase_two_ratio_test`` returns it.
 
     Returns:
-        False where no superbasic variable can replace a basic one.
+        False if no superbasic variable can replace a basic one.
     """
     R, supers = len(D.J), w.tally[ix.SUPERS]
     if length > 0.0:
@@ -290,11 +313,11 @@ def take_phase_two_step(D: ProgramData, w: Workspace, length: float, met: int) -
 
 @inner
 def set_search_direction(D: ProgramData, w: Workspace) -> float:
-    """Write the search direction to ``w.along`` and ``w.column``.
+    """Write the search direction to ``w.along`` (superbasic variables) and ``w.column`` (basic variables).
 
     Returns:
-        The longest useful step: 1 to the minimum of a curved objective; infinite where the objective is flat and falls;
-        −inf where it is flat and constant.
+        The longest useful step: 1, to the minimum, if the objective is curved; infinite if it is flat along the
+            direction and falls; −infinity if it is flat and constant.
     """
     R = len(D.J)
     supers = w.tally[ix.SUPERS]

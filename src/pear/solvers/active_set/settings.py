@@ -1,7 +1,7 @@
 """Settings of the search of the compiled method and of the GPU's kernels.
 
-``pear.optimality.rule`` defines what counts as solved, tight, weak or flat. All tolerances here are relative, unless
-the text says otherwise.
+``pear.optimality.rule`` defines what counts as solved, tight, weak or flat. Tolerances here are relative, unless the
+text says otherwise.
 """
 
 from __future__ import annotations
@@ -13,34 +13,34 @@ It is below the rule's FEASIBLE.
 """
 
 BASICS = 1e-15
-"""Residual of the rows at which refinement of a solution stops: it cannot become smaller."""
+"""Residual of the rows at which the refinement of a solution stops, because it cannot become smaller."""
 
 PIVOT = 1e-9
-"""Smallest entry, relative to the largest, that may be pivoted on."""
+"""Smallest entry of a column that may be a pivot, relative to the largest entry."""
 
 FINE_PIVOT = 1e-13
-"""The smallest pivot of the last attempt to solve a sample: a basis this ill-conditioned can still be refined."""
+"""Smallest pivot of the third attempt to solve a sample, because even such a badly conditioned basis can be refined."""
 
 CLOSE_BY = 1e-6
 """Largest residual of stationarity of a point that is worth refining with more digits by other means."""
 
 UNBALANCED = 1e3
-"""Ratio of the movements of a basic and a superbasic variable above which the two are exchanged."""
+"""Ratio of the movements of a basic and a superbasic variable above which the two change places."""
 
 ROUNDING = 1e-15
 """Rounding error of a sum of two numbers, relative to their sizes, with a margin."""
 
 STALLED = 30
-"""Number of steps of length zero after which the first candidate is taken instead of the best."""
+"""Number of steps of length zero after which a search takes the first candidate instead of the best."""
 
 FAR = 1e6
-"""Size of a bound, relative to right-hand sides and costs over curvature, above which no variable starts there.
+"""Size of a bound above which no variable starts there, relative to right-hand sides and to costs over curvature.
 
-Rows and gradients would lose their digits.
+At such a bound, rows and gradients would lose their digits.
 """
 
 REFRESH = 100
-"""Number of pivots after which the inverse is computed anew."""
+"""Number of pivots after which the inverse of the basis is computed anew."""
 
 REFINEMENTS = 3
 """Largest number of rounds of refinement."""
@@ -64,7 +64,7 @@ and verified afterwards.
 KERNEL_DRIFT = 1e-14
 """Rounding error of a point of the GPU's dual method, relative to its first point.
 
-A bound that is exceeded by no more than this is not violated.
+A bound that is exceeded by no more than this does not count as violated.
 """
 
 KERNEL_REFINEMENTS = 2
@@ -74,13 +74,15 @@ KERNEL_PUSHES = 3
 """How often the GPU's primal kernel raises the cost of a violation that remains in a solution."""
 
 KERNEL_PUSH = 1e3
-"""Factor by which this cost is raised, and its initial size relative to the costs of the sample."""
+"""Factor by which this cost is raised each time."""
 
 DUAL_DRIFT = 1e-14
 """Rounding error of the values of the constraints in the dual search, relative to the largest of them at its start."""
 
 DUAL_ATTEMPTS = 3
-"""How often the dual search goes on from a refined point that turns out to violate a constraint."""
+"""Largest number of runs of the dual search. Each run after the first goes on from a refined point that violates a
+constraint.
+"""
 
 MOST_CONSTRAINTS = 1_000
 """Largest number of variables and inequalities of the CPU's dual method, the size of its Gram matrix."""

@@ -31,7 +31,7 @@ from pear.solvers.active_set.settings import BASICS, CLOSE_BY, REFINEMENTS
 
 @inner
 def refine_and_check_solution(D: ProgramData, w: Workspace) -> int:
-    """Refine the solution on its working set and check it against the data.
+    """Refine the solution on its working set, and check it against the data.
 
     Returns:
         SOLVED, or the code of the reason why the solution does not pass.
@@ -66,7 +66,12 @@ def refine_and_check_solution(D: ProgramData, w: Workspace) -> int:
 
 @inner
 def check_refined_solution(D: ProgramData, w: Workspace, unbalanced: float) -> int:
-    """Check a refined point, its multipliers and its residual of stationarity against the data.
+    """Check a refined point and its multipliers against the data.
+
+    Args:
+        D: the program.
+        w: the workspace.
+        unbalanced: the residual of stationarity.
 
     Returns:
         SOLVED, or the code of the reason why the solution does not pass.
@@ -82,14 +87,14 @@ def check_refined_solution(D: ProgramData, w: Workspace, unbalanced: float) -> i
 
 @inner
 def check_solution_multipliers(D: ProgramData, w: Workspace) -> bool:
-    """Give the tight constraints their multipliers; True where the KKT residual passes."""
+    """Give the tight constraints their multipliers; return True if the KKT residual passes."""
     set_tight_multipliers(D, w)
     return checked_kkt_residual(D, w) <= OPTIMAL
 
 
 @inner
 def check_centred_solution(D: ProgramData, w: Workspace) -> bool:
-    """Centre the multipliers, or restore them where that loses accuracy; False where both are inaccurate."""
+    """Centre the multipliers, or restore them if that loses accuracy; return False if both are inaccurate."""
     R = len(D.J)
     for k in span(R):
         w.error[k] = w.y[k]
@@ -103,7 +108,7 @@ def check_centred_solution(D: ProgramData, w: Workspace) -> bool:
 
 @inner
 def checked_stationarity_residual(D: ProgramData, w: Workspace) -> float:
-    """Return the largest residual of stationarity, relative to natural sizes; infinite where one is not a number."""
+    """Return the largest residual of stationarity, relative to natural sizes; infinite if one is not a number."""
     worst = 0.0
     for j in span(D.n):
         left = w.reduced[j] + w.bound[j]
@@ -119,7 +124,7 @@ def check_solution_feasibility(D: ProgramData, w: Workspace) -> bool:
     """Measure every slack relative to its natural size, and mark the tight constraints.
 
     Returns:
-        False where a constraint is violated, or is held and has a slack other than zero.
+        False if a constraint is violated, or is held and has a slack other than zero.
     """
     R, n = D.J.shape
     measure_compiled_sizes(D, w)
@@ -156,7 +161,7 @@ def check_solution_feasibility(D: ProgramData, w: Workspace) -> bool:
 def mark_checked_working_set(D: ProgramData, w: Workspace) -> None:
     """Mark only the constraints of the working set as held.
 
-    Other constraints that look tight may turn out not to be, once there are more digits.
+    Other constraints that look tight may turn out not to be, once the point has more digits.
     """
     for v in span(len(D.J) + D.n):
         place = w.place[v]
@@ -165,7 +170,7 @@ def mark_checked_working_set(D: ProgramData, w: Workspace) -> None:
 
 @inner
 def write_checked_solution(D: ProgramData, outcome: CompiledSolutions, k: int, w: Workspace) -> None:
-    """Write a judged point to row k of ``outcome``: multipliers, tight and weakly active constraints."""
+    """Write a checked point to row k of ``outcome``, with multipliers, tight and weakly active constraints."""
     R, n = D.J.shape
     p, weak = D.equalities, np.bool_(False)
     for j in span(n):
@@ -194,7 +199,7 @@ def write_checked_solution(D: ProgramData, outcome: CompiledSolutions, k: int, w
 
 @inner
 def checked_kkt_residual(D: ProgramData, w: Workspace) -> float:
-    """Compute the KKT residual as ``pear.optimality.kkt_residual`` defines it, and keep it in w.
+    """Compute the KKT residual as ``pear.optimality.kkt_residual`` defines it, keep it in ``w.number`` and return it.
 
     ``w.left`` must hold the slacks of the rows.
     """
@@ -233,6 +238,6 @@ def checked_kkt_residual(D: ProgramData, w: Workspace) -> float:
 
 @inner
 def mark_unchecked_solution(outcome: CompiledSolutions, k: int) -> None:
-    """Mark row k as given up; a solution overwrites this mark."""
+    """Mark row k as given up. The code of a solution that passes overwrites this mark."""
     outcome.code[k] = ix.GIVEN_UP
     outcome.changes[k] = 0

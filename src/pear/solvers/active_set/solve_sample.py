@@ -1,4 +1,9 @@
-"""The solution of one sample: from its data and a start to a checked solution."""
+"""The solution of one sample, from a start to a checked solution.
+
+The arguments are the same for all functions. D is the program, w the workspace, ``states[slot]`` the row of the
+sample's warm start, ``fallback[fallback_slot]`` the start of a sample without a warm start, and ``outcome[k]`` the row
+of its solution.
+"""
 
 from __future__ import annotations
 
@@ -39,11 +44,11 @@ from pear.solvers.active_set.solution_check import (
 def solve_sample_from_start(
     D: ProgramData, states: States, slot: int, fallback: States, fallback_slot: int, w: Workspace
 ) -> int:
-    """Solve the loaded sample from the start in ``states[slot]``.
+    """Solve the loaded sample by the primal method, from the start in ``states[slot]``.
 
-    A sample without a start there takes ``fallback[fallback_slot]``. Where ``fallback`` is empty, it finds a feasible
-    start of its own. If the search fails, it is repeated from the slack basis, then with finer pivots, and last from
-    the first start, with rows judged by their natural sizes.
+    If there is no such start, the sample takes ``fallback[fallback_slot]``. If ``fallback`` has no rows, the sample
+    finds a feasible start from its constraints. If the search fails, it is repeated: from the slack basis, then also
+    with finer pivots, and last from the first start, with rows compared with their natural sizes.
 
     Returns:
         SOLVED, CLOSE or GIVEN_UP.
@@ -72,9 +77,9 @@ def solve_sample_from_start(
 def write_solved_sample(
     D: ProgramData, states: States, slot: int, outcome: CompiledSolutions, k: int, held: bool, w: Workspace
 ) -> None:
-    """Write a solution to row k of ``outcome``, and keep it in ``states[slot]``.
+    """Write a solution to row k of ``outcome``, and keep it in ``states[slot]`` if ``held`` is True.
 
-    It is kept only where ``held`` is True: then the working set contains all tight constraints.
+    ``held`` says that the working set contains all tight constraints.
     """
     write_checked_solution(D, outcome, k, w)
     outcome.code[k] = ix.SOLVED
@@ -95,10 +100,7 @@ def solve_sample(
     k: int,
     w: Workspace,
 ) -> None:
-    """Solve the loaded sample, add the tight constraints to its working set, and write the results.
-
-    See ``solve_sample_from_start`` and ``write_solved_sample`` for the arguments.
-    """
+    """Solve the loaded sample, add the tight constraints to its working set, and write the results."""
     if solve_sample_by_dual(D, states, slot, fallback, fallback_slot, outcome, k, w):
         return
     if solve_sample_from_start(D, states, slot, fallback, fallback_slot, w) == ix.SOLVED:
@@ -119,10 +121,10 @@ def solve_sample_by_dual(
     k: int,
     w: Workspace,
 ) -> bool:
-    """Solve the loaded sample by the dual method, where the programs have a plan for it, and write the results.
+    """Solve the loaded sample by the dual method, if the programs have a plan for it, and write the results.
 
     Returns:
-        False where the primal method has to solve it.
+        False if the primal method has to solve the sample.
     """
     if len(D.response) == 0 or not find_dual_solution(D, states, slot, fallback, fallback_slot, w):
         return False
@@ -166,10 +168,10 @@ def solve_sample_decision(
     centred: bool,
     w: Workspace,
 ) -> None:
-    """Solve the loaded sample.
+    """Solve the loaded sample for its decision, and write the results to row i of ``outcome``.
 
-    Where multipliers are not unique, and ``centred`` is True, the result has some with few zeros. Only the primal
-    method looks for them: it solves again where the dual method has left a tight constraint without a multiplier.
+    If multipliers are not unique and ``centred`` is True, the result has some with few zeros. Only the primal method
+    looks for them. It therefore solves again if the dual method has left a tight constraint without a multiplier.
     """
     if solve_sample_by_dual(D, states, slot, default, np.int64(0), outcome, i, w):
         if not (centred and outcome.weak[i]):

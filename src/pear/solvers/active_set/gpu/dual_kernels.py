@@ -1,24 +1,24 @@
 """The Triton kernels of the dual active-set method: the search, and projections at its solutions.
 
-The search has one thread block for each sample and cost. It starts at the minimum without bounds and inequalities. In
-each step it adds the constraint that is violated most, and drops constraints whose multiplier would change its sign.
-Only the last point is feasible, but no multiplier ever has the wrong sign.
+The search has one thread block for each sample and cost. It starts at the minimum without bounds and inequalities. Each
+step adds the constraint that is violated most, and drops constraints whose multipliers would change their sign. Only
+the last point is feasible, but no multiplier ever has the wrong sign.
 
-The working set is stored as a sum of rank-one terms: one for each constraint that was added or dropped. Vectors have
-one entry for each variable x and, after these, one for each inequality row of J. An entry stands for a constraint: the
-bounds of the variable, or the row. With C = [I; J], the response W = C H⁻¹ Cᵀ, and M the inverse of W restricted to the
-held constraints, adding or dropping a constraint changes M by a matrix of rank one. The terms of
+Vectors have one entry for each variable x, then one for each inequality row of J. An entry stands for a constraint: the
+bounds of the variable, or the row. With C = [I; J], the response is W = C H⁻¹Cᵀ, and M is the inverse of W restricted
+to the constraints that are held. Adding or dropping a constraint changes M by a matrix of rank one. The working set is
+stored as these rank-one *terms*, one for each constraint that was added or dropped:
 
-    M = Σ_k weight_k u_k u_kᵀ      and the vectors      z_k = W u_k
+    M = Σ_k weight_k u_k u_kᵀ      with the vectors      z_k = W u_k
 
-give the changes of multipliers (by u) and of constraint values (by z). After step k, u_k is zero at constraints that
-are not held, and z_k at those that are. So both share one vector v_k. ``since`` is the term with which a held
-constraint was added, −1 where it is not held. From that term on its entries of v are those of u. Earlier entries, which
-belong to z, do not count. Terms are never changed, except at a constraint that is dropped: its z is zero for the time
-it was held.
+The u_k give changes of multipliers, and the z_k changes of the values of constraints. After step k, u_k is zero at
+constraints that are not held, and z_k is zero at those that are held. Both therefore share one vector v_k. ``since`` is
+the term with which a held constraint was added, −1 if the constraint is not held. From that term on, the entries of v
+that belong to the constraint are those of u. Its earlier entries belong to z and do not count. Terms are never changed,
+except at a constraint that is dropped: its z is zero for the time in which it was held.
 
-A step reads all terms once. They stay in the cache, so that a block needs few registers, and many blocks are on an SM
-at once.
+A step reads all terms once. They stay in the cache, so that a block needs few registers, and many blocks are on a
+multiprocessor at once.
 """
 
 from __future__ import annotations
@@ -75,8 +75,8 @@ def _dual_kernel_move_with(terms, weight, index, first_term, since, count, size,
 def _dual_kernel_move_of_held(terms, weight, off, since, count, size, j, chunk: tl.constexpr):  # type: ignore[no-untyped-def]
     """Compute Σ_k weight_k (u_k · off) v_k for a vector ``off`` that is zero at constraints that are not held.
 
-    At held constraints the result is the change of multipliers that moves the constraints by ``off``. Elsewhere it is
-    the change of the other values.
+    At held constraints the result is the change of multipliers that moves the constraints by ``off``. At other
+    constraints it is the change of their values.
     """
     c = tl.arange(0, chunk)
     total = tl.zeros_like(since).to(tl.float64)
@@ -92,7 +92,7 @@ def _dual_kernel_move_of_held(terms, weight, off, since, count, size, j, chunk: 
 def _dual_kernel_kkt_product(  # type: ignore[no-untyped-def]
     H, J, columns, w, scratch, n, R, j, diagonal: tl.constexpr, rows: tl.constexpr, chunk: tl.constexpr
 ):
-    """Compute (Hx + Jᵀy, Jx) for w = (x, y); ``scratch`` has the size of w."""
+    """Compute (Hx + Jᵀy, Jx) for w = (x, y). ``scratch`` has the size of w."""
     total = kernel_product_with_curvature(H, tl.where(j < n, w, 0.0), scratch, n, n, j, diagonal, chunk)
     if rows:
         tl.store(scratch + j, w, mask=j < n + R)
@@ -112,8 +112,8 @@ def _dual_kernel_correction(  # type: ignore[no-untyped-def]
     """Compute one round of refinement of min ½xᵀHx + cᵀx on the working set: the change of w = (x, y).
 
     Variables x whose bound is held are exact and do not move. Rows that are held have the values of ``limit``, and y
-    are their multipliers. The residuals are computed from the data, so that rounding errors in ``response`` and
-    ``terms`` are removed.
+    are their multipliers. The residuals are computed from the data, which removes rounding errors in ``response`` and
+    ``terms``.
     """
     held = since >= 0
     product = _dual_kernel_kkt_product(H, J, columns, w, scratch, n, R, j, diagonal, rows, chunk)
@@ -137,7 +137,8 @@ def _dual_kernel_most_violated(x, lo, up, since, scale, norm, drift, j, decision
     """Find the constraint that is violated most.
 
     Returns:
-        The constraint, or −1; whether its upper limit is violated; by how much its value has to change.
+        The constraint, or −1 if none is violated; whether its upper limit is violated; by how much its value has to
+        change.
     """
     over = tl.where(since < 0, tl.maximum(lo - x, x - up) * scale, 0.0)
     code = 2 * j + tl.where(x > up, 1, 0)
@@ -159,23 +160,23 @@ def search_dual_kernel(  # type: ignore[no-untyped-def]
 ):  # fmt: skip
     """Search for the minimum subject to bounds and inequalities, starting from the minimum without them.
 
-    Strides are 0 where all samples share a field.
+    Strides are 0 if all samples share a field.
 
     Args:
         response: (B or 1, n + R, n + R) W.
-        response_outcome: (B or 1,) int32 RUNNING, or SINGULAR where there is no W.
-        H: (B or 1, n, n), or (B or 1, n) where it is ``diagonal``.
+        response_outcome: (B or 1,) int32 RUNNING, or SINGULAR if W does not exist.
+        H: (B or 1, n, n), or (B or 1, n) if H is ``diagonal``.
         J, columns: (B or 1, R, n) inequality rows, and Jᵀ.
         norm, lower, upper: (B or 1, n + R) the length of every constraint, which is 1 for a variable, and its limits.
         cost: (K, B, n).
         w_all: (K, B, n + R) solutions and multipliers of rows; written.
         curvature_all: (K, B, n + R) Hx, then zeros; written.
         place_all: (K, B, n + R) int32 codes of the limits that are held; written.
-        since_all: (K, B, n + R) int32 the term with which a constraint was added, −1 where it is not held; written.
+        since_all: (K, B, n + R) int32 the term with which a constraint was added, −1 if it is not held; written.
         terms_all, weight_all: (K, B, most_terms, n + R) and (K, B, most_terms) the terms; written.
         count_all: (K, B) int32 the number of terms; written.
-        status: (K, B) int32, written: OPTIMAL, NO_ROOM where there are more than ``most_terms``, SINGULAR, or
-            INFEASIBLE where a constraint cannot be satisfied together with those that are held.
+        status: (K, B) int32, written: OPTIMAL, NO_ROOM if more than ``most_terms`` terms are needed, SINGULAR, or
+            INFEASIBLE if a constraint cannot be satisfied together with those that are held.
         decisions: how many of the variables are decisions. The others are multipliers of equalities.
     """
     out = tl.program_id(0).to(tl.int64)

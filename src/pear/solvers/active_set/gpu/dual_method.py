@@ -2,7 +2,7 @@
 
 The search starts from the minimum subject to the equalities alone. To the kernel, multipliers of equalities are
 variables without bounds: with K = [H Aᵀ; A 0] instead of H and (c, −b) instead of c, a program has bounds and
-inequalities alone. So equalities, which every solution holds, are not added one by one.
+inequalities alone. Equalities, which every solution holds, are therefore not added one by one.
 """
 
 from __future__ import annotations
@@ -23,18 +23,19 @@ from pear.solvers.active_set.gpu.gpu_method import GPUMethod
 from pear.solvers.active_set.gpu.gpu_solution import RUNNING, SINGULAR, GPUSolution
 
 LAUNCH = {64: (1, 8, 128), 128: (2, 8, 128), 256: (4, 8, 128), 512: (8, 16, 255), 1024: (8, 8, 255)}
-"""Launch settings by vector length: warps of a block, terms read together, and registers of a thread."""
+"""Launch settings by the length of vectors: warps of a block, terms read together, and registers of a thread."""
 
 _WIDE = 256  # a projection, which waits less than a search, of longer vectors is faster with half the warps
 
 
 class DualCurvature(NamedTuple):
-    """The curvature of a batch in the form that the dual kernel reads; a leading 1 means all samples share a field.
+    """The curvature of a batch in the form that the dual kernel reads; a leading 1 means that samples share a field.
 
     Attributes:
-        H: (B or 1, n, n), or (B or 1, n) where it is diagonal.
-        response: (B or 1, n + R, n + R) W, the changes of bounds and rows per unit of each other's multipliers.
-        outcome: (B or 1,) int32 RUNNING, or SINGULAR where there is no such matrix.
+        H: (B or 1, n, n), or (B or 1, n) if H is diagonal.
+        response: (B or 1, n + R, n + R) W = C H⁻¹Cᵀ with C = [I; J]: a unit of a constraint's multiplier lowers the
+            value of another constraint by their entry of W. K takes the place of H if there are equalities.
+        outcome: (B or 1,) int32 RUNNING, or SINGULAR if W does not exist.
     """
 
     H: Tensor
@@ -97,7 +98,7 @@ class DualMethod(GPUMethod):
 
     @cached_property
     def norm(self) -> Tensor:
-        """(B or 1, n + R) the length of every constraint: 1 for a variable and for a row without entries."""
+        """The length of every constraint, (B or 1, n + R): 1 for a variable and for a row without entries."""
         lengths = matrix_row_squares(self.J).sqrt()
         return torch.cat([lengths.new_ones(len(lengths), self.n), torch.where(lengths > 0, lengths, 1.0)], 1)
 
@@ -106,7 +107,7 @@ class DualMethod(GPUMethod):
 
         Args:
             qp: the programs.
-            inverse: (B or 1, n, n) H⁻¹ where it is known, else None.
+            inverse: (B or 1, n, n) H⁻¹ if it is known, else None.
         """
         from pear.solvers.active_set.gpu.inverse_kernel import invert_by_kernel
 
@@ -184,7 +185,7 @@ class DualMethod(GPUMethod):
 
     @staticmethod
     def _repeat_by_sample(response: Tensor, rows: Tensor) -> Tensor:
-        """Repeat a response matrix that all samples share once per sample, where ``rows`` differ by sample."""
+        """Repeat a response matrix that all samples share once per sample, if ``rows`` differ by sample."""
         B = max(len(response), len(rows))
         return response if len(response) == B else response.repeat(B, 1, 1)
 
@@ -193,7 +194,7 @@ class DualMethod(GPUMethod):
         """Replace H⁻¹ in ``response`` by the larger K⁻¹, in place.
 
         Returns:
-            (B,) int32 RUNNING, or SINGULAR where there is no inverse.
+            (B,) int32 RUNNING, or SINGULAR if K has no inverse.
         """
         from pear.solvers.active_set.gpu.inverse_kernel import invert_by_kernel
 
@@ -210,7 +211,7 @@ class DualMethod(GPUMethod):
 
     @staticmethod
     def _add_row_responses(response: Tensor, J: Tensor) -> None:
-        """Append the responses of the rows to those of the variables, in place."""
+        """Append the responses of the rows J to those of the variables, in place."""
         B, (R, n) = len(response), J.shape[1:]
         some, rows = slice(0, n), slice(n, n + R)
         moved = torch.bmm(response[:, some, some], J.mT.expand(B, n, R))

@@ -16,9 +16,9 @@ from pear.solvers.active_set.gpu.gpu_solution import GPUSolution
 
 @dataclass(frozen=True, eq=False)
 class GPUMethod(ABC):
-    """A method together with a problem's constraints in the form that its kernel reads.
+    """A method together with a problem's constraints, in the form that its kernel reads.
 
-    A leading dimension is 1 where all samples share a field.
+    A leading dimension is 1 if all samples share a field.
 
     Attributes:
         rooms: the values that ``room`` can have, smallest first.
@@ -37,12 +37,12 @@ class GPUMethod(ABC):
 
     @property
     def R(self) -> int:
-        """Number of rows."""
+        """The number of rows."""
         return self.J.shape[1]
 
     @cached_property
     def columns(self) -> Tensor:
-        """(B or 1, n, R) Jᵀ."""
+        """Jᵀ, (B or 1, n, R)."""
         return self.J.mT.contiguous()
 
     @property
@@ -57,14 +57,14 @@ class GPUMethod(ABC):
         Args:
             qp: the programs, with the first of the costs.
             costs: (K, B, n) costs.
-            curvature: what the method computes from H alone, where the caller has it, else None.
+            curvature: what the method computes from H alone, if the caller has it, else None.
 
         Returns:
             K·B solutions, those for the first cost first.
         """
 
     def wider(self) -> GPUMethod | None:
-        """Return the method with the next larger room for working sets; None where this is the largest."""
+        """Return the method with the next larger room for working sets; None if its room is the largest."""
         more = next((room for room in self.rooms if room > self.room), None)
         return None if more is None else replace(self, room=more)
 

@@ -1,9 +1,9 @@
 """The fused pass on a GPU: decisions, regrets and gradients of a batch, with one wait for the device.
 
-A kernel solves the programs, the points are verified on the device, and a kernel projects. A small batch takes as long
-as its launches. So the host code never branches on a value of a tensor, nothing is read back before the end, and what
-depends on the problem alone is computed once. At the end one tensor says for every sample whether its results can be
-trusted. The pipeline solves the other samples and reports a status for each.
+One kernel solves the programs, the points are verified on the device, and another kernel projects. A small batch takes
+as long as its launches. The host code therefore never branches on a value of a tensor and reads nothing back before the
+end, and what depends on the problem alone is computed once. At the end one tensor says for every sample whether its
+results can be trusted. The pipeline solves the other samples and reports a status for each.
 """
 
 from __future__ import annotations
@@ -38,12 +38,12 @@ _WORK = 16  # how many numbers the pass computes with for each number that comes
 
 
 class GPUPassRegrets(NamedTuple):
-    """RegretCallResults of a batch on the device, before anything has been read back.
+    """Regrets of a batch on the device, before anything has been read back.
 
     Attributes:
         value, exact, injected, x, best, kkt_residual: as in ``RegretCallResults``.
-        good: (B,) bool, True where they can be trusted.
-        solution: the kernel's solutions.
+        good: (B,) bool, True if the results of a sample can be trusted.
+        solution: the solutions of the kernel.
     """
 
     value: Tensor
@@ -56,14 +56,14 @@ class GPUPassRegrets(NamedTuple):
     solution: GPUSolution
 
     def copied(self) -> GPUPassRegrets:
-        """Copy the tensors out of the memory of a CUDA graph; ``good`` is copied to the CPU."""
+        """Copy the tensors out of the memory of a CUDA graph. ``good`` is copied to the CPU."""
         value, residual = torch.stack([self.value, self.kkt_residual])
         exact, injected, x, best = torch.stack(self[1:5])
         return GPUPassRegrets(value, exact, injected, x, best, residual, self.good.cpu(), self.solution)
 
 
 class GPUPass:
-    """Solves, verifies and projects batches of one problem on a GPU.
+    """The fused pass of one problem on a GPU.
 
     Args:
         problem: a continuous, dense problem on a GPU, without φ.
@@ -81,23 +81,13 @@ class GPUPass:
 
     @staticmethod
     def supports(problem: Problem) -> bool:
-        """True for dense, continuous problems on a GPU without φ."""
+        """Return True for dense, continuous problems on a GPU without φ."""
         return problem.phi is None and problem.device.type == "cuda" and not problem.is_sparse
 
     def decide(
         self, cost: Tensor, smoothing: float, keys: list[Hashable] | None, fields: dict[str, Any]
     ) -> FusedDecisions | None:
-        """Solve a batch under one cost per sample.
-
-        Args:
-            cost: (B, n) costs.
-            smoothing: λ.
-            keys: keys of the samples, or None.
-            fields: values that replace fields of the problem in this call.
-
-        Returns:
-            The decisions; None where the pass cannot solve the whole batch and the pipeline has to.
-        """
+        """Decide for a batch; see ``FusedPass.decide``."""
         own = None if set(fields) - {"Q"} else self._programs_for_call(cost, smoothing, keys, fields.values())
         if own is None:
             return None
@@ -122,6 +112,10 @@ class GPUPass:
 
         An arbitrary error is projected here. If that projection converges, the backward pass need not check its own.
 
+        Args:
+            cost: (B, n) costs.
+            programs: the programs of the batch.
+
         Returns:
             (B, n) decisions; their tangent spaces; (2,) bool: whether all decisions can be trusted, and whether all
             derivatives can.
@@ -136,12 +130,7 @@ class GPUPass:
         return solution.x, tangent, torch.stack([good, sure]).all(1)
 
     def regret(self, call: RegretCall) -> tuple[RegretCallResults, Tensor] | None:
-        """Compute regrets and gradients of a batch.
-
-        Returns:
-            The regrets, and (k,) positions of the samples that are left to the pipeline; None where the pass does not
-            apply and the pipeline has to compute all of them.
-        """
+        """Compute regrets and gradients of a batch; see ``FusedPass.regret``."""
         function, given, name = self._regret_function(call)
         own = self._programs_for_call(call.predicted, call.smoothing, call.keys, given)
         if own is None or (call.injection > 0 and not given and not own.definite):
@@ -186,10 +175,16 @@ class GPUPass:
     def _run_or_replay(
         self, name: Hashable, own: GPUPrograms, tensors: tuple[Tensor, ...], function: Callable[..., Result]
     ) -> tuple[Result, CapturedGraph | None]:
-        """Compute ``function(*tensors)``, by a CUDA graph where that saves time.
+        """Compute ``function(*tensors)``, by a CUDA graph if that saves time.
 
         Only functions of the programs of the whole problem are captured as graphs. Programs of some of the samples are
         new tensors in every call.
+
+        Args:
+            name: a name of the function.
+            own: the programs of the call.
+            tensors: the arguments of the function.
+            function: the function.
 
         Returns:
             The result; the graph that computed it, or None.
@@ -214,10 +209,10 @@ class GPUPass:
         """Compute regrets and gradients of a batch without reading anything back to the host.
 
         Args:
-            predicted, true_cost: (B, n).
+            predicted, true_cost: (B, n) costs.
             injection: β.
             pair: the programs with the predicted and with the true objective.
-            change: (B, n, n) or (n, n) predicted minus true Q, where they differ.
+            change: (B, n, n) or (n, n) predicted minus true Q; None if they are equal.
         """
         (programs, true), B = pair, len(predicted)
         c = torch.cat([predicted, true_cost]).double()
@@ -240,13 +235,13 @@ class GPUPass:
         return GPUPassRegrets(value, g, injected, x, best, verdict.kkt_residual[:B], good, solution)
 
     def restore(self) -> None:
-        """Do nothing: the pass keeps no rows of samples."""
+        """Do nothing, because the pass keeps no rows of samples."""
 
     # -- points ------------------------------------------------------------------------------------------------------
 
     @property
     def _current_plan(self) -> gpu.GPUPlan:
-        """The plan, where there is one."""
+        """The plan. Calls of a pass without a plan do not come this far."""
         assert self._plan is not None  # calls without a plan do not come this far
         return self._plan
 
@@ -262,9 +257,9 @@ class GPUPass:
         return predicted.joined(plan.solve(replace(true.qp, c=c[B:]), self._curvature(true)))
 
     def _curvature(self, programs: GPUPrograms) -> DualCurvature | None:
-        """Return what the dual method computes from H alone; None where H differs by sample or comes with the call.
+        """Return what the dual method computes from H alone, once for a problem.
 
-        It is computed once for a problem.
+        The result is None if H differs by sample or comes with the call, or if the method does not need it.
         """
         plan, qp = self._current_plan, programs.qp
         if not plan.needs_inverse or programs is not self._own or len(qp.H) > 1 or not programs.definite:
@@ -274,7 +269,7 @@ class GPUPass:
         return self._curvatures[plan.state]
 
     def _probe_error(self, c: Tensor) -> Tensor:
-        """Return (B, n) an arbitrary error, the same for every sample and call."""
+        """Return an arbitrary error (B, n), the same for every sample and call."""
         if self._probe is None:
             generator = torch.Generator().manual_seed(0)
             self._probe = torch.randn(c.shape[1], dtype=torch.float64, generator=generator).to(c.device)
@@ -285,10 +280,10 @@ class GPUPass:
     def _programs_for_call(
         self, cost: Tensor, smoothing: float, keys: list[Hashable] | None, given: Collection[Any]
     ) -> GPUPrograms | None:
-        """Return the programs of a call, without its costs and curvatures; None where the pass cannot take the call.
+        """Return the programs of a call, without its costs and curvatures; None if the pass cannot take the call.
 
         Args:
-            cost: (B, n).
+            cost: (B, n) costs.
             smoothing: λ.
             keys: keys of the samples, or None.
             given: curvatures that come with the call.
@@ -311,7 +306,7 @@ class GPUPass:
         return own[torch.tensor(keys, device=problem.device)] if shared and keys is not None else None
 
     def _own_programs(self, smoothing: float) -> GPUPrograms | None:
-        """Return the programs of the whole problem; None where no kernel takes them. They are prepared once per λ."""
+        """Return the programs of the whole problem, prepared once for each λ; None if no kernel takes them."""
         if self._smoothing != smoothing:
             problem, self._own, self._smoothing = self.problem, None, smoothing
             self._store, self._curvatures = CudaGraphStore(), {}

@@ -1,4 +1,4 @@
-"""The plan of a problem on a GPU: which active-set method solves its batches, and how large working sets may become.
+"""``GPUPlan``: which active-set method solves a problem's batches on a GPU, and how large working sets may become.
 
 Once the first batch has been solved, a solve reads no value from the device, so that launches queue up. Only ``adapt``
 and the caller that reads the results wait for the device.
@@ -28,14 +28,15 @@ _SPARE_TERMS = 8  # beside one for each constraint that is held
 
 
 def supports_gpu_plan(qp: QuadraticProgram) -> bool:
-    """True for programs on a GPU that a kernel takes, where Triton is installed."""
+    """Return True for programs on a GPU that a kernel takes, if Triton is installed."""
     return qp.c.is_cuda and importlib.util.find_spec("triton") is not None and has_gpu_plan_method(qp)
 
 
 def has_gpu_plan_method(qp: QuadraticProgram) -> bool:
-    """True for programs that are small enough for a kernel, and that one of the methods can solve.
+    """Return True for programs that are small enough for a kernel, and that one of the methods can solve.
 
-    The dual method needs H⁻¹. Where it is the only one, this waits for the device to say whether any sample has H⁻¹.
+    The dual method needs H⁻¹. If no other method takes the programs, this waits for the device to say whether any
+    sample has H⁻¹.
     """
     rows = qp.p + qp.m
     small = fits_gpu_plan(qp.n, rows, qp.is_linear)
@@ -43,7 +44,7 @@ def has_gpu_plan_method(qp: QuadraticProgram) -> bool:
 
 
 def fits_gpu_plan(n: int, rows: int, linear: bool) -> bool:
-    """True for programs of n variables and this number of rows that are small enough for a kernel."""
+    """Return True if a kernel takes programs of n variables and this number of rows."""
     dual = not linear and n + rows <= _MAX_DUAL_SIZE
     return n < _MAX_VARIABLES and (rows <= _MAX_PRIMAL_ROWS or dual)
 
@@ -52,12 +53,12 @@ def fits_gpu_plan(n: int, rows: int, linear: bool) -> bool:
 class GPUPlan:
     """The method that solves batches of one problem.
 
-    The first batch chooses the method: where its solutions hold few constraints, the plan replaces the primal method by
+    The first batch chooses the method: if its solutions hold few constraints, the plan replaces the primal method by
     the dual one.
 
     Attributes:
         method: the method that solves the next batch.
-        settled: True where the method has been chosen.
+        settled: True if the method has been chosen.
     """
 
     method: GPUMethod
@@ -75,14 +76,14 @@ class GPUPlan:
         return self.method.numbers
 
     def fits(self, B: int, device: torch.device) -> bool:
-        """True where a GPU has enough memory to solve B samples at once."""
+        """Return True if a device has enough memory to solve B samples at once."""
         if device.type != "cuda":
             return True
         return 8 * B * self.numbers <= _SHARE_OF_MEMORY * torch.cuda.get_device_properties(device).total_memory
 
     @property
     def needs_inverse(self) -> bool:
-        """True where the method computes solutions from H⁻¹."""
+        """True if the method computes solutions from H⁻¹."""
         return isinstance(self.method, DualMethod)
 
     def curvature(self, qp: QuadraticProgram, inverse: Tensor) -> DualCurvature:
@@ -131,12 +132,12 @@ class GPUPlan:
             self._primal, self.method = self.method, DualMethod.of(qp, min(int(held.max()), qp.n) + _SPARE_TERMS)
 
     def adapt(self, solution: GPUSolution) -> bool:
-        """Change the plan where samples failed: more room for working sets, or the primal method in place of the dual.
+        """Change the plan if samples failed: more room for working sets, or the primal method in place of the dual one.
 
         This waits for the device.
 
         Returns:
-            True where something has changed, so that it is worth solving again.
+            True if something has changed, so that it is worth solving again.
         """
         if solution.method is not self.method:  # the first batch has chosen another one, which has not been tried
             return True
@@ -150,7 +151,7 @@ class GPUPlan:
 
 
 def make_gpu_plan(qp: QuadraticProgram) -> GPUPlan | None:
-    """Make the plan for programs with these constraints; None where they have no feasible point.
+    """Make the plan for programs with these constraints; None if they have no feasible point.
 
     Programs with many rows are for the dual method alone. The others begin with the primal method.
     """

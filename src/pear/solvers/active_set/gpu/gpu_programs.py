@@ -28,9 +28,9 @@ class GPUPrograms:
     Attributes:
         qp: the programs; their cost is not used. H has shape (B or 1, n, n).
         sizes: the part of their natural sizes that is computed from the data.
-        definite: whether every H is positive definite, except where ``usable`` is False.
-        usable: (B or 1,) bool, where H is symmetric, definite and of moderate size; None where all are.
-        factor: (B or 1, n, n) Cholesky factor of H, where it has been computed.
+        definite: whether every H is positive definite, except those that ``usable`` marks as False.
+        usable: (B or 1,) bool, True if H is symmetric, definite and of moderate size; None if every H is.
+        factor: (B or 1, n, n) Cholesky factors of H, if they have been computed.
     """
 
     qp: QuadraticProgram
@@ -40,22 +40,22 @@ class GPUPrograms:
     factor: Tensor | None = None
 
     def __getitem__(self, rows: Tensor) -> GPUPrograms:
-        """Select the programs of some samples, where every sample has a curvature of its own."""
+        """Select the programs of some samples, if every sample has a curvature of its own."""
         sizes = self.sizes
         some = replace(sizes, top=sizes.top[rows], root=sizes.root[rows], root_top=sizes.root_top[rows])
         return replace(self, qp=replace(self.qp, H=self.qp.H[rows]), sizes=some)
 
     @cached_property
     def inverse(self) -> Tensor:
-        """(B or 1, n, n) H⁻¹, computed by operations that a CUDA graph can capture."""
+        """H⁻¹, (B or 1, n, n), computed by operations that a CUDA graph can capture."""
         one = torch.eye(self.qp.n, dtype=self.qp.H.dtype, device=self.qp.H.device)
         half = torch.linalg.solve_triangular(torch.linalg.cholesky_ex(self.qp.H).L, one, upper=False)
         return half.mT @ half
 
     def inverse_times(self, e: Tensor) -> Tensor:
-        """Return (B, n) H⁻¹e for e (B, n).
+        """Return H⁻¹e (B, n) for e (B, n).
 
-        The Cholesky factor is used where it is known, otherwise the inverse and one round of refinement.
+        The Cholesky factor is used if it is known, otherwise the inverse with one round of refinement.
         """
         if self.qp.diagonal:
             return e / self.sizes.top
@@ -72,7 +72,12 @@ class GPUPrograms:
         return replace(self, qp=replace(self.qp, **self._repeated(self.qp, _CONSTRAINTS)), sizes=sizes)
 
     def joined(self, other: GPUPrograms, B: int) -> GPUPrograms:
-        """Like ``twice``, but the second half has the sizes of ``other``, B programs with the same constraints."""
+        """Return ``twice`` with the sizes of ``other`` in the second half.
+
+        Args:
+            other: B programs with the same constraints.
+            B: the number of samples.
+        """
 
         def join(name: str) -> Tensor:
             rows = (getattr(one.sizes, name) for one in (self, other))

@@ -1,6 +1,6 @@
-"""``GPUSolution``: the solutions that a kernel has found, and the codes of their kernels.
+"""``GPUSolution``: the solutions that a kernel has found. This module also defines the codes that kernels write.
 
-The codes are numbers in int32 tensors, which kernels and Python code use alike.
+The codes are numbers in int32 tensors.
 """
 
 from __future__ import annotations
@@ -20,16 +20,16 @@ if TYPE_CHECKING:
 PLACES = FREE, AT_LOWER, AT_UPPER, NOWHERE, UNBOUNDED = range(5)
 """Where a variable is.
 
-FREE: it can move. AT_LOWER, AT_UPPER: it is held at a bound. NOWHERE: it is padding. UNBOUNDED: it has no bounds and
-has not yet been made free.
+A FREE variable can move. AT_LOWER and AT_UPPER variables are held at a bound. NOWHERE is padding. An UNBOUNDED variable
+has no bounds and has not yet been made free.
 """
 
 OUTCOMES = RUNNING, OPTIMAL, NO_ROOM, SINGULAR, INFEASIBLE = range(5)
 """How the search of a sample ended.
 
-RUNNING: it did not end. OPTIMAL: at an optimum. NO_ROOM: the working set became larger than its room. SINGULAR: the
-objective has no curvature along a direction that had to be followed. INFEASIBLE: a constraint cannot be satisfied
-together with those that are held.
+RUNNING: the search did not end. OPTIMAL: it reached an optimum. NO_ROOM: the working set became larger than its room.
+SINGULAR: the objective has no curvature along a direction that had to be followed. INFEASIBLE: a constraint cannot be
+satisfied together with those that are held.
 """
 
 _BY_POINT = ("x", "curvature", "y", "lower", "upper", "rows", "optimal", "no_room", "singular")
@@ -37,20 +37,20 @@ _BY_POINT = ("x", "curvature", "y", "lower", "upper", "rows", "optimal", "no_roo
 
 @dataclass(frozen=True)
 class GPUSolution:
-    """Solutions of a batch, refined to rounding, and a way to project at them.
+    """Solutions of a batch, refined up to rounding, and a way to project at them.
 
     Attributes:
         qp: the programs.
         x, curvature: (B, n) solutions and Hx.
-        y: (B, R) multipliers of all rows, zero where a row is not held.
+        y: (B, R) multipliers of all rows, zero if a row is not held.
         lower, upper: (B, n) bool, variables held at a bound.
         rows: (B, m) bool, inequalities that are held.
-        optimal: (B,) bool, where the kernel reports an optimum.
-        no_room: (B,) bool, where the working set became larger than its room.
-        singular: (B,) bool, where the search met a working set without curvature.
-        method: the method that found them.
+        optimal: (B,) bool, True if the kernel reports an optimum.
+        no_room: (B,) bool, True if the working set became larger than its room.
+        singular: (B,) bool, True if the search met a working set without curvature.
+        method: the method that found the solutions.
         kept: tensors of the kernel that the projection reads.
-        projection: takes errors (B, n) and the tensors of ``kept``; see ``project``.
+        projection: a function of errors (B, n) and the tensors of ``kept``; see ``project``.
     """
 
     qp: QuadraticProgram
@@ -77,9 +77,9 @@ class GPUSolution:
             qp: the programs.
             point: solutions, Hx, multipliers of all rows, and int32 codes of the places of variables. The first, second
                 and fourth have shape (K, B, n), or more columns, which are cut off; the third has shape (K, B, R).
-            rows: (K, B, m) int32, −1 where an inequality is not held.
+            rows: (K, B, m) int32, −1 if an inequality is not held.
             status: (K, B) int32 outcomes.
-            more: ``method``, ``kept`` and ``projection``.
+            **more: ``method``, ``kept`` and ``projection``.
         """
         x, curvature, y, place = (part.flatten(0, 1) for part in point)
         place, code = place[:, : qp.n], status.flatten()
@@ -98,7 +98,7 @@ class GPUSolution:
         )
 
     def project(self, e: Tensor) -> tuple[Tensor, Tensor]:
-        """Project errors with the working sets held.
+        """Project errors onto the tangent spaces of the working sets.
 
         After a solve for several costs, this projects at the solutions for the first cost alone.
 
@@ -106,7 +106,7 @@ class GPUSolution:
             e: (B, n) errors.
 
         Returns:
-            (B, n) P e, refined to rounding, and (B,) bool, where the refinement converged.
+            (B, n) P e, refined up to rounding, and (B,) bool, True if the refinement converged.
         """
         return self.projection(e, *self.kept)
 
@@ -116,5 +116,5 @@ class GPUSolution:
         return replace(self, **both)
 
     def copied(self) -> GPUSolution:
-        """Copy the tensors that projections read; the other tensors are shared."""
+        """Copy the tensors that projections read. The other tensors are shared."""
         return replace(self, kept=tuple(part.clone() for part in self.kept))

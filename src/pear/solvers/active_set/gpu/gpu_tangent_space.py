@@ -14,17 +14,17 @@ from pear.solvers.active_set.gpu.gpu_solution import GPUSolution
 
 @dataclass(eq=False)
 class GPUTangentSpace:
-    """Projects errors at solutions of the kernel, also where tight constraints are not in the working set.
+    """A projector of errors at solutions of the kernel, which respects tight constraints outside of the working sets.
 
-    Its tensors may lie in the memory of a CUDA graph until ``keep`` is called.
+    Its tensors may be in the memory of a CUDA graph until ``keep`` is called.
 
     Attributes:
-        solution: projects with the working sets held.
+        solution: projects with the constraints of the working sets held.
         tight: (B, n) bool, variables at a bound that are not held there.
         tight_rows: (B, m) bool, inequalities that are tight and not held.
         G: (B or 1, m, n) the inequality rows.
         norms: (B or 1, m) the lengths of these rows.
-        proven: True where an earlier projection has shown that all projections are right.
+        proven: True if an earlier projection has shown that all projections are right.
     """
 
     solution: GPUSolution
@@ -35,11 +35,11 @@ class GPUTangentSpace:
     proven: bool = False
 
     def project(self, e: Tensor) -> tuple[Tensor, Tensor]:
-        """Project errors e (B, n); return P e (B, n), and (B,) bool, True where P e is correct.
+        """Project errors e (B, n); return P e (B, n), and (B,) bool, True if P e is correct.
 
-        The kernel projects onto the null space of the constraints in the working set. The projection that is wanted is
-        onto the null space of all tight constraints, which is contained in it. The result is correct if it has
-        converged and lies in this smaller space. It always does at a degenerate vertex, where the other tight
+        The kernel projects onto the null space of the constraints in the working set. The null space of all tight
+        constraints is contained in it, and the projection onto this smaller space is wanted. The result is correct if
+        it has converged and is in the smaller space. At a degenerate vertex it always is, because the other tight
         constraints depend on those in the working set.
         """
         g, converged = self.solution.project(e)

@@ -1,8 +1,8 @@
 """Inverses of a batch of matrices on a GPU. The dual method starts from the inverse of every sample's H.
 
-A matrix that fits is inverted within the registers of one thread block. A larger one is cut into halves: with
-H = [A B; Bᵀ C] and the Schur complement S = C − BᵀA⁻¹B, the inverses of A and S, of half the size, give that of H by
-products. Several small blocks are on an SM at once, so that one computes while another waits.
+One thread block inverts a matrix that fits into its registers. A larger matrix is cut into halves: with H = [A B; Bᵀ C]
+and the Schur complement S = C − BᵀA⁻¹B, the inverses of A and S, of half the size, give that of H by products. Several
+small blocks are on a multiprocessor at once, so that one computes while another waits.
 """
 
 from __future__ import annotations
@@ -30,8 +30,8 @@ def invert_by_kernel(H: Tensor, more: int = 0) -> tuple[Tensor, Tensor]:
         more: how many rows and columns are added to the result; they are not written.
 
     Returns:
-        (B, n + more, n + more) H⁻¹ in the first rows and columns, and (B,) int32 RUNNING, or SINGULAR where there is
-        no inverse.
+        (B, n + more, n + more) H⁻¹ in the first rows and columns, and (B,) int32 RUNNING, or SINGULAR if H has no
+        inverse.
     """
     B, n, _ = H.shape
     inverse = H.new_empty(B, n + more, n + more)
@@ -41,7 +41,15 @@ def invert_by_kernel(H: Tensor, more: int = 0) -> tuple[Tensor, Tensor]:
 
 
 def _invert_part_by_kernel(inverse: Tensor, source: Tensor, H: Tensor, outcome: Tensor, first: int, last: int) -> None:
-    """Invert rows and columns ``first`` to ``last`` of ``source``, which may be the same tensor as ``inverse``."""
+    """Invert the part of ``source`` from row and column ``first`` up to ``last``, and write the result to ``inverse``.
+
+    Args:
+        inverse: (B, n + more, n + more); the same part is written.
+        source: (B, n, n), or ``inverse`` itself.
+        H: (B, n, n) the matrices, with whose diagonals pivots are compared.
+        outcome: (B,) int32; SINGULAR is written if a pivot is lost to rounding.
+        first, last: the first row of the part, and the row after its last one.
+    """
     if last - first <= max(LAUNCH):
         size = next(k for k in LAUNCH if k >= last - first)
         warps, registers = LAUNCH[size]
@@ -72,13 +80,13 @@ def _three_inverse_sums(first, second, third, other_first, other_second, other_t
 def invert_block_kernel(  # type: ignore[no-untyped-def]
     source, H, inverse, outcome, n, H_rows, inverse_rows, first, last, size: tl.constexpr
 ):
-    """Invert a part of each matrix by bordering, two rows and columns at a time. One block per sample.
+    """Invert a part of each matrix by bordering, two rows and columns at a time, with one block for each sample.
 
     Args:
-        source: (B, n, n); the part from row and column ``first`` to ``last`` is read.
+        source: (B, n, n); the part from row and column ``first`` up to ``last`` is read.
         H: (B, H_rows, H_rows); a pivot is compared with the diagonal of H.
         inverse: (B, inverse_rows, inverse_rows); the same part is written.
-        outcome: (B,) int32; SINGULAR is written where a pivot is lost to rounding.
+        outcome: (B,) int32; SINGULAR is written if a pivot is lost to rounding.
         size: a power of two, at least last − first.
     """
     sample = tl.program_id(0).to(tl.int64)

@@ -1,4 +1,4 @@
-"""Functions that the kernels of the primal and of the dual method share."""
+"""Products with the rows of a matrix, which the kernels of the primal and of the dual method share."""
 
 from __future__ import annotations
 
@@ -16,9 +16,10 @@ _NEGLIGIBLE = tl.constexpr(rule.NEGLIGIBLE)
 # times.
 @triton.jit
 def kernel_product_of_rows(matrix, weights, count, stride, column, chunk: tl.constexpr):  # type: ignore[no-untyped-def]
-    """Compute Σ_k weights_k matrix[k, column] over k < count.
+    """Compute Σ_k weights_k matrix[k, column] over k < count, for every entry of ``column``.
 
-    The sum is zero where ``column`` is not one of the ``stride`` columns. Rows of weight zero are not read.
+    The matrix has ``stride`` columns. The sum is zero if ``column`` is not one of them. Rows of weight zero are not
+    read.
     """
     total = tl.zeros_like(column).to(tl.float64)
     c = tl.arange(0, chunk)
@@ -35,9 +36,9 @@ def kernel_product_of_rows(matrix, weights, count, stride, column, chunk: tl.con
 def kernel_product_with_curvature(  # type: ignore[no-untyped-def]
     H, v, scratch, n, stride, j, diagonal: tl.constexpr, chunk: tl.constexpr
 ):
-    """Compute H v for v (width,), which is zero beyond n.
+    """Compute H v for v (width,), which is zero beyond its first n entries.
 
-    H has n rows of ``stride`` numbers. ``scratch`` has room for n numbers.
+    H has n rows of ``stride`` numbers, or n numbers if H is ``diagonal``. ``scratch`` is memory for n numbers.
     """
     if diagonal:
         total = v * tl.load(H + j, mask=j < n, other=0.0)
@@ -51,7 +52,7 @@ def kernel_product_with_curvature(  # type: ignore[no-untyped-def]
 
 @triton.jit
 def kernel_product_rounding(H, e, j, decisions, n, diagonal: tl.constexpr):  # type: ignore[no-untyped-def]
-    """Return a bound on the rounding errors in H⁻¹e, relative to which a projection of e is zero."""
+    """Return a bound on the rounding errors in H⁻¹e. A projection of e that is no larger counts as zero."""
     step = 1 if diagonal else n + 1
     largest = tl.max(tl.abs(tl.load(H + j * step, mask=j < decisions, other=0.0)))
     return _NEGLIGIBLE * tl.max(tl.abs(e)) / tl.where(largest > 0.0, largest, 1.0)

@@ -2,10 +2,10 @@
 
 One thread block works on one sample; blocks do not communicate. The inverse M of the KKT matrix on the working set
 (``primal_working_set``) stays in registers. One product M · (−gradient) gives the step to the minimum on the working
-set and the multipliers there. An index that enters or leaves changes M by a matrix of rank one. So a step costs a few
-products of a vector with M, and reads only the rows of H that belong to variables that move. At the end the residuals
-of the optimality conditions are computed from the data, and M corrects them, so that rounding errors of earlier steps
-are removed.
+set and the multipliers there. An index that enters or leaves changes M by a matrix of rank one. A step therefore costs
+a few products of a vector with M, and reads only the rows of H that belong to variables that move. At the end the
+residuals of the optimality conditions are computed from the data, and M corrects them. This removes rounding errors of
+earlier steps.
 
 A projection g = P e solves min ½gᵀHg − eᵀg on the working set. It is computed by rounds of refinement from zero.
 """
@@ -67,31 +67,33 @@ def search_primal_kernel(  # type: ignore[no-untyped-def]
     """Go from a feasible point and its working set to the optimal ones, for one or several costs of each sample.
 
     A thread block handles ``costs`` of the costs of its sample, one after another. The blocks with the first cost of
-    each sample come first. Strides are 0 where all samples share a field.
+    each sample come first. Strides are 0 if all samples share a field.
 
     Args:
-        H: (B or 1, n, n), or (B or 1, n) where it is ``diagonal``; J: (B or 1, R, n), equalities first.
-        columns: (B or 1, n, R) Jᵀ; size: (B or 1, R) the largest entry of each row; limit: (B or 1, R).
+        H: (B or 1, n, n), or (B or 1, n) if H is ``diagonal``.
+        J, columns: (B or 1, R, n) rows, equalities first, and Jᵀ.
+        size: (B or 1, R) the largest entry of each row.
+        limit: (B or 1, R) the right-hand sides of the rows.
         lower, upper: (B or 1, n) bounds.
         cost: (K, B, n). The second and later costs of a block start from the solution for the cost before.
         start_x, start_place: (B or 1, n) a feasible point, and codes of where its variables are.
-        start_slot: (slots,) int32 the working set there: ``begun`` free variables, as many held rows, then −1. Where it
-            is ``elastic``, the last variable alone.
+        start_slot: (slots,) int32 the working set there: ``begun`` free variables, as many held rows, then −1. If the
+            start is ``elastic``, the last variable alone.
         start_position, start_row_position: (n,) and (R,) int32 the slots of variables and of rows.
         start_M: (slots, slots) the part of M there that depends on the rows alone.
         x_all, curvature_all: (K, B, n) solutions and Hx; written.
         y_all: (K, B, R) multipliers; written.
         place_all: (K, B, n) int32 codes; written.
-        row_position_all: (K, B, R) int32 slots of the rows, −1 where one is not held; written.
-        position_all: (B, n) int32 slots of the variables, −1 where one is not free; written for the first cost.
-        slot_all: (B, slots) int32 indices, −1 where a slot is empty; written for the first cost.
+        row_position_all: (K, B, R) int32 slots of the rows, −1 if a row is not held; written.
+        position_all: (B, n) int32 slots of the variables, −1 if a variable is not free; written for the first cost.
+        slot_all: (B, slots) int32 indices, −1 if a slot is empty; written for the first cost.
         M_all: (B, slots, slots); written for the first cost.
-        status: (K, B) int32, written: OPTIMAL, NO_ROOM, SINGULAR, or RUNNING where the rounds ran out.
+        status: (K, B) int32, written: OPTIMAL, NO_ROOM, SINGULAR, or RUNNING if the rounds ran out.
         order, scratch: (blocks, slots) int32 and float64 memory to work with.
         begun: number of free variables at the start.
         rounds: the largest number of steps for each cost.
         elastic: whether the last variable is the share of the violation at the start that is left. Once it is zero it
-            stays zero. Where a solution has it free, its cost is raised.
+            stays zero. If a solution has it free, its cost is raised.
     """
     block = tl.program_id(0).to(tl.int64)
     sample = block % B

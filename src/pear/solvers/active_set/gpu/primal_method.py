@@ -32,7 +32,7 @@ class PrimalStart:
 
     Attributes:
         slot: (room,) int32, the index in each slot: j < n is a free variable, n + i a held row, −1 an empty slot.
-        position, row_position: (n,) and (R,) int32, the slot of each variable and of each row, −1 where it has none.
+        position, row_position: (n,) and (R,) int32, the slot of each variable and of each row, −1 if it has none.
         M: (room, room) the part of the inverse that depends on the rows alone.
         free: number of free variables, which have the first slots.
     """
@@ -55,9 +55,9 @@ class PrimalMethod(GPUMethod):
         x: (B or 1, n) the point to start from.
         place: (B or 1, n) int32 codes that say for each variable whether it starts free or at which bound.
         free, held: (k,) int64 the free variables and the held rows of the working set at the start.
-        rooms: the possible sizes of a working set. With each size go the number of warps of a block and of registers
-            of a thread with which M stays in registers.
-        elastic: True where the last variable is the share of the starting point's violation that is left.
+        rooms: for each possible size of a working set, the number of warps of a block and of registers of a thread with
+            which M stays in registers.
+        elastic: True if the last variable is the share of the starting point's violation that is left.
     """
 
     rooms: ClassVar[dict[int, tuple[int, int]]] = {32: (1, 128), 64: (2, 255), 128: (8, 255)}
@@ -97,11 +97,11 @@ class PrimalMethod(GPUMethod):
 
     @cached_property
     def row_size(self) -> Tensor:
-        """(B or 1, R) the largest entry of each row."""
+        """The largest entry of each row, (B or 1, R)."""
         return self.J.abs().amax(2) if self.R else self.J[:, :, 0]
 
     def extend_curvature(self, H: Tensor, qp: QuadraticProgram) -> Tensor:
-        """Return H of the kernel's programs: (B or 1, n, n), or (B or 1, n) where it is diagonal."""
+        """Return H of the kernel's programs: (B or 1, n, n), or (B or 1, n) if H is diagonal."""
         return H
 
     def extend_costs(self, costs: Tensor, qp: QuadraticProgram) -> Tensor:
@@ -178,7 +178,7 @@ class VertexPrimalMethod(PrimalMethod):
 
     @classmethod
     def of(cls, qp: QuadraticProgram) -> VertexPrimalMethod | None:
-        """Find a vertex on the CPU; None where there is no feasible point."""
+        """Find a vertex on the CPU; return None if there is no feasible point."""
         start = call_kernel_for_start(pack_programs({name: getattr(qp, name).cpu() for name in _CONSTRAINTS}, qp.n))
         if not int(start.has_start[0]):
             return None
@@ -203,13 +203,13 @@ class VertexPrimalMethod(PrimalMethod):
 class ElasticPrimalMethod(PrimalMethod):
     """The primal method for constraints that differ by sample. It starts from an infeasible point.
 
-    The point x⁰ lies at the bounds. Let v be Jx⁰ − limit in the rows that x⁰ violates, and zero elsewhere. With t = 1,
-    x⁰ satisfies Jx − vt ≤ limit and 0 ≤ t ≤ 1. So t is the share of the violation that is left. It is one more
-    variable, whose cost is higher than what any decision costs. Once t is zero, the kernel leaves it there. The working
-    set at the start is t alone.
+    The point x⁰ is at the bounds. Let v be Jx⁰ − limit in the rows that x⁰ violates, and zero elsewhere. With t = 1, x⁰
+    satisfies Jx − vt ≤ limit and 0 ≤ t ≤ 1. So t is the share of the violation that is left. It is one more variable,
+    whose cost is higher than what any decision costs. Once t is zero, the kernel leaves t there. The working set at the
+    start is t alone.
 
     Attributes:
-        distance: (B,) the largest distance of x⁰ to a row that it violates.
+        distance: (B,) the largest distance of x⁰ to a row that x⁰ violates.
     """
 
     elastic: ClassVar[bool] = True
@@ -245,7 +245,7 @@ class ElasticPrimalMethod(PrimalMethod):
         )
 
     def extend_curvature(self, H: Tensor, qp: QuadraticProgram) -> Tensor:
-        """Return (B, n, n) H with a curvature of t that takes t to zero in one step, or (B, n) where it is diagonal."""
+        """Return H with a curvature of t that takes t to zero in one step: (B, n, n), or (B, n) if H is diagonal."""
         corner = self._violation_cost(qp.c, qp)
         if qp.diagonal:
             return torch.cat([H.expand(len(corner), -1), corner[:, None]], 1)
@@ -260,7 +260,7 @@ class ElasticPrimalMethod(PrimalMethod):
         return padded
 
     def _violation_cost(self, cost: Tensor, qp: QuadraticProgram) -> Tensor:
-        """Return (B,) a cost of t that is likely to exceed what it costs to reach a feasible point."""
+        """Return (B,) a cost of t that is likely to exceed what a feasible point costs."""
         slope = cost.abs() + matvec(qp.H, self.x[:, :-1].expand(len(cost), -1)).abs()
         price = _PRICE * slope.sum(1) * self.distance
         return torch.where(price > 0, price, 1.0)

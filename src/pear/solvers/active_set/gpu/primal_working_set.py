@@ -1,7 +1,8 @@
-"""The working set of the primal method within a kernel: products on its slots, exchanges, and refinement.
+"""The working set of the primal method within a kernel: products on its slots, updates, and refinement.
 
 The working set is a set of *indices*: j < n is a variable that is free to move, n + i a row that is held. Every index
-has a slot. M is the inverse of K = [H Jᵀ; J 0] restricted to the working set, in the order of the slots.
+has a *slot*, a position in vectors and matrices of the working set. M is the inverse of K = [H Jᵀ; J 0] restricted to
+the working set, in the order of the slots.
 """
 
 from __future__ import annotations
@@ -14,9 +15,9 @@ from pear.solvers.active_set.gpu.kernel_products import kernel_product_with_curv
 
 @triton.jit
 def primal_working_set_curvature_change(H, slot, weight, order, scratch, last, n, j, chunk: tl.constexpr):  # type: ignore[no-untyped-def]
-    """Compute (width,) Σ_t weight_t H[slot_t, :] over t < last: how Hx changes where free variables move by ``weight``.
+    """Compute (width,) Σ_t weight_t H[slot_t, :] over t < last: the change of Hx if free variables move by ``weight``.
 
-    ``order`` and ``scratch`` have room for all slots.
+    ``order`` and ``scratch`` are memory for one number for each slot.
     """
     s = tl.arange(0, slot.shape[0])
     tl.store(order + s, slot)
@@ -36,13 +37,13 @@ def primal_working_set_curvature_change(H, slot, weight, order, scratch, last, n
 
 @triton.jit
 def primal_working_set_rows(J, r, j, R, n):  # type: ignore[no-untyped-def]
-    """Load J as a block (rows, width), with zeros outside of J."""
+    """Load J as a block (height, width), with zeros outside of J."""
     return tl.load(J + r[:, None] * n + j[None, :], mask=(r < R)[:, None] & (j < n)[None, :], other=0.0)
 
 
 @triton.jit
 def primal_working_set_row_products(columns, v, r, j, R, n):  # type: ignore[no-untyped-def]
-    """Compute (rows,) J v for v (width,) from Jᵀ, so that every thread adds up numbers that it holds itself."""
+    """Compute (height,) J v for v (width,) from Jᵀ, so that every thread adds up numbers that it holds."""
     there = (j < n)[:, None] & (r < R)[None, :]
     return tl.sum(tl.load(columns + j[:, None] * R + r[None, :], mask=there, other=0.0) * v[:, None], axis=0)
 
@@ -59,7 +60,7 @@ def gather_to_primal_working_set(by_variable, by_row, slot, n):  # type: ignore[
 
 @triton.jit
 def gather_from_primal_working_set(by_slot, position):  # type: ignore[no-untyped-def]
-    """Return the entries of ``by_slot`` (slots,) at the slots ``position``; zero where the slot is −1."""
+    """Return the entries of ``by_slot`` (slots,) at the slots ``position``; zero if the slot is −1."""
     return tl.where(position >= 0, tl.gather(by_slot, tl.maximum(position, 0), 0), 0.0)
 
 
