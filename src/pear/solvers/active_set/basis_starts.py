@@ -24,21 +24,15 @@ def find_feasible_basis_start(D: ProgramData, w: Workspace) -> bool:
 @inner
 def find_own_basis_start(D: ProgramData, w: Workspace) -> bool:
     """Find a feasible working set for the loaded sample from its constraints alone; return False if none is found."""
-    R, n = D.J.shape
     least = w.number[ix.LEAST_SIZE]
-    for j in span(n):
+    for j in span(D.n):
         w.error[j], w.c[j] = w.c[j], 0.0
     measure_compiled_least_size(D, w)
     found = find_feasible_basis_start(D, w)
-    for j in span(n):
+    for j in span(D.n):
         w.c[j] = w.error[j]
     w.number[ix.LEAST_SIZE] = least
-    supers = 0
-    for j in span(n + R):
-        if w.place[j] == ix.SUPER:
-            w.sup[supers] = j
-            supers += 1
-    w.tally[ix.SUPERS], w.tally[ix.FACTORED], w.tally[ix.CHANGES] = supers, 0, 1
+    w.tally[ix.CHANGES] = 1
     return found
 
 

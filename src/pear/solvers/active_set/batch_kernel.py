@@ -114,12 +114,10 @@ def write_zero_batch_results(results: CompiledRegrets, k: int) -> None:
     outcome.kkt_residual[k], outcome.weak[k] = 0.0, no
     if len(results.value) > 0:
         results.value[k] = 0.0
-    if len(results.exact) > 0:
-        for j in span(results.exact.shape[1]):
-            results.exact[k, j] = 0.0
-    if len(results.injected) > 0:
-        for j in span(results.injected.shape[1]):
-            results.injected[k, j] = 0.0
+    for j in span(results.exact.shape[1]):
+        results.exact[k, j] = 0.0
+    for j in span(results.injected.shape[1]):
+        results.injected[k, j] = 0.0
 
 
 @entry
@@ -153,8 +151,8 @@ def run_batch_kernel(
             without a start takes the solution of the true one. If ``samples`` has no slots, nothing is kept: ``best``
             has row i for sample i, and the states have a row for each worker.
         default: the start of samples that have none, as States with one row; without rows, each sample finds its own
-            start. It must not depend on other samples, so that no result does.
-        strength: β of the injection. If it is negative, the error is returned instead.
+            start. It must not depend on the samples of a batch, so that no result depends on the other samples.
+        strength: β of the injection. If β is negative, ``results.injected`` becomes the error of the objective's gradient.
         results: written, row i for sample i.
         team: the threads, the counter by which they share the samples, and memory for each thread.
         count: the number of samples.

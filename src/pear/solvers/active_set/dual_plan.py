@@ -13,10 +13,11 @@ _ROWS_PER_VARIABLE = 0.25
 """Rows for each variable from which on the dual method is used.
 
 All rows count if they have few non-zeros, otherwise the inequalities alone. The primal method begins at a corner and
-keeps an inverse of the size of all rows. Most inequalities enlarge this inverse without being active. The dual method
-begins at the minimum without inequalities and adds those that are active; the number of equalities costs it nothing.
-Rows with few non-zeros are those of networks and schedules, whose equalities and bounds leave little freedom: there the
-dual method begins far from the solution, and the primal one has little to do. ``pear bench gradient`` measures both.
+keeps an inverse of the size of all rows, which most inequalities enlarge without being active. The dual method begins
+at the minimum without inequalities and adds those that are active. Its cost does not depend on the number of
+equalities. Rows with few non-zeros are those of networks and schedules, whose equalities and bounds leave little
+freedom. For such rows, the dual method begins far from the solution, and the primal one has little to do. ``pear bench
+gradient`` measures both.
 """
 
 _FEW_VARIABLES = 10

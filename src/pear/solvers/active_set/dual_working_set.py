@@ -183,8 +183,9 @@ def hold_tight_in_dual_working_set(D: ProgramData, w: Workspace) -> bool:
 def depends_on_dual_working_set(D: ProgramData, w: Workspace, i: int) -> bool:
     """Return True if the row of constraint i is a combination of the rows in the working set, up to rounding.
 
-    A pivot is the square of the difference, and is too small to tell nearly parallel rows from dependent ones. The
-    caller has just called ``hold_in_dual_working_set``, which leaves the constraint's row of the factor.
+    The pivot of the constraint is the square of the difference, which is too small to tell nearly parallel rows from
+    dependent ones. The caller has just called ``hold_in_dual_working_set``, which leaves the constraint's row of the
+    factor.
     """
     n, size, row = D.n, w.tally[ix.WORKING], gram_row(D, w, i)
     if size == len(w.L) - 1:

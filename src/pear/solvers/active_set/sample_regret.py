@@ -41,8 +41,8 @@ def set_sample_regret(
 ) -> None:
     """Solve both problems of a sample, and write its regret and gradients to row i of ``results``.
 
-    The problem with the true cost is solved only if the table does not have its solution. A start of the predicted
-    problem that is missing is taken from the true one. See ``batch_kernel.run_batch_kernel`` for the arguments.
+    The problem with the true cost is solved only if the table does not have its solution. If the
+    predicted problem has no start, it takes the solution of the true one. See ``batch_kernel.run_batch_kernel`` for the arguments.
     """
     kept = len(samples.slots) > 0
     slot = samples.slots[i] if kept else i
@@ -50,10 +50,8 @@ def set_sample_regret(
     if not kept:
         table.true.has_start[row] = table.predicted.has_start[row] = 0
     P, at, cost, true, outcome = pair.decision, samples.at[i], samples.predicted[i], samples.true[i], results.outcome
-    D, T = (
-        refer(select_sample_program(P, P.Q, at)),
-        refer(select_sample_program(P, pair.true_Q, at)),
-    )
+    D = refer(select_sample_program(P, P.Q, at))
+    T = refer(select_sample_program(P, pair.true_Q, at))
     mark_unchecked_solution(outcome, i)
     if not (table.best.code[slot] == ix.SOLVED and is_sample_regret_best_kept(table, slot, true)):
         mark_unchecked_solution(table.best, slot)
