@@ -43,7 +43,7 @@ def run_batch_worker(
     team: ThreadTeam,
     count: int,
 ) -> None:
-    """Run a task as one of the threads of a team: take a few samples at a time until none is left."""
+    """Run a task as one of the threads of a team: take a few samples at a time until no sample is left."""
     worker = fetch_add(team.turn, ix.WORKER, 1)
     w = refer(batch_workspace(team.memory, worker))
     first = fetch_add(team.turn, ix.SAMPLE, team.step)
@@ -135,9 +135,9 @@ def run_batch_kernel(
     """Run one task for the first ``count`` samples of a batch.
 
     =======  ==========================================================================================================
-    START    find a feasible working set and keep it in ``table.predicted``, which stays empty if there is none
+    START    find a feasible working set and keep it in ``table.predicted``, which stays empty if none is found
     SOLVE    solve the problems of the decision, from ``table.predicted`` to ``results.outcome``
-    DECIDE   do the same if only the decisions are needed: multipliers that are not unique are not centred
+    DECIDE   solve them likewise if only the decisions are needed: multipliers that are not unique are not centred
     PROJECT  project ``samples.predicted`` at the solutions in ``table.predicted``, to ``results.exact``; the code of
              the outcome is SOLVED if the projection converged
     REGRET   solve both problems, then compute regret, projection and injection
@@ -150,9 +150,11 @@ def run_batch_kernel(
         table: warm starts. Sample i starts from row ``slots[i]`` and is written back to this row. A predicted problem
             without a start takes the solution of the true one. If ``samples`` has no slots, nothing is kept: ``best``
             has row i for sample i, and the states have a row for each worker.
-        default: the start of samples that have none, as States with one row; without rows, each sample finds its own
-            start. It must not depend on the samples of a batch, so that no result depends on the other samples.
-        strength: β of the injection. If β is negative, ``results.injected`` becomes the error of the objective's gradient.
+        default: the start of samples without a warm start, as States with one row; if it has no rows, each sample finds
+            a start from its constraints. The start must not depend on the samples of a batch, so that no result depends
+            on the other samples.
+        strength: β of the injection. If β is negative, ``results.injected`` becomes the error of the objective's
+            gradient.
         results: written, row i for sample i.
         team: the threads, the counter by which they share the samples, and memory for each thread.
         count: the number of samples.

@@ -1,7 +1,8 @@
-"""The fused pass of the active-set method, and its compiled form for the CPU.
+"""The fused pass of the active-set method: one call solves, verifies and projects all samples of a batch.
 
-One compiled call solves, verifies and projects all samples of a batch. The results are those of the pipeline and
-``project``. Samples that the compiled code cannot finish are left to the pipeline, which gives each of them a status.
+``CompiledPass`` is the pass for the CPU. Its results equal those of the pipeline and of
+``pear.sensitivity.projection``. Samples that the compiled code cannot finish are left to the pipeline, which gives each
+of these samples a status.
 """
 
 from __future__ import annotations

@@ -44,7 +44,7 @@ def subtract_multipliers_from_gradient(D: ProgramData, w: Workspace) -> None:
 
 @inner
 def refine_multipliers(D: ProgramData, w: Workspace) -> None:
-    """Compute the multipliers with one round of refinement. Those of rows that are not tight are exactly zero."""
+    """Compute the multipliers with one round of refinement. Rows that are not tight get multipliers of exactly zero."""
     R, n = D.J.shape
     set_multipliers(D, w)
     for b in span(R):

@@ -41,8 +41,8 @@ def set_sample_regret(
 ) -> None:
     """Solve both problems of a sample, and write its regret and gradients to row i of ``results``.
 
-    The problem with the true cost is solved only if the table does not have its solution. If the
-    predicted problem has no start, it takes the solution of the true one. See ``batch_kernel.run_batch_kernel`` for the arguments.
+    The problem with the true cost is solved only if the table does not have its solution. If the predicted problem has
+    no start, it takes the solution of the true one. See ``batch_kernel.run_batch_kernel`` for the arguments.
     """
     kept = len(samples.slots) > 0
     slot = samples.slots[i] if kept else i

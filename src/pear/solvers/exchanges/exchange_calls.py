@@ -52,7 +52,7 @@ class ExchangedPoints(TensorRecord):
 
 
 def call_exchange_search(qp: QuadraticProgram, plan: ExchangePlan, start: Start, most: int) -> ExchangedPoints:
-    """Exchange constraints from the working sets of warm starts until none is wrong.
+    """Exchange constraints from the working sets of warm starts until no constraint is wrong.
 
     Args:
         qp: sparse programs.

@@ -48,10 +48,11 @@ def search_exchanges(P: ExchangePlan, S: ExchangeSamples, first: int, last: int,
 
 @inner
 def _search_exchanges_of_sample(P: ExchangePlan, S: ExchangeSamples, i: int, most: int, w: ExchangeMemory) -> bool:
-    """Exchange constraints of sample i until none is wrong; return False if that fails.
+    """Exchange constraints of sample i until no constraint is wrong; return False if that fails.
 
-    All wrong constraints are exchanged together as long as their number falls, and a few times more. Then the last one
-    is exchanged alone.
+    All wrong constraints are exchanged together as long as their number falls, and a few times more. After that, one is
+    exchanged at a time. The search fails if more exchanges would be needed than ``most`` allows, or if a number is not
+    finite.
     """
     place, held, fewest, patience = S.place[i], S.held[i], 1 << 60, _PATIENCE
     S.exchanges[i] = 0

@@ -1,1 +1,1 @@
-"""An active-set solver for GPUs: one kernel for the whole batch."""
+"""The active-set solver for GPUs: one launch of a kernel solves a whole batch."""

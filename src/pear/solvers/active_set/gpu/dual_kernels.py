@@ -126,7 +126,7 @@ def _dual_kernel_correction(  # type: ignore[no-untyped-def]
 
 @triton.jit
 def _dual_kernel_farther_candidate(distance, code, size, other_distance, other_code, other_size):  # type: ignore[no-untyped-def]
-    """Combine two candidates of a parallel reduction: the code of the farther one, and the larger of their sizes."""
+    """Combine two candidates of a parallel reduction: distance and code of the farther one, and the larger size."""
     first = (distance > other_distance) | ((distance == other_distance) & (code < other_code))
     larger = tl.maximum(size, other_size)
     return tl.where(first, distance, other_distance), tl.where(first, code, other_code), larger

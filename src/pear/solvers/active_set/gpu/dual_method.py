@@ -66,7 +66,7 @@ class DualMethod(GPUMethod):
     def of(cls, qp: QuadraticProgram, terms: int) -> DualMethod:
         """Make the method for these constraints, with room for at least ``terms`` terms, or the largest room there is.
 
-        Equalities that follow from others are left out. This waits for the device.
+        Equalities that follow from others are left out. The call waits for the device.
         """
         independent = torch.arange(qp.p, device=qp.c.device)
         if qp.p and len(qp.A) == 1:

@@ -326,5 +326,5 @@ class GPUPass:
 
     @staticmethod
     def _read_flag(flags: Tensor) -> bool:
-        """Return True if any flag is True. This waits for the device, and is done only when a problem is prepared."""
+        """Return True if any flag is True. The call waits for the device; it is made when a problem is prepared."""
         return bool(flags.any())

@@ -35,7 +35,7 @@ def supports_gpu_plan(qp: QuadraticProgram) -> bool:
 def has_gpu_plan_method(qp: QuadraticProgram) -> bool:
     """Return True for programs that are small enough for a kernel, and that one of the methods can solve.
 
-    The dual method needs H⁻¹. If no other method takes the programs, this waits for the device to say whether any
+    The dual method needs H⁻¹. If no other method takes the programs, the call waits for the device to say whether any
     sample has H⁻¹.
     """
     rows = qp.p + qp.m
@@ -67,7 +67,10 @@ class GPUPlan:
 
     @property
     def state(self) -> tuple[str, int]:
-        """The name of the method and its room. A launch depends on these and on its programs."""
+        """The name of the method, and the room for its working sets.
+
+        A launch depends on this state and on its programs.
+        """
         return type(self.method).__name__, self.method.room
 
     @property
@@ -119,7 +122,7 @@ class GPUPlan:
     def _choose_method(self, solution: GPUSolution) -> None:
         """Choose the method from the solutions of the first batch, once their working sets have enough room.
 
-        This waits for the device.
+        The call waits for the device.
         """
         no_room = bool(solution.no_room.any())
         if no_room and self.method.wider() is not None:
@@ -134,7 +137,7 @@ class GPUPlan:
     def adapt(self, solution: GPUSolution) -> bool:
         """Change the plan if samples failed: more room for working sets, or the primal method in place of the dual one.
 
-        This waits for the device.
+        The call waits for the device.
 
         Returns:
             True if something has changed, so that it is worth solving again.

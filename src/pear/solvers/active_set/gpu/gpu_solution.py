@@ -111,7 +111,10 @@ class GPUSolution:
         return self.projection(e, *self.kept)
 
     def joined(self, other: GPUSolution) -> GPUSolution:
-        """Return these solutions followed by those of another batch. ``project`` still covers this batch alone."""
+        """Return the solutions of this batch, then those of another one.
+
+        ``project`` of the result projects at this batch alone.
+        """
         both: dict[str, Any] = {name: torch.cat([getattr(self, name), getattr(other, name)]) for name in _BY_POINT}
         return replace(self, **both)
 

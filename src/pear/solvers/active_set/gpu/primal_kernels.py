@@ -43,7 +43,7 @@ _PUSH = tl.constexpr(settings.KERNEL_PUSH)
 
 @triton.jit
 def _primal_kernel_nearer_candidate(distance, code, size, other_distance, other_code, other_size):  # type: ignore[no-untyped-def]
-    """Combine two candidates of a parallel reduction: keep the code of the nearer one, and add up their sizes."""
+    """Combine two candidates of a parallel reduction: distance and code of the nearer one, and the sum of the sizes."""
     first = (distance < other_distance) | ((distance == other_distance) & (code < other_code))
     return tl.where(first, distance, other_distance), tl.where(first, code, other_code), size + other_size
 
