@@ -510,7 +510,7 @@ def test_the_cache_depends_on_the_rule_and_on_both_packages() -> None:
     def stranger() -> None: ...
 
     assert kernel_cache.kernel_cache_sources(stranger) == (*shared, Path(__file__).resolve().parent)
-    assert kernel_cache.kernel_cache_sources(kernels.run_batch.py_func) == shared
+    assert kernel_cache.kernel_cache_sources(kernels.run_batch_kernel.py_func) == shared
 
 
 def test_cache_that_cannot_be_written_is_left_alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
