@@ -34,7 +34,7 @@ def html_table(title: str, facts: Mapping[str, object], note: str = "") -> str:
     return f"<table><caption>{escape(title)}</caption>{rows}</table>{below}"
 
 
-def problem_table_facts(problem: Problem) -> dict[str, object]:
+def problem_html_facts(problem: Problem) -> dict[str, object]:
     """Return the properties of a problem by name. A property that the problem does not have is None."""
     terms = {"quadratic": problem.Q, "with a smooth term": problem.phi}
     integers = "" if problem.integer is None else f", {int(problem.integer.sum())} of them integer"
@@ -62,4 +62,4 @@ def model_html_table(model: Model) -> str:
         "known values": model.known_map,
     }
     constant = model.offset if isinstance(model.offset, float) and model.offset else None
-    return html_table("Model", {**problem_table_facts(model.problem), **own, "constant": constant}, model.report)
+    return html_table("Model", {**problem_html_facts(model.problem), **own, "constant": constant}, model.report)

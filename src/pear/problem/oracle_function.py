@@ -39,7 +39,7 @@ class CheckedDecision(NamedTuple):
     complaint: str
 
 
-class FunctionMemory:
+class OracleFunctionMemory:
     """A memory of decisions by the digest of their cost. If it is full, it first forgets costs that came only once.
 
     True costs come again in every epoch, and the forecasts of a model in training never do.
@@ -71,7 +71,7 @@ class FunctionMemory:
 
     def __reduce__(self) -> tuple[Any, ...]:
         """Pickle as an empty memory."""
-        return FunctionMemory, ()
+        return OracleFunctionMemory, ()
 
 
 class TensorFunction:
@@ -121,7 +121,7 @@ class OracleFunction:
         self.takes_keys = "keys" in names or "key" in names
         self.batched = batched if batched is not None or not self.takes_keys else "keys" in names
         self.processes, self.cache = processes, cache
-        self.memory = FunctionMemory()
+        self.memory = OracleFunctionMemory()
         self.is_new = not isinstance(function, TensorFunction)
 
     def decide(self, costs: Array, positions: list[int], keys: Keys | None = None) -> list[CheckedDecision]:
@@ -133,7 +133,7 @@ class OracleFunction:
             keys: the ids of the B samples, for a function that takes ids; None if they are unknown.
         """
         own = keys if keys is not None and self.takes_keys else [None] * len(costs)
-        marks = [_digest_function_input(cost, key) for cost, key in zip(costs, own, strict=True)]
+        marks = [_digest_oracle_function_input(cost, key) for cost, key in zip(costs, own, strict=True)]
         found = {mark: known for mark in marks if (known := self.memory.get(mark)) is not None}
         new = {mark: i for i, mark in enumerate(marks) if mark not in found}
         if new:
@@ -160,19 +160,19 @@ class OracleFunction:
         rest = np.arange(len(first), len(costs))
         if not len(rest):
             return first
-        call, batched = _make_function_caller(self.function, bool(self.batched)), bool(self.batched)
+        call, batched = _make_oracle_function_caller(self.function, bool(self.batched)), bool(self.batched)
         parts = np.array_split(rest, min(self.processes, len(rest)))
         work = [
             (costs[part], [keys[i] for i in part] if self.takes_keys else None, [samples[i] for i in part])
             for part in parts
         ]
-        results = _run_function_in_processes(call, work) if len(work) > 1 else [call(*one) for one in work]
+        results = _run_oracle_function_in_processes(call, work) if len(work) > 1 else [call(*one) for one in work]
         for returned, (some, _, positions) in zip(results, work, strict=True):
             if batched:
-                first.extend(read_function_decisions(returned, some.shape, positions))
+                first.extend(read_oracle_function_output(returned, some.shape, positions))
             else:
                 first.extend(
-                    read_function_decisions(z, (self.n,), [i]) for z, i in zip(returned, positions, strict=True)
+                    read_oracle_function_output(z, (self.n,), [i]) for z, i in zip(returned, positions, strict=True)
                 )
         return first
 
@@ -184,10 +184,10 @@ class OracleFunction:
         copies, the error of the first call is raised.
         """
         try:
-            z = read_function_decisions(self.function(cost.copy()), (self.n,), [sample])
+            z = read_oracle_function_output(self.function(cost.copy()), (self.n,), [sample])
         except _SHAPE_ERRORS as error:
             try:
-                rows = read_function_decisions(
+                rows = read_oracle_function_output(
                     self.function(np.tile(cost, (_REPEATS, 1))), (_REPEATS, self.n), [sample]
                 )
             except _SHAPE_ERRORS:
@@ -214,7 +214,7 @@ class OracleFunction:
         return "the check refuses it" if said is not None and not said else ""
 
 
-def read_function_decisions(returned: Any, shape: tuple[int, ...], samples: list[int]) -> Array:
+def read_oracle_function_output(returned: Any, shape: tuple[int, ...], samples: list[int]) -> Array:
     """Convert what the function of an oracle returned to a float64 array.
 
     Args:
@@ -239,7 +239,7 @@ def read_function_decisions(returned: Any, shape: tuple[int, ...], samples: list
     return found
 
 
-def _make_function_caller(function: Function, batched: bool) -> Callable[..., Any]:
+def _make_oracle_function_caller(function: Function, batched: bool) -> Callable[..., Any]:
     """Make a function that calls the user's function for costs (B, n), the ids of the samples, and their positions.
 
     The result is a nested function, which is pickled by value: other processes need not import this package or torch.
@@ -269,7 +269,7 @@ def _make_function_caller(function: Function, batched: bool) -> Callable[..., An
     return call
 
 
-def _run_function_in_processes(call: Callable[..., Any], work: list[tuple[Any, ...]]) -> list[Any]:
+def _run_oracle_function_in_processes(call: Callable[..., Any], work: list[tuple[Any, ...]]) -> list[Any]:
     """Run ``call`` with each tuple of arguments, in one process each. Joblib keeps the processes for later calls."""
     joblib = import_optional("joblib", "sklearn", "processes= of an Oracle")
     results: list[Any] = joblib.Parallel(n_jobs=len(work))(joblib.delayed(call)(*one) for one in work)
@@ -288,6 +288,6 @@ def function_argument_names(function: Function) -> set[str]:
         return set()
 
 
-def _digest_function_input(cost: Array, key: Hashable) -> bytes:
+def _digest_oracle_function_input(cost: Array, key: Hashable) -> bytes:
     """Return a digest of a cost (n,) and the id of its sample. The costs −0 and 0 have the same digest."""
     return blake2b((cost + 0.0).tobytes() + repr(key).encode(), digest_size=16).digest()

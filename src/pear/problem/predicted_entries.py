@@ -43,16 +43,16 @@ def map_predicted_entries(
     if not isinstance(problem, Problem):
         raise ProblemError(f"Model.predicting takes a pear.Problem; got {type(problem).__name__}: pass its problem")
     own = constraint_sides(problem) | {
-        name: _dense_matrix_to_predict(problem, name, fields.get(name, False)) for name in CONSTRAINT_MATRICES
+        name: _matrix_with_predicted_entries(problem, name, fields.get(name, False)) for name in CONSTRAINT_MATRICES
     }
     sizes = {"cost": problem.n}
     sizes |= {
         name: own[name].shape[-2:].numel() if name in CONSTRAINT_MATRICES else own[name].shape[-1] for name in fields
     }
     chosen = {
-        name: _matrix_entry_indices(name, which, own[name])
+        name: _predicted_matrix_entry_indices(name, which, own[name])
         if name in CONSTRAINT_MATRICES
-        else _entry_indices(name, which, sizes[name])
+        else _predicted_entry_indices(name, which, sizes[name])
         for name, which in {"cost": cost, **fields}.items()
     }
     k, first, maps, changed = sum(map(len, chosen.values())), 0, {}, {}
@@ -66,9 +66,9 @@ def map_predicted_entries(
             flat[..., at] = 0.0
     if not k:
         raise ProblemError("nothing is predicted; say which costs, right-hand sides or bounds are: h=True, b=[0, 2], …")
-    names = [_entry_name(name, i, problem.n) for name, at in chosen.items() for i in at.tolist()]
+    names = [_predicted_entry_name(name, i, problem.n) for name, at in chosen.items() for i in at.tolist()]
     cost_map = CostMap(maps["cost"], torch.zeros(problem.n, dtype=torch.float64) if known is None else known, names)
-    _check_known_entries(cost_map.known, chosen["cost"])
+    _refuse_known_predicted_entries(cost_map.known, chosen["cost"])
     rows = ConstraintMap(**{name: maps[name] for name in changed}) if changed else None
     per_sample = [
         len(value) for name, value in changed.items() if value.ndim == (3 if name in CONSTRAINT_MATRICES else 2)
@@ -77,7 +77,7 @@ def map_predicted_entries(
     return problem._with(**changed, batch=batch), cost_map, rows
 
 
-def _check_known_entries(known: Tensor, predicted: Any) -> None:
+def _refuse_known_predicted_entries(known: Tensor, predicted: Any) -> None:
     """Check that no predicted cost is also known, because the two numbers would be added.
 
     Args:
@@ -94,7 +94,7 @@ def _check_known_entries(known: Tensor, predicted: Any) -> None:
         )
 
 
-def _entry_indices(name: str, which: Any, size: int) -> Any:
+def _predicted_entry_indices(name: str, which: Any, size: int) -> Any:
     """Convert True, False or a list of indices to the indices of the predicted entries, in the same order.
 
     Args:
@@ -119,7 +119,7 @@ def _entry_indices(name: str, which: Any, size: int) -> Any:
     return found
 
 
-def _dense_matrix_to_predict(problem: Problem, name: str, which: Entries) -> Tensor:
+def _matrix_with_predicted_entries(problem: Problem, name: str, which: Entries) -> Tensor:
     """Return A or G of the problem, (r, n) or (N, r, n); an empty matrix if none of its entries is predicted.
 
     Raises:
@@ -138,7 +138,7 @@ def _dense_matrix_to_predict(problem: Problem, name: str, which: Entries) -> Ten
     return found
 
 
-def _matrix_entry_indices(name: str, which: Any, own: Tensor) -> Any:
+def _predicted_matrix_entry_indices(name: str, which: Any, own: Tensor) -> Any:
     """Convert True (all that are not zero), False or pairs (row, column) to indices ``row · n + column``.
 
     Args:
@@ -163,7 +163,7 @@ def _matrix_entry_indices(name: str, which: Any, own: Tensor) -> Any:
     return at.astype(int)
 
 
-def _entry_name(name: str, at: int, n: int) -> str:
+def _predicted_entry_name(name: str, at: int, n: int) -> str:
     """Return the name of a predicted entry: x3 for a cost, b[0] for a limit, A[0,3] for a coefficient."""
     if name == "cost":
         return f"x{at}"

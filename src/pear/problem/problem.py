@@ -11,7 +11,7 @@ from torch import Tensor
 from pear.errors import ProblemError
 from pear.problem import field_checks
 from pear.problem.curvature_checks import check_curvature_sign, check_curvature_symmetry
-from pear.problem.html_tables import html_table, problem_table_facts
+from pear.problem.html_tables import html_table, problem_html_facts
 from pear.problem.matrix import MATRICES, matvec
 from pear.problem.problem_fields import (
     drop_huge_bound_fields,
@@ -22,7 +22,7 @@ from pear.problem.problem_fields import (
     read_integer_field,
     read_problem_field,
 )
-from pear.problem.quadratic_program import QuadraticProgram, build_quadratic_program, keeps_program_sparse
+from pear.problem.quadratic_program import QuadraticProgram, build_quadratic_program, keeps_quadratic_program_sparse
 from pear.problem.sample_index import sample_index
 from pear.problem.smooth_term import Smooth, check_smooth_term
 from pear.problem.tensor_conversion import (
@@ -122,7 +122,7 @@ class Problem:
         given = given_fields(Q=Q, A=A, b=b, G=G, h=h, lb=lb, ub=ub)
         field_checks.check_sense(sense)
         device = shared_tensor_device(given)
-        sparse = keeps_program_sparse(given, n, smooth=phi is not None)
+        sparse = keeps_quadratic_program_sparse(given, n, smooth=phi is not None)
         fields: dict[str, Any] = {
             name: read_problem_field(name, value, sparse).to(device) for name, value in given.items()
         }
@@ -302,7 +302,7 @@ class Problem:
         check_smoothing_setting(smoothing, automatic=False)
         shared_tensor_device({"z": z, "cost": cost, "Q": Q}, home=("the problem", self.device))
         if self.is_sparse:
-            _refuse_problem_matrices(given_fields(Q=Q))
+            self._refuse_matrices(given_fields(Q=Q))
         curvature = {} if Q is None else {"Q": to_tensor("Q", Q).to(self.device, torch.float64)}
         field_checks.check_field_dimensions(curvature)
         field_checks.check_field_columns(curvature, self.n)
@@ -337,7 +337,7 @@ class Problem:
         return f"Problem({', '.join(part for part in parts if part)})"
 
     def _repr_html_(self) -> str:
-        return html_table("Problem", problem_table_facts(self))
+        return html_table("Problem", problem_html_facts(self))
 
     def __setattr__(self, name: str, value: object) -> Never:
         raise AttributeError(f"a Problem cannot be changed (nor its {name}); make a new one, or pass it with the call")
@@ -368,7 +368,7 @@ class Problem:
         """Convert the fields that one call replaces to float64 tensors, after a check together with its cost."""
         shared_tensor_device({"cost": cost, **given}, home=("the problem", self.device))
         if self.is_sparse:
-            _refuse_problem_matrices(given)
+            self._refuse_matrices(given)
         fields = {name: to_float64_tensor(name, value, copy=False).to(self.device) for name, value in given.items()}
         field_checks.check_field_dimensions(fields)
         fields = drop_huge_bound_fields(fill_bound_fields(fields, self.n))
@@ -378,12 +378,12 @@ class Problem:
             fields["Q"] = check_curvature_symmetry(fields["Q"], given["Q"])
         return fields
 
-
-def _refuse_problem_matrices(given: dict[str, ArrayLike]) -> None:
-    """Raise ProblemError if a call replaces a matrix of a sparse problem, because those are analysed only once."""
-    for name in MATRICES:
-        if name in given:
-            raise ProblemError(
-                f"{name} was given with a call, but the matrices of a sparse problem are fixed; make another "
-                f"pear.Problem with this {name}, or a dense one (n below 500, or dense arrays) to predict it"
-            )
+    @staticmethod
+    def _refuse_matrices(given: dict[str, ArrayLike]) -> None:
+        """Raise ProblemError if a call replaces a matrix of a sparse problem, because those are analysed only once."""
+        for name in MATRICES:
+            if name in given:
+                raise ProblemError(
+                    f"{name} was given with a call, but the matrices of a sparse problem are fixed; make another "
+                    f"pear.Problem with this {name}, or a dense one (n below 500, or dense arrays) to predict it"
+                )

@@ -161,7 +161,7 @@ class QuadraticProgram:
         return replace(self, **converted, plan={})
 
 
-def keeps_program_sparse(given: Mapping[str, Any], n: int | None, smooth: bool) -> bool:
+def keeps_quadratic_program_sparse(given: Mapping[str, Any], n: int | None, smooth: bool) -> bool:
     """Return True if a problem made of these fields is sparse.
 
     A problem is sparse if a matrix was given in sparse form, n is at least 500, and at most 5 % of the entries of H, A
@@ -187,7 +187,9 @@ def keeps_program_sparse(given: Mapping[str, Any], n: int | None, smooth: bool) 
     columns = next(iter(shapes.values()))[1]
     if columns < MIN_VARIABLES:
         return False
-    count = sum(_count_program_nonzeros(value) for value in matrices.values()) + (0 if "Q" in matrices else columns)
+    count = sum(_count_quadratic_program_nonzeros(value) for value in matrices.values()) + (
+        0 if "Q" in matrices else columns
+    )
     rows = columns + sum(size[0] for name, size in shapes.items() if name != "Q")
     return count <= MAX_SHARE * rows * columns
 
@@ -217,7 +219,7 @@ def build_quadratic_program(
     given = {name: v if is_field_per_sample(name, v) else v.unsqueeze(0) for name, v in fields.items()}
     empty: Matrix
     if sparse_matrices:
-        plan = _program_plan_for(plans, given.get("Q"), n, sign, smoothing)
+        plan = _quadratic_program_plan(plans, given.get("Q"), n, sign, smoothing)
         H, empty = plan["H"], SparseMatrix(sparse.csr_array((0, n)), shared=True)
     else:
         plan, empty = plans, cost.new_zeros(1, 0, n)
@@ -238,7 +240,7 @@ def build_quadratic_program(
     )
 
 
-def _program_plan_for(plans: dict[Any, Any], Q: Any, n: int, sign: int, smoothing: float) -> dict[str, Any]:
+def _quadratic_program_plan(plans: dict[Any, Any], Q: Any, n: int, sign: int, smoothing: float) -> dict[str, Any]:
     """Return the plan of a sparse problem for one smoothing, with its H. ``plans`` stores the last few plans."""
     plan: dict[str, Any] | None = plans.get(smoothing)
     if plan is None:
@@ -253,7 +255,7 @@ def _program_plan_for(plans: dict[Any, Any], Q: Any, n: int, sign: int, smoothin
     return plan
 
 
-def _count_program_nonzeros(value: Any) -> int:
+def _count_quadratic_program_nonzeros(value: Any) -> int:
     """Count the non-zeros of a matrix of any kind; of a sparse matrix the stored entries."""
     if sparse.issparse(value):
         return int(value.nnz)

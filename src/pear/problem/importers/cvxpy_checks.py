@@ -63,7 +63,7 @@ def check_cvxpy_constraint(constraint: Any, i: int, predicted: list[Any], known:
         predicted: the predicted parameters of the copy.
         known: the known parameters of the copy.
     """
-    what = f"{WHERE}: {cvxpy_constraint_name(constraint, i)}, {_shorten_cvxpy_text(constraint)},"
+    what = f"{WHERE}: {cvxpy_constraint_name(constraint, i)}, {_shorten_checked_cvxpy_text(constraint)},"
     if type(constraint).__name__ not in _LINEAR_KINDS:
         raise DataError(
             f"{what} is of kind {type(constraint).__name__}, which cannot be taken; expected linear constraints: leave "
@@ -75,7 +75,9 @@ def check_cvxpy_constraint(constraint: Any, i: int, predicted: list[Any], known:
     if not all(part.is_pwl() for part in parts):
         quadratic = all(part.is_quadratic() for part in parts)
         kind = (
-            "is a quadratic constraint" if quadratic else f"needs a cone, from {_failing_cvxpy_text(parts, 'is_pwl')}"
+            "is a quadratic constraint"
+            if quadratic
+            else f"needs a cone, from {_text_failing_cvxpy_check(parts, 'is_pwl')}"
         )
         raise DataError(
             f"{what} {kind}, which cannot be taken; expected linear constraints (abs, max, norm1 and the like become "
@@ -108,12 +110,11 @@ def check_cvxpy_objective(objective: Any, predicted: list[Any], known: list[Any]
     if not objective.is_dcp():
         unsigned = [p.name() for p in inside if not leaf_sign(p)]
         hint = f"; where {unsigned[0]} multiplies a convex expression, declare it with nonneg=True" if unsigned else ""
+        text = _shorten_checked_cvxpy_text(expression)
         shape = "convex" if type(objective).__name__ == "Minimize" else "concave"
-        raise DataError(
-            f"{WHERE}: the objective, {_shorten_cvxpy_text(expression)}, is not {shape} by CVXPY's rules (DCP){hint}"
-        )
+        raise DataError(f"{WHERE}: the objective, {text}, is not {shape} by CVXPY's rules (DCP){hint}")
     if not expression.is_qpwa():
-        cone = _failing_cvxpy_text([expression], "is_qpwa")
+        cone = _text_failing_cvxpy_check([expression], "is_qpwa")
         raise DataError(
             f"{WHERE}: the objective needs a cone, from {cone}; expected linear, quadratic and piecewise-linear terms: "
             "replace it, or write the problem as pear.Problem with a smooth term"
@@ -138,7 +139,7 @@ def check_known_cvxpy_parameters(known: Sequence[Any], predicted: Sequence[Any])
             )
 
 
-def allow_cvxpy_parameters_in_quad_form(cvxpy: Any) -> AbstractContextManager[Any]:
+def relax_cvxpy_checks_of_quad_form(cvxpy: Any) -> AbstractContextManager[Any]:
     """Return a context in which CVXPY's rules for parameters allow ``quad_form(x, P)`` with a parameter P.
 
     Solvers of quadratic programs accept such a P. Older versions of CVXPY always refuse it; their context changes
@@ -148,7 +149,7 @@ def allow_cvxpy_parameters_in_quad_form(cvxpy: Any) -> AbstractContextManager[An
     return nullcontext() if scope is None else cast("AbstractContextManager[Any]", scope())
 
 
-def _failing_cvxpy_text(expressions: list[Any], test: str) -> str:
+def _text_failing_cvxpy_check(expressions: list[Any], test: str) -> str:
     """Return the innermost expression that fails a test, as short text.
 
     Args:
@@ -156,20 +157,20 @@ def _failing_cvxpy_text(expressions: list[Any], test: str) -> str:
         test: the name of CVXPY's method that tests an expression, such as "is_pwl".
     """
     return next(
-        (_shorten_cvxpy_text(e) for top in expressions for e in _failing_cvxpy_parts(top, test)),
-        _shorten_cvxpy_text(expressions[0]),
+        (_shorten_checked_cvxpy_text(e) for top in expressions for e in _parts_failing_cvxpy_check(top, test)),
+        _shorten_checked_cvxpy_text(expressions[0]),
     )
 
 
-def _failing_cvxpy_parts(expression: Any, test: str) -> Iterator[Any]:
+def _parts_failing_cvxpy_check(expression: Any, test: str) -> Iterator[Any]:
     """Yield the parts of an expression that fail a test, innermost first."""
     for part in expression.args:
-        yield from _failing_cvxpy_parts(part, test)
+        yield from _parts_failing_cvxpy_check(part, test)
     if not getattr(expression, test)():
         yield expression
 
 
-def _shorten_cvxpy_text(expression: Any) -> str:
+def _shorten_checked_cvxpy_text(expression: Any) -> str:
     """Return an expression or constraint as CVXPY prints it, in at most 80 characters."""
     text = " ".join(str(expression).split())
     return text if len(text) <= 80 else f"{text[:77]}…"

@@ -63,7 +63,7 @@ class CvxpyCopy:
             _copy_cvxpy_leaf(p, cvxpy.Parameter, size, replaced, cvxpy)
             for p, size in zip(predicted, sizes, strict=True)
         ]
-        known_copies = [_copy_known_parameter(p, replaced, cvxpy) for p in known]
+        known_copies = [_copy_known_cvxpy_parameter(p, replaced, cvxpy) for p in known]
         for p in problem.parameters():
             if id(p) not in replaced:
                 replaced[id(p)] = cvxpy.Constant(p.value)
@@ -97,21 +97,21 @@ def _copy_cvxpy_leaf(leaf: Any, kind: Any, size: int, replaced: dict[int, Any], 
         cvxpy: the module.
     """
     structured = leaf_has_structure(leaf)
-    made = kind((size,) if structured else leaf.shape, name=leaf.name(), **_sign_of_copy(leaf))
+    made = kind((size,) if structured else leaf.shape, name=leaf.name(), **_sign_of_cvxpy_copy(leaf))
     if kind is cvxpy.Parameter:
         made.value = np.zeros(made.shape)
     replaced[id(leaf)] = spread_leaf_entries(made, leaf, cvxpy) if structured else made
     return made
 
 
-def _copy_known_parameter(parameter: Any, replaced: dict[int, Any], cvxpy: Any) -> Any:
+def _copy_known_cvxpy_parameter(parameter: Any, replaced: dict[int, Any], cvxpy: Any) -> Any:
     """Copy a known parameter, and store in ``replaced`` the expression that takes its place in the copy.
 
     CVXPY replaces a parameter that is declared PSD, NSD or symmetric by a new parameter, which could not be found
     again. The copy is therefore a plain parameter, and an expression around it declares the structure.
     """
     shape, given = parameter.shape, parameter.attributes
-    plain = cvxpy.Parameter(shape, name=parameter.name(), value=np.zeros(shape), **_sign_of_copy(parameter))
+    plain = cvxpy.Parameter(shape, name=parameter.name(), value=np.zeros(shape), **_sign_of_cvxpy_copy(parameter))
     replaced[id(parameter)] = plain
     if given.get("PSD"):
         replaced[id(parameter)] = cvxpy.psd_wrap(plain)
@@ -122,6 +122,6 @@ def _copy_known_parameter(parameter: Any, replaced: dict[int, Any], cvxpy: Any) 
     return plain
 
 
-def _sign_of_copy(leaf: Any) -> dict[str, bool]:
+def _sign_of_cvxpy_copy(leaf: Any) -> dict[str, bool]:
     """Return the keyword arguments with which CVXPY declares the sign of a leaf."""
     return {"nonneg": leaf_sign(leaf) > 0, "nonpos": leaf_sign(leaf) < 0}

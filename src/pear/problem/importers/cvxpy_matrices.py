@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from functools import partial
 from typing import Any
 
@@ -23,7 +22,7 @@ from pear.problem.importers.cvxpy_leaves import (
     place_leaf_entries,
     tighten_leaf_bounds,
 )
-from pear.problem.importers.cvxpy_names import WHERE
+from pear.problem.importers.cvxpy_names import WHERE, name_cvxpy_variables
 from pear.problem.importers.cvxpy_tags import TaggedRows, locate_tags
 from pear.problem.importers.linear_map import linear_map
 from pear.problem.importers.model_arrays import ModelArrays
@@ -156,18 +155,7 @@ class CvxpyMatrices:
             names[at.reshape(-1)[::-1]] = leaf_entry_names(v)[::-1]  # the first of several entries names a variable
             integer[at] = integer_leaf_entries(v, "boolean") | integer_leaf_entries(v, "integer")
             tighten_leaf_bounds(lb, ub, at, least, most)
-        variables = number_cvxpy_variables(names.tolist(), names == "")
+        variables = name_cvxpy_variables(names.tolist(), names == "")
         Q = sign * self.P if self.P is not None and self.P.count_nonzero() else None
         sense = "min" if sign > 0 else "max"
         return ModelArrays(WHERE, rows, sign * self.q, lb, ub, Q, sense, integer, sign * self.d, variables), layout
-
-
-def number_cvxpy_variables(names: Sequence[str], added: Mask) -> tuple[str, ...]:
-    """Rename the variables that CVXPY has added: auxiliary[0], auxiliary[1] and so on.
-
-    Args:
-        names: the names of all n variables.
-        added: (n,) bool, True for variables that CVXPY has added.
-    """
-    numbers = np.cumsum(added) - 1
-    return tuple(f"auxiliary[{numbers[i]}]" if added[i] else name for i, name in enumerate(names))

@@ -5,6 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+import numpy as np
+
+from pear.presolving.row_program import Mask
+
 WHERE = "the CVXPY problem"
 """The name of the source in messages and reports."""
 
@@ -18,3 +22,14 @@ def cvxpy_parameters_in(expression: Any, parameters: Sequence[Any]) -> list[Any]
 def cvxpy_constraint_name(constraint: Any, i: int) -> str:
     """Return the label of a constraint, or "constraint i" if it has no label."""
     return getattr(constraint, "label", None) or f"constraint {i}"
+
+
+def name_cvxpy_variables(names: Sequence[str], added: Mask) -> tuple[str, ...]:
+    """Rename the variables that CVXPY has added: auxiliary[0], auxiliary[1] and so on.
+
+    Args:
+        names: the names of all n variables.
+        added: (n,) bool, True for variables that CVXPY has added.
+    """
+    numbers = np.cumsum(added) - 1
+    return tuple(f"auxiliary[{numbers[i]}]" if added[i] else name for i, name in enumerate(names))

@@ -16,17 +16,17 @@ from pear.optional_packages import import_optional
 from pear.presolving.row_program import Index, Mask
 from pear.problem.cost_map import CostMap
 from pear.problem.importers.cvxpy_checks import (
-    allow_cvxpy_parameters_in_quad_form,
     check_cvxpy_constraint,
     check_cvxpy_objective,
     check_cvxpy_variables_and_parameters,
     check_known_cvxpy_parameters,
+    relax_cvxpy_checks_of_quad_form,
 )
 from pear.problem.importers.cvxpy_copy import CvxpyCopy
 from pear.problem.importers.cvxpy_derivatives import CvxpyDerivatives, read_predicted_cvxpy_derivatives
 from pear.problem.importers.cvxpy_leaves import independent_leaf_names
-from pear.problem.importers.cvxpy_matrices import CvxpyMatrices, number_cvxpy_variables
-from pear.problem.importers.cvxpy_names import WHERE, cvxpy_constraint_name
+from pear.problem.importers.cvxpy_matrices import CvxpyMatrices
+from pear.problem.importers.cvxpy_names import WHERE, cvxpy_constraint_name, name_cvxpy_variables
 from pear.problem.importers.model_arrays import ModelArrays
 from pear.problem.importers.row_limits import RowLimits
 from pear.problem.importers.row_prices import check_row_prices
@@ -115,7 +115,7 @@ def from_cvxpy(
     check_known_cvxpy_parameters(told, predicted)
     check_cvxpy_variables_and_parameters(problem, predicted, told)
     copy = CvxpyCopy.of(problem, predicted, told, _cvxpy_problem_prices(problem.constraints, recourse), cvxpy)
-    with allow_cvxpy_parameters_in_quad_form(cvxpy):
+    with relax_cvxpy_checks_of_quad_form(cvxpy):
         for i, constraint in enumerate(copy.problem.constraints):
             check_cvxpy_constraint(constraint, i, copy.predicted, copy.known)
         check_cvxpy_objective(copy.problem.objective, copy.predicted, copy.known)
@@ -193,7 +193,7 @@ def _reduce_cvxpy_problem(
     added = np.ones(len(small.variables), dtype=bool)
     for at in moved.values():
         added[at.numpy()] = False
-    small = replace(small, variables=number_cvxpy_variables(small.variables, added))
+    small = replace(small, variables=name_cvxpy_variables(small.variables, added))
     M = None if M is None else sparse.csr_array(reduction.T.T @ M)
     return small, moved, M, reduction.columns, [reduction.sentence()]
 

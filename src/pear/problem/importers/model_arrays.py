@@ -85,7 +85,7 @@ class ModelArrays:
             DataError: a number is NaN, or infinite but not an absent limit.
             ProblemError: bounds cross, the objective is not convex, or a name is wrong.
         """
-        costs = read_finite_array(self.where, "cost of variable", self.costs)
+        costs = read_model_array(self.where, "cost of variable", self.costs)
         names = self.variables or tuple(f"x{i}" for i in range(len(costs)))
         if twice := [name for name, count in Counter(names).items() if count > 1]:
             raise ProblemError(
@@ -119,7 +119,7 @@ class ModelArrays:
         made = Model(
             problem=fixed._problem(),
             known=torch.from_numpy(costs) if own is None else own.known,
-            offset=float(read_finite_array(self.where, "constant of the objective", self.offset)[0]),
+            offset=float(read_model_array(self.where, "constant of the objective", self.offset)[0]),
             variables=names,
             rows=self.rows.names,
             constraints=fixed.rows.labels(),
@@ -254,7 +254,7 @@ class ModelArrays:
         high = read_row_limits(self.where, "upper limit of row", self.rows.high, np.inf)
         matrix = self.rows.matrix.copy()
         matrix.eliminate_zeros()
-        read_finite_array(self.where, "entry of the rows", matrix.data)
+        read_model_array(self.where, "entry of the rows", matrix.data)
         lb = read_row_limits(self.where, "lower bound of variable", self.lb, -np.inf)
         ub = read_row_limits(self.where, "upper bound of variable", self.ub, np.inf)
         return replace(self, rows=replace(self.rows, matrix=matrix, low=low, high=high), lb=lb, ub=ub)
@@ -355,7 +355,7 @@ class ModelArrays:
         )
 
 
-def read_finite_array(where: str, name: str, values: Any) -> Array:
+def read_model_array(where: str, name: str, values: Any) -> Array:
     """Convert numbers of a source to an array (k,), after a check that all are finite.
 
     Args:

@@ -10,7 +10,7 @@ import numpy as np
 from scipy import sparse
 
 from pear.errors import DataError
-from pear.problem.importers.model_arrays import ModelArrays, read_finite_array
+from pear.problem.importers.model_arrays import ModelArrays, read_model_array
 from pear.problem.importers.packed_files import unpacked_file
 from pear.problem.importers.row_limits import RowLimits, read_row_limits
 from pear.problem.model import Model
@@ -37,14 +37,14 @@ def from_osqp_mat(path: str | Path) -> Model:
     """
     path = Path(path)
     arrays = load_osqp_mat(path)
-    P, q, A = arrays["P"], read_finite_array(str(path), "q", arrays["q"]), arrays["A"]
+    P, q, A = arrays["P"], read_model_array(str(path), "q", arrays["q"]), arrays["A"]
     low, high = (
         read_row_limits(str(path), "l", arrays["l"], -np.inf),
         read_row_limits(str(path), "u", arrays["u"], np.inf),
     )
     rows, lb, ub = RowLimits(A, low, high, tuple(f"r{i}" for i in range(len(low)))).split_bounds()
     integer = np.asarray(arrays.get("integer", np.zeros(len(q)))).reshape(-1) != 0
-    offset = float(read_finite_array(str(path), "r", arrays.get("r", 0.0))[0])
+    offset = float(read_model_array(str(path), "r", arrays.get("r", 0.0))[0])
     return ModelArrays(str(path), rows, q, lb, ub, P if P.nnz else None, integer=integer, offset=offset).model()
 
 
