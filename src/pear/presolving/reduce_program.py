@@ -9,14 +9,14 @@ import numpy as np
 from scipy import sparse
 
 from pear.presolving.multiplier_steps import MultiplierStep
-from pear.presolving.row_program import Array, Index, Mask, RowProgram
-from pear.presolving.row_removal import (
+from pear.presolving.remove_rows import (
     merge_duplicate_rows,
     remove_dependent_equality_rows,
     remove_empty_rows,
     turn_single_variable_rows_into_bounds,
 )
-from pear.presolving.variable_removal import remove_fixed_variables, substitute_defined_variables
+from pear.presolving.remove_variables import remove_fixed_variables, substitute_defined_variables
+from pear.presolving.row_program import Array, Index, Mask, RowProgram
 from pear.presolving.working_program import WorkingProgram
 
 _STEPS = (
