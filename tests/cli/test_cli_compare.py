@@ -104,18 +104,18 @@ def test_long_tables_give_the_same_as_wide_ones(run: Run) -> None:
 
 def test_corrections_begin_at_the_forecasts(run: Run) -> None:
     """Correct all rows but the first, which has no forecast."""
-    from pear.cli.compared_forecasters import CorrectedForecasts
+    from pear.cli.compared_forecasters import CorrectedForecaster
 
     data, own = pandas.read_csv("data.csv"), pandas.read_csv("yesterday.csv").to_numpy()
     problem = pear.from_mps("bag.lp")
     regressor = pear.DecisionRegressor(problem, loss="mse", max_epochs=2)
     table = np.column_stack([data[["sun", "wind"]].to_numpy(), own])
-    fitted = CorrectedForecasts(regressor, 2).fit(table[:60], data[ITEMS].to_numpy()[:60])
+    fitted = CorrectedForecaster(regressor, 2).fit(table[:60], data[ITEMS].to_numpy()[:60])
     same = pear.DecisionRegressor(problem, loss="mse", max_epochs=2)
     same.fit(table[1:60, :2], data[ITEMS].to_numpy()[1:60], base_forecast=own[1:60])
     np.testing.assert_array_equal(fitted.predict(table[60:]), same.predict(table[60:, :2], base_forecast=own[60:]))
     with pytest.raises(pear.DataError, match="no training row has a forecast"):
-        CorrectedForecasts(regressor, 2).fit(table[:1], data[ITEMS].to_numpy()[:1])
+        CorrectedForecaster(regressor, 2).fit(table[:1], data[ITEMS].to_numpy()[:1])
 
 
 def test_a_missing_lightgbm_is_left_out_with_a_sentence(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -15,7 +15,7 @@ from typer.testing import CliRunner, Result
 
 import pear
 from pear.cli.app import app
-from pear.cli.train import _print_outcomes
+from pear.cli.train import _print_training_outcomes
 from pear.losses.regret_outcome import RegretOutcome
 from pear.train.estimator import progress_display
 from pear.train.racing.race_row import RaceRow
@@ -171,7 +171,7 @@ def test_a_start_that_was_kept_is_no_gain_of_the_loss(epochs: int, capsys: pytes
     judged = {name: RegretOutcome(part, torch.ones(2)) for name, part in regret.items()}
     history = pear.train.History(epochs=epochs, race=(RaceRow("start", 0, 1.0, 0.1, 0.0, 0.0, (0.0, 0.0)),))
     trained = {name: SimpleNamespace(n_iter_=1, history_=history) for name in regret}
-    _print_outcomes(judged, trained)
+    _print_training_outcomes(judged, trained)
     said = capsys.readouterr().out
     assert ("Gained over MSE: 2 a row" in said) == (epochs > 0)
     assert ("no training with PEAR was clearly better than its start" in said) == (epochs == 0)

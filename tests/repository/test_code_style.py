@@ -62,10 +62,10 @@ def is_record(path, node):
     """``__init__`` of public classes made of named fields or hyperparameters, and what is made of its options."""
     records = {
         "train/fit.py": "fit",
-        "cli/train.py": "train",
+        "cli/train.py": "train_command",
         "problem/problem.py": "__init__",
         "train/estimator/regressor.py": "__init__",
-        "cli/compare.py": "compare",
+        "cli/compare.py": "compare_command",
         "evaluation/walk_forward.py": "walk_forward",
     }
     return records.get(name(path)) == node.name

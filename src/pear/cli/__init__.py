@@ -1,4 +1,4 @@
-"""The ``pear`` command."""
+"""The command line: ``main`` runs the command ``pear``."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ _NEEDED = ("typer", "rich", "click", "shellingham")
 
 
 def main() -> None:
-    """Run the command line. Where a package it needs is missing, print one sentence and exit with code 1."""
+    """Run the command line. If a package that it needs is missing, print one sentence and exit with code 1."""
     try:
         from pear.cli.app import app
     except ModuleNotFoundError as error:

@@ -9,14 +9,14 @@ import typer
 
 import pear
 from pear.cli.console import err, print_plain
-from pear.cli.csv_table import read_csv_table, select_columns, split_at_commas
-from pear.cli.model_columns import parse_prices, read_model
+from pear.cli.csv_table import read_csv_table, select_csv_columns, split_at_commas
+from pear.cli.model_columns import parse_cost_columns, read_wide_model_columns
 from pear.cli.options import CostMapPath, Costs, Known, ModelPath
-from pear.cli.training_table import read_known_columns
+from pear.cli.table_samples import read_known_columns
 from pear.errors import DataError
 
 
-def advise(
+def advise_command(
     model: ModelPath,
     data: Annotated[
         Path | None,
@@ -34,9 +34,9 @@ def advise(
         problem, samples = pear.from_file(model), None
     else:
         table = read_csv_table(data)
-        named, priced = parse_prices(split_at_commas(costs))
-        problem, paid = read_model(model, named, table, priced, split_at_commas(known), cost_map)
-        samples = select_columns(table, paid, "costs", data)
+        named, priced = parse_cost_columns(split_at_commas(costs))
+        problem, paid = read_wide_model_columns(model, named, table, priced, split_at_commas(known), cost_map)
+        samples = select_csv_columns(table, paid, "costs", data)
         told = read_known_columns(problem, table, data)
         problem = problem if told is None else problem.with_known(told, len(table))
     with err.status("Looking at the model and timing an epoch, about ten seconds…"):

@@ -1,4 +1,4 @@
-"""The table of all commands. Each command has a file and a line here, or comes from another package's entry point."""
+"""The command ``pear`` with its subcommands. Each subcommand has a file of its name in this folder."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from typing import Annotated, Any
 import typer
 
 from pear.cli import advise, calibrate, compare, decide, demo, diagnose, predict, solvers, train
+from pear.cli.compile import compile_command
 from pear.cli.console import err, print_plain
 from pear.cli.lazy_commands import LazyCommands
 from pear.errors import MissingExtraError, PearError
@@ -19,7 +20,7 @@ LAB = {
     "bench": "Measure the time, memory and exactness of this installation.",
     "stress": "Look for wrong answers and lost work under difficult conditions.",
 }
-"""Commands of the package pear-lab, listed whether it is installed or not."""
+"""The commands of the package pear-lab with their help texts. The help lists them even if pear-lab is not installed."""
 
 
 class AppCommands(LazyCommands):
@@ -62,19 +63,19 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     help="Train forecasters on the regret of the decisions they lead to.",
 )
-app.command("demo")(demo.demo)
-app.command("train")(train.train)
-app.command("compare")(compare.compare)
-app.command("predict")(predict.predict)
-app.command("calibrate")(calibrate.calibrate)
-app.command("decide")(decide.decide)
-app.command("diagnose")(diagnose.diagnose)
-app.command("advise")(advise.advise)
-app.command("compile")(solvers.compile_now)
-app.command("solvers")(solvers.solvers)
+app.command("demo")(demo.demo_command)
+app.command("train")(train.train_command)
+app.command("compare")(compare.compare_command)
+app.command("predict")(predict.predict_command)
+app.command("calibrate")(calibrate.calibrate_command)
+app.command("decide")(decide.decide_command)
+app.command("diagnose")(diagnose.diagnose_command)
+app.command("advise")(advise.advise_command)
+app.command("compile")(compile_command)
+app.command("solvers")(solvers.solvers_command)
 
 
-def _show_version(wanted: bool) -> None:
+def _show_app_version(wanted: bool) -> None:
     """Print the version and exit, if the option ``--version`` is given."""
     if wanted:
         print_plain(f"pear {__version__}")
@@ -82,9 +83,9 @@ def _show_version(wanted: bool) -> None:
 
 
 @app.callback()
-def _global_options(
+def _app_options(
     version: Annotated[
-        bool, typer.Option("--version", callback=_show_version, is_eager=True, help="Show the version and exit.")
+        bool, typer.Option("--version", callback=_show_app_version, is_eager=True, help="Show the version and exit.")
     ] = False,
 ) -> None:
     pass

@@ -8,12 +8,12 @@ from typing import Annotated
 import typer
 
 from pear.cli.console import print_plain
-from pear.cli.decide import read_rows
 from pear.cli.options import Base, Groups, Variables
+from pear.cli.table_samples import read_estimator_samples
 from pear.wording import count_noun
 
 
-def calibrate(
+def calibrate_command(
     model: Annotated[Path, typer.Argument(help="A model file that pear train wrote; the calibration is added to it.")],
     data: Annotated[
         Path, typer.Argument(help="A CSV file with features and true costs of rows that training has not seen.")
@@ -30,7 +30,7 @@ def calibrate(
     from pear.train.estimator.regressor import DecisionRegressor  # which needs an extra, and says so
 
     estimator = DecisionRegressor.load(model)
-    samples = read_rows(estimator, model, data, groups, variables, base, with_costs=True)
+    samples = read_estimator_samples(estimator, model, data, groups, variables, base, with_costs=True)
     estimator.calibrate(samples.features, samples.costs, append=append, **samples.options())
     estimator.save(model)
     count = count_noun(len(estimator.intervals_.planned), "sample")

@@ -11,34 +11,26 @@ from rich.progress import BarColumn, Progress, SpinnerColumn, TextColumn, TimeEl
 from rich.table import Table
 
 import pear
-from pear.cli.compared_forecasters import KINDS, make_forecasters
+from pear.cli.compared_forecasters import KINDS, make_compared_forecasters
 from pear.cli.console import err, out, print_plain
-from pear.cli.csv_table import read_dates, select_columns, split_at_commas
-from pear.cli.model_columns import read_model_and_table
-from pear.cli.options import (
-    Architecture,
-    CostMapPath,
-    Costs,
-    Features,
-    Groups,
-    Known,
-    ModelKind,
-    ModelPath,
-    Variables,
-)
+from pear.cli.csv_table import read_csv_dates, select_csv_columns, split_at_commas
+from pear.cli.forecast_files import read_forecast_file
+from pear.cli.long_csv_table import LongColumns, order_long_csv_table
+from pear.cli.model_columns import read_model_columns
+from pear.cli.options import Architecture, CostMapPath, Costs, Features, Groups, Known, ModelKind, ModelPath, Variables
 from pear.cli.output_files import writable_output_folder, write_output_csv
-from pear.cli.training_table import LongColumns, order_long_table, read_forecasts, read_known_columns
+from pear.cli.table_samples import read_known_columns
 from pear.optional_packages import require_packages
 
 if TYPE_CHECKING:
     import pandas
 
 _INTERRUPTED = 130
-_WIDE = 118  # columns of a terminal that shows the whole table
-_MAIN_COLUMNS = (0, 1, 4)  # of the table, in other terminals: name, loss, difference
+_WIDE = 118  # characters in a line of a terminal that shows all columns of the table
+_MAIN_COLUMNS = (0, 1, 4)  # the columns in narrower terminals: name, loss, difference
 
 
-def compare(
+def compare_command(
     model: ModelPath,
     data: Annotated[Path, typer.Argument(help="The samples in time order: a CSV file with a row for each.")],
     features: Features = None,
@@ -80,21 +72,23 @@ def compare(
     from pear.compile.thread_pools import one_thread
 
     require_packages("the picture", "matplotlib")
-    problem, table, chosen, paid, _, long = read_model_and_table(
+    problem, table, chosen, paid, _, long = read_model_columns(
         model, data, features, costs, cost_map, known, dates, groups, variables
     )
-    own = {path.stem: read_forecasts(path, table, paid, data, long is not None, empty=True) for path in forecasts or ()}
+    own = {
+        path.stem: read_forecast_file(path, table, paid, data, long is not None, empty=True) for path in forecasts or ()
+    }
     if long is not None:
-        table = order_long_table(table, long, problem.names, data)
+        table = order_long_csv_table(table, long, problem.names, data)
         own = {name: one.loc[table.index] for name, one in own.items()}
-    X, C = select_columns(table, chosen, "features", data), select_columns(table, paid, "costs", data)
+    X, C = select_csv_columns(table, chosen, "features", data), select_csv_columns(table, paid, "costs", data)
     if dates is not None:
-        X.index = C.index = read_dates(table, dates, data)
+        X.index = C.index = read_csv_dates(table, dates, data)
     regressor = pear.DecisionRegressor(
         problem, architecture.value, max_epochs=max_epochs, time_cap=time_cap, random_state=seed
     )
     tables = {name: one.to_numpy() for name, one in own.items()}
-    compared = make_forecasters(split_at_commas(forecasters), X, tables, regressor, seed)
+    compared = make_compared_forecasters(split_at_commas(forecasters), X, tables, regressor, seed)
     folder = writable_output_folder(to)
     print_plain(f"{problem.problem}\n{problem.inputs} values are forecast from {len(chosen)} features.\n")
     with one_thread():
@@ -104,7 +98,7 @@ def compare(
             C=C if long is None else C[paid[0]],
             forecasters=compared,
             splits=pear.TimeSplits(folds=splits, gap=gap, window=window),
-            known=_known_samples(problem, table, data, X.index, long),
+            known=_read_compared_known_values(problem, table, data, X.index, long),
             groups=None if long is None else X.index if dates == long.groups else table[long.groups].to_numpy(),
         )
     _print_comparison(found)
@@ -117,10 +111,21 @@ def compare(
     )
 
 
-def _known_samples(
+def _read_compared_known_values(
     problem: pear.Model, table: pandas.DataFrame, data: Path, index: pandas.Index[Any], long: LongColumns | None
 ) -> Any:
-    """The known numbers with a row for each sample, under the index of the features; None where nothing is known."""
+    """Read the numbers that a model knows.
+
+    Args:
+        problem: the model.
+        table: the samples, in the order of the features.
+        data: the file of the table, for error messages.
+        index: the index of the features.
+        long: the columns of a long table, or None.
+
+    Returns:
+        A DataFrame with a row for each sample, or None if the model knows no numbers.
+    """
     told = read_known_columns(problem, table, data, None if long is None else long.groups)
     if told is None:
         return None
@@ -129,7 +134,7 @@ def _known_samples(
 
 
 def _compare_with_progress_bar(**arguments: Any) -> pear.WalkForward:
-    """Call ``pear.walk_forward`` with these arguments and a progress bar; Ctrl-C ends it."""
+    """Call ``pear.walk_forward`` with these arguments and a progress bar. Ctrl-C exits without a result."""
     with Progress(
         SpinnerColumn(finished_text="✓"),
         TextColumn("{task.description}"),
@@ -151,7 +156,7 @@ def _compare_with_progress_bar(**arguments: Any) -> pear.WalkForward:
 
 
 def _print_comparison(found: pear.WalkForward) -> None:
-    """Print the table of the comparison and its sentences."""
+    """Print the table and the sentences of a comparison."""
     from pear.evaluation.comparison_text import comparison_lines
 
     headings, *lines = comparison_lines(found)

@@ -1,4 +1,4 @@
-"""The forecasters that ``pear compare`` makes: the usual ones, PEAR's, and corrections of the user's own forecasts."""
+"""The forecasters of ``pear compare``: ridge, LightGBM, MSE, PEAR, and corrections of the user's own forecasts."""
 
 from __future__ import annotations
 
@@ -11,23 +11,23 @@ from pear.errors import DataError
 from pear.wording import suggest_name
 
 KINDS = ("ridge", "lightgbm", "mse", "pear", "correction")
-"""What the command makes by itself: "lightgbm" where it is installed, "correction" where there are own forecasts."""
+"""The names for ``--forecasters``. "lightgbm" needs LightGBM, and "correction" needs the user's own forecasts."""
 
 
-def make_forecasters(
+def make_compared_forecasters(
     kinds: list[str], X: Any, own: dict[str, Any], regressor: pear.DecisionRegressor, seed: int
 ) -> dict[str, Any]:
-    """Make the forecasters that the command compares.
+    """Make the forecasters for ``pear compare``.
 
     Args:
         kinds: names of ``KINDS``.
         X: the features of all rows, a DataFrame.
-        own: by name, the user's forecasts: (N, k), or (N·k,) of a long table.
-        regressor: the settings of "mse", "pear" and "correction".
+        own: the user's own forecasts by name: (N, k), or (N·k,) of a long table.
+        regressor: an untrained regressor with the settings of "mse", "pear" and "correction".
         seed: the seed of LightGBM.
 
     Returns:
-        The user's own forecasts first, then the others, as ``pear.walk_forward`` takes them.
+        The argument ``forecasters`` of ``pear.walk_forward``, with the user's own forecasts first.
 
     Raises:
         DataError: a name is unknown.
@@ -54,34 +54,34 @@ def make_forecasters(
         elif kind == "correction":
             for name, forecasts in own.items():
                 table = np.column_stack([X.to_numpy(), forecasts])
-                found[f"{name} + pear"] = CorrectedForecasts(clone(regressor), X.shape[1]), table
+                found[f"{name} + pear"] = CorrectedForecaster(clone(regressor), X.shape[1]), table
         else:
             found[kind] = clone(regressor).set_params(loss={"mse": "mse", "pear": "pear-guided"}[kind])
     return found
 
 
-_INNER = "regressor__"  # the beginning of the names of a regressor's parameters among those of CorrectedForecasts
+_INNER = "regressor__"  # prefix of the regressor's parameters among those of CorrectedForecaster
 
 
-class CorrectedForecasts:
-    """A regressor that corrects forecasts; they are the last columns of its features.
+class CorrectedForecaster:
+    """An estimator that corrects forecasts, which are the last columns of its features.
 
     Args:
-        regressor: the estimator that learns the correction.
-        columns: the number of columns before those of the forecasts.
+        regressor: the regressor that learns the correction.
+        columns: the number of feature columns before the forecasts.
     """
 
     def __init__(self, regressor: pear.DecisionRegressor, columns: int) -> None:
         self.regressor, self.columns = regressor, columns
 
     def get_params(self, deep: bool = True) -> dict[str, Any]:
-        """The parameters, as scikit-learn asks for them; ``deep`` adds those of the regressor."""
+        """Return the parameters by name, for scikit-learn; ``deep`` adds those of the regressor."""
         inner = self.regressor.get_params(deep=False) if deep else {}
         own = {"regressor": self.regressor, "columns": self.columns}
         return {**own, **{f"{_INNER}{name}": value for name, value in inner.items()}}
 
-    def set_params(self, **given: Any) -> CorrectedForecasts:
-        """Set parameters, also those of the regressor."""
+    def set_params(self, **given: Any) -> CorrectedForecaster:
+        """Set parameters, including those of the regressor."""
         for name, value in given.items():
             if name.startswith(_INNER):
                 self.regressor.set_params(**{name.removeprefix(_INNER): value})
@@ -89,8 +89,8 @@ class CorrectedForecasts:
                 setattr(self, name, value)
         return self
 
-    def fit(self, X: Any, y: Any, groups: Any = None) -> CorrectedForecasts:
-        """Learn the correction from all rows that have a forecast; in a long table, from groups with all forecasts."""
+    def fit(self, X: Any, y: Any, groups: Any = None) -> CorrectedForecaster:
+        """Learn the correction from rows with a forecast; in a long table, from groups without missing forecasts."""
         import numpy as np
 
         from pear.problem.sample_keys import count_keyed_samples
@@ -106,7 +106,7 @@ class CorrectedForecasts:
         problem = self.regressor.problem
         if (
             count_keyed_samples(problem) is not None
-        ):  # which has fields of its own for every sample, also for those left out
+        ):  # the problem has fields for all samples, including those left out here
             samples = np.flatnonzero(known) if groups is None else np.unique(groups[known])
             self.regressor.set_params(problem=problem[samples.tolist()])
         self.regressor.fit(X[known, : self.columns], y[known], base_forecast=self._forecasts(X[known]), **options)
@@ -118,6 +118,6 @@ class CorrectedForecasts:
         return self.regressor.predict(X[:, : self.columns], base_forecast=self._forecasts(X))
 
     def _forecasts(self, X: Any) -> Any:
-        """Return the forecasts of these rows, (B, k), or (B,) where there is one for a row."""
+        """Return the forecasts in these rows, (B, k), or (B,) if a row has one forecast."""
         found = X[:, self.columns :]
         return found[:, 0] if found.shape[1] == 1 else found

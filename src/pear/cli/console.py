@@ -1,4 +1,4 @@
-"""The consoles that commands print to."""
+"""The consoles for the output and the errors of commands."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""CSV tables and lists of columns on the command line: columns are selected by name and must hold numbers."""
+"""CSV tables of commands: their columns of numbers and dates, and lists of column names."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ if TYPE_CHECKING:
 
 
 def read_csv_table(path: Path) -> pandas.DataFrame:
-    """Read a CSV file, also a compressed one, with a heading for every column.
+    """Read a CSV file, which may be compressed, with a heading for every column.
 
     Raises:
-        DataError: the file is missing, empty or no table.
+        DataError: the file is missing, is empty, or is not a table.
         MissingExtraError: pandas is not installed.
     """
     reader = import_pandas("a table")
@@ -42,18 +42,18 @@ def read_csv_table(path: Path) -> pandas.DataFrame:
     return table
 
 
-def select_columns(table: pandas.DataFrame, names: Sequence[str], what: str, path: Path) -> pandas.DataFrame:
-    """Select columns of a table and check that they hold numbers.
+def select_csv_columns(table: pandas.DataFrame, names: Sequence[str], what: str, path: Path) -> pandas.DataFrame:
+    """Select columns of a table and check that they contain numbers.
 
     Args:
         table: the result of ``read_csv_table``.
         names: names of the columns, in the order of the result.
-        what: plural noun for the content of the columns, used in error messages.
-        path: file of the table, used in error messages.
+        what: a plural noun for the content of the columns, for error messages.
+        path: the file of the table, for error messages.
 
     Raises:
-        DataError: a column is missing, is named twice, or holds text, NaN or infinity. The message
-            counts lines as an editor does.
+        DataError: a column is missing, is named twice, or contains text, NaN or infinity. The message counts lines as
+            an editor does.
     """
     there = list(table.columns)
     for name in names:
@@ -65,12 +65,12 @@ def select_columns(table: pandas.DataFrame, names: Sequence[str], what: str, pat
         raise DataError(f"column {twice[0]!r} of {path} is named twice among the {what}; name it once")
     chosen = table[list(names)]
     for name in names:
-        _check_numbers(chosen[name], name, what, path)
+        _check_csv_numbers(chosen[name], name, what, path)
     return chosen.astype(float)
 
 
-def _check_numbers(column: Any, name: str, what: str, path: Path) -> None:
-    """Raise ``DataError`` if a column holds text, NaN or infinity; ``what`` and ``path`` are for the message."""
+def _check_csv_numbers(column: Any, name: str, what: str, path: Path) -> None:
+    """Raise ``DataError`` if a column contains text, NaN or infinity; ``what`` and ``path`` are for the message."""
     import pandas
 
     values = pandas.to_numeric(column, errors="coerce")
@@ -78,7 +78,7 @@ def _check_numbers(column: Any, name: str, what: str, path: Path) -> None:
     if len(texts):
         lines = list_positions("line", [int(i) + 2 for i in texts.index])
         remedy = "turn categories into numbers, one column for each, and write 1.5, not 1,5"
-        if what == "features" and _are_dates(texts):
+        if what == "features" and _are_csv_dates(texts):
             remedy = f"these are dates; --dates {name} puts the rows in their order, and takes them for no feature"
         raise DataError(
             f"column {name!r} of {path} holds text, such as {str(texts.iloc[0])!r}, in {lines}; {what} must be "
@@ -92,21 +92,30 @@ def _check_numbers(column: Any, name: str, what: str, path: Path) -> None:
         )
 
 
-def _are_dates(texts: Any) -> bool:
-    """Whether texts are dates in one format."""
+def _are_csv_dates(texts: Any) -> bool:
+    """Return whether all texts are dates in a common format."""
     import warnings
 
     import pandas
 
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # that no common format is found
+        warnings.simplefilter("ignore")  # pandas warns if it finds no common format
         return bool(pandas.to_datetime(texts, errors="coerce").notna().all())
 
 
-def check_same_samples(
+def check_csv_samples_match(
     truth: pandas.DataFrame, forecast: pandas.DataFrame, paid: list[str], costs: Path, predictions: Path
 ) -> None:
-    """Refuse tables whose rows belong to different samples. Shared columns other than costs are compared."""
+    """Raise ``DataError`` if the rows of two tables belong to different samples.
+
+    Columns that both tables have, other than the costs, must be equal.
+
+    Args:
+        truth: the table of true costs.
+        forecast: the table of forecasts.
+        paid: the columns of costs.
+        costs, predictions: the files of both tables, for error messages.
+    """
     if len(truth) != len(forecast):
         raise DataError(
             f"{costs} has {len(truth)} rows and {predictions} {len(forecast)}; expected a row of each for every "
@@ -115,7 +124,7 @@ def check_same_samples(
     for name in truth.columns:
         if name in paid or name not in forecast.columns:
             continue
-        one, other = ([_entry_as_text(value) for value in table[name]] for table in (truth, forecast))
+        one, other = ([_csv_entry_as_text(value) for value in table[name]] for table in (truth, forecast))
         if one == other:
             continue
         at = next(i for i, pair in enumerate(zip(one, other, strict=True)) if pair[0] != pair[1])
@@ -130,15 +139,15 @@ def check_same_samples(
         )
 
 
-def _entry_as_text(value: Any) -> str:
-    """Format a table entry as text: 1 and 1.0 give the same text, NaN gives an empty one."""
+def _csv_entry_as_text(value: Any) -> str:
+    """Return a table entry as text. 1 and 1.0 give the same text, and NaN gives an empty text."""
     if value != value:
         return ""
     return f"{value:.15g}" if isinstance(value, float) else str(value)
 
 
 def split_at_commas(text: str | None) -> list[str]:
-    """Split a text at its commas.
+    """Return the words between the commas of a text.
 
     Example:
         >>> split_at_commas("a, b,"), split_at_commas(None)
@@ -147,8 +156,8 @@ def split_at_commas(text: str | None) -> list[str]:
     return [word.strip() for word in (text or "").split(",") if word.strip()]
 
 
-def read_dates(table: pandas.DataFrame, name: str, path: Path) -> pandas.DatetimeIndex:
-    """Read a column of dates."""
+def read_csv_dates(table: pandas.DataFrame, name: str, path: Path) -> pandas.DatetimeIndex:
+    """Return a column of a table as dates. Raise ``DataError`` if the column is missing or an entry is not a date."""
     import pandas
 
     if name not in table.columns:

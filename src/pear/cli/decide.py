@@ -9,18 +9,9 @@ import typer
 
 import pear
 from pear.cli.console import print_plain
-from pear.cli.csv_table import read_csv_table, select_columns
 from pear.cli.options import Base, Groups, Variables
 from pear.cli.output_files import writable_output_file, write_output_csv
-from pear.cli.training_table import (
-    LongColumns,
-    SampleRows,
-    feature_names,
-    order_long_table,
-    read_base,
-    read_known_columns,
-    values_of_samples,
-)
+from pear.cli.table_samples import TableSamples, read_estimator_samples, table_values
 from pear.errors import DataError
 from pear.wording import format_percent
 
@@ -30,7 +21,7 @@ if TYPE_CHECKING:
     from pear.train.estimator.regressor import DecisionRegressor
 
 
-def decide(
+def decide_command(
     model: Annotated[Path, typer.Argument(help="A model file that pear train wrote.")],
     data: Annotated[
         Path,
@@ -55,7 +46,7 @@ def decide(
 
     estimator = DecisionRegressor.load(model)
     if forecasts is None:
-        samples = read_rows(estimator, model, data, groups, variables, base)
+        samples = read_estimator_samples(estimator, model, data, groups, variables, base)
         writable_output_file(to)
         found = estimator.decide(samples.features, interval=interval, **samples.options())
         decisions = found if interval is None else found.to_frame()
@@ -64,10 +55,10 @@ def decide(
             raise DataError("--interval bounds the costs under the model's own forecasts; leave out --forecasts")
         if base is not None:
             raise DataError("--forecasts are decided under as they come; --base is what a model corrects: name one")
-        samples = read_rows(estimator, None, data, groups, variables, forecasts)
+        samples = read_estimator_samples(estimator, None, data, groups, variables, forecasts)
         writable_output_file(to)
         decisions = _decide_under_forecasts(estimator, samples)
-    decisions = _cast_integer_columns(estimator, decisions)
+    decisions = _cast_integer_decisions(estimator, decisions)
     write_output_csv(decisions, to, index=groups is not None)
     what = "row" if groups is None else "group"
     rows = f"1 {what}" if len(decisions) == 1 else f"{len(decisions):,} {what}s"
@@ -76,66 +67,27 @@ def decide(
     print_plain(f"Decisions for {rows}, {count} variables each{bounds}: {to}")
 
 
-def read_rows(
-    estimator: DecisionRegressor,
-    model: Path | None,
-    data: Path,
-    groups: str | None,
-    variables: str | None,
-    forecasts: Path | None,
-    with_costs: bool = False,
-) -> SampleRows:
-    """Read features, forecasts and true costs; those of a long table are put in the order of groups and values.
-
-    Args:
-        estimator: from the model file.
-        model: the model file, for messages; None where features are not needed.
-        data: the table.
-        groups: for a long table, the column of its groups.
-        variables: for a long table, the column that names the variables.
-        forecasts: a file of forecasts, or a model file that makes them; None where there are none.
-        with_costs: whether the table has the true costs.
-
-    Raises:
-        DataError: the columns are not those of the training.
-    """
-    table, forecast, ids, costs = read_csv_table(data), None, None, None
-    columns = [str(name) for name in estimator._columns or ()]
-    if forecasts is not None:
-        forecast = read_base(forecasts, table, columns, data, groups is not None)
-    if groups is not None:
-        problem = estimator.problem
-        names = problem.names if isinstance(problem, pear.Model) else [f"x{i}" for i in range(problem.n)]
-        table = order_long_table(table, LongColumns(groups, variables), names, data)
-        ids, forecast = table[groups], None if forecast is None else forecast.loc[table.index]
-    features = select_columns(table, [] if model is None else feature_names(estimator, model), "features", data)
-    if with_costs:
-        costs = select_columns(table, columns, "true costs", data)
-        costs = costs if groups is None else costs[columns[0]]
-    return SampleRows(features, costs, ids, forecast, read_known_columns(estimator.problem, table, data, groups))
-
-
-def _decide_under_forecasts(estimator: DecisionRegressor, samples: SampleRows) -> pandas.DataFrame:
-    """The best decisions under the forecasts that were given, as the estimator's own table of decisions."""
+def _decide_under_forecasts(estimator: DecisionRegressor, samples: TableSamples) -> pandas.DataFrame:
+    """Return the best decisions under the user's forecasts, as a table like that of ``DecisionRegressor.decide``."""
     import pandas
 
     from pear.problem.model import model_input_count
 
     problem = estimator.problem
-    values = values_of_samples(samples.forecast, model_input_count(problem))
+    values = table_values(samples.forecast, model_input_count(problem))
     found = pear.solve(problem, values, known=samples.known_samples()).x.cpu().numpy()
     names = list(problem.variables if isinstance(problem, pear.Model) else estimator._columns or range(problem.n))
     ids = None if samples.groups is None else samples.groups.drop_duplicates()
     return pandas.DataFrame(found, columns=names, index=ids)
 
 
-def _cast_integer_columns(estimator: DecisionRegressor, decisions: pandas.DataFrame) -> pandas.DataFrame:
-    """Convert the columns of integer variables to an integer type, so that the file shows 1 instead of 1.0."""
+def _cast_integer_decisions(estimator: DecisionRegressor, decisions: pandas.DataFrame) -> pandas.DataFrame:
+    """Convert columns of integer variables to an integer type, so that a file shows 1 instead of 1.0."""
     from pear.problem.model import problem_of_model
 
     integer = problem_of_model(estimator.problem).integer
     if integer is None:
         return decisions
-    variables = decisions.columns[len(decisions.columns) - len(integer) :]  # behind the bounds, where there are some
+    variables = decisions.columns[len(decisions.columns) - len(integer) :]  # bounds may come before the variables
     whole = [name for name, marked in zip(variables, integer.tolist(), strict=True) if marked]
     return decisions.round(dict.fromkeys(whole, 0)).astype(dict.fromkeys(whole, "int64"))

@@ -1,4 +1,4 @@
-"""``pear demo``: the same forecaster trained on its error and on its regret, and a picture of the two."""
+"""``pear demo``: a forecaster trained on its error and on its regret, and a figure of both trainings."""
 
 from __future__ import annotations
 
@@ -15,13 +15,7 @@ import pear
 from pear.cli.console import out, print_plain
 from pear.cli.output_files import writable_output_folder, write_output_json
 from pear.optional_packages import require_packages
-from pear.pages.figure_style import (
-    LIGHT,
-    save_figure,
-    style_plain_log_scale,
-    styled_figure,
-    write_figure_headline,
-)
+from pear.pages.figure_style import LIGHT, save_figure, style_plain_log_scale, styled_figure, write_figure_headline
 from pear.wording import format_two_decimal_percent
 
 if TYPE_CHECKING:
@@ -32,10 +26,10 @@ if TYPE_CHECKING:
 
 
 TIME_CAP = 45.0
-"""Seconds that one training may take, so that the demo ends within about a minute on any machine."""
+"""Time limit of one training in seconds, so that the demo ends within about a minute on any machine."""
 
 
-def demo(
+def demo_command(
     seed: Annotated[int, typer.Option(help="Seed of the data, the first weights and the batches.")] = 0,
     degree: Annotated[int, typer.Option(help="How far the costs are from linear; 1 is linear.")] = 8,
     noise: Annotated[float, typer.Option(help="Half-width of the random factor on every cost.")] = 0.5,
@@ -61,20 +55,20 @@ def demo(
     task = pear.tasks.shortest_path((grid, grid))
     split = task.split(task.samples(samples, degree=degree, noise=noise, seed=seed))
     folder = writable_output_folder(to)
-    with torch.random.fork_rng(devices=[]):  # the first weights depend on the seed alone
+    with torch.random.fork_rng(devices=[]):  # the first weights depend only on the seed
         torch.manual_seed(seed)
         untrained = nn.Linear(split.train.features.shape[1], task.problem.n)
     losses = {"MSE": MSELoss(task.problem), "PEAR": pear.PEARLoss(task.problem)}
     print_plain(_describe_demo(task, split, degree))
     with one_thread():
-        _compile_before_timing(task, untrained, split)
-        before = _test_regret(task, untrained, split)
+        _compile_before_demo(task, untrained, split)
+        before = _measure_demo_regret(task, untrained, split)
         config = pear.FitConfig(max_epochs=max_epochs, time_cap=TIME_CAP, seed=seed)
         histories, regrets = {}, {}
         for name, loss in losses.items():
             model = copy.deepcopy(untrained)
-            histories[name] = _train_with_progress_bar(name, model, loss, split, config)
-            regrets[name] = _test_regret(task, model, split)
+            histories[name] = _train_for_demo(name, model, loss, split, config)
+            regrets[name] = _measure_demo_regret(task, model, split)
     settings = {"seed": seed, "degree": degree, "noise": noise, "grid": grid, "samples": samples}
     trained = {name: {"test_regret": regrets[name], **history.as_dict()} for name, history in histories.items()}
     start = {"version": pear.__version__, "settings": settings, "untrained": {"test_regret": before}}
@@ -82,12 +76,12 @@ def demo(
     title = gain_sentence(regrets["MSE"], regrets["PEAR"]).partition(":")[0]
     done = f"Shortest paths on a {grid}×{grid} grid: costs of degree {degree}, noise {noise:g}, seed {seed}"
     draw_demo(folder / "demo.png", title, done, before, regrets, histories)
-    _print_regrets(before, regrets, histories)
+    _print_demo_regrets(before, regrets, histories)
     print_plain(f"Picture: {folder / 'demo.png'}\nNumbers: {folder / 'demo.json'}")
 
 
 def _describe_demo(task: ShortestPath, split: Split, degree: int) -> str:
-    """Describe the task of the demo and the sizes of its three sets of samples."""
+    """Describe the task of the demo and the numbers of its samples."""
     features = split.train.features.shape[1]
     train, validation, test = (len(part.features) for part in split)
     return (
@@ -97,7 +91,7 @@ def _describe_demo(task: ShortestPath, split: Split, degree: int) -> str:
     )
 
 
-def _test_regret(task: ShortestPath, model: nn.Module, split: Split) -> float:
+def _measure_demo_regret(task: ShortestPath, model: nn.Module, split: Split) -> float:
     """Return the normalised regret of a model on the test samples."""
     import torch
 
@@ -105,17 +99,17 @@ def _test_regret(task: ShortestPath, model: nn.Module, split: Split) -> float:
         return task.normalized_regret(model(split.test.features), split.test.costs)
 
 
-def _compile_before_timing(task: ShortestPath, untrained: nn.Module, split: Split) -> None:
-    """Train one epoch on two samples, so that compilation happens before a training is timed."""
+def _compile_before_demo(task: ShortestPath, untrained: nn.Module, split: Split) -> None:
+    """Train a copy for one epoch on two samples, so that compilation does not count as training time."""
     two = split.train.features[:2], split.train.costs[:2]
     config = pear.FitConfig(max_epochs=1, start="given")
     pear.fit(copy.deepcopy(untrained), pear.PEARLoss(task.problem), two, two, lambda predicted, true: 0.0, config)
 
 
-def _train_with_progress_bar(
+def _train_for_demo(
     name: str, model: nn.Module, loss: Callable[..., Tensor], split: Split, config: pear.FitConfig
 ) -> History:
-    """Train the model, with a progress bar."""
+    """Train a model with a progress bar named ``name``. Ctrl-C exits without a result."""
     with Progress(
         SpinnerColumn(finished_text="✓"),
         TextColumn("{task.description:5}"),
@@ -136,12 +130,20 @@ def _train_with_progress_bar(
             raise typer.Exit(130)
         if not history.epochs:
             bar.update(line, state="solved in closed form, without epochs")
-        bar.update(line, total=history.epochs, completed=history.epochs)  # full, though it stopped early
+        bar.update(
+            line, total=history.epochs, completed=history.epochs
+        )  # show a full bar if the training stopped early
     return history
 
 
-def _print_regrets(before: float, regrets: dict[str, float], histories: dict[str, History]) -> None:
-    """Print a table of test regrets, epochs and seconds, and a sentence on what PEAR gains."""
+def _print_demo_regrets(before: float, regrets: dict[str, float], histories: dict[str, History]) -> None:
+    """Print test regrets, epochs and seconds of all trainings, and a sentence on what PEAR gains.
+
+    Args:
+        before: the test regret before training.
+        regrets: the test regrets after training, by name of the loss.
+        histories: the training histories, by name of the loss.
+    """
     table = Table()
     for heading in ("trained with", "test regret", "epochs", "seconds"):
         table.add_column(heading, justify="left" if heading == "trained with" else "right")
@@ -157,7 +159,12 @@ def _print_regrets(before: float, regrets: dict[str, float], histories: dict[str
 
 
 def gain_sentence(mse: float, regret: float, name: str = "PEAR") -> str:
-    """Say in one sentence how much regret PEAR, or the method called ``name``, saves compared with MSE.
+    """Say how much regret a method saves compared with MSE.
+
+    Args:
+        mse: the normalised regret after training with MSE.
+        regret: the normalised regret after training with the method.
+        name: the name of the method.
 
     Example:
         >>> gain_sentence(0.20, 0.05)
@@ -172,7 +179,7 @@ def gain_sentence(mse: float, regret: float, name: str = "PEAR") -> str:
     return f"Decisions trained with {name} lose {ours} instead of {theirs}: {saved} of what MSE gives away is saved."
 
 
-_LEAST_SHOWN = 1e-5  # a regret of zero has no place on a log scale
+_LEAST_SHOWN = 1e-5  # smaller regrets are drawn as this one, because the scale is logarithmic
 _NAME: dict[str, Any] = {"fontsize": 12, "fontweight": "bold", "va": "center"}
 
 
@@ -184,25 +191,25 @@ def draw_demo(
     test_regret: dict[str, float],
     histories: dict[str, History],
 ) -> Path:
-    """Save bars of the test regret beside curves of the validation regret, as a PNG.
+    """Draw bars of the test regret beside curves of the validation regret, and save the figure.
 
     Args:
         path: the PNG file to write.
-        title: heading of the picture.
-        subtitle: line below the heading that describes the experiment.
-        untrained: test regret before training.
-        test_regret: test regret after training, by name of the loss.
-        histories: training histories, by name of the loss.
+        title: the heading of the figure.
+        subtitle: the line below the heading, which describes the experiment.
+        untrained: the test regret before training.
+        test_regret: the test regrets after training, by name of the loss.
+        histories: the training histories, by name of the loss.
     """
     with styled_figure((10, 4.8), widths=(1, 1.6)) as (figure, (left, right)):
         write_figure_headline(figure, title, subtitle)
-        _draw_regret_bars(left, untrained, test_regret)
-        _draw_regret_curves(right, histories)
+        _draw_demo_bars(left, untrained, test_regret)
+        _draw_demo_curves(right, histories)
         return save_figure(figure, path)
 
 
-def _draw_regret_bars(axes: Any, untrained: float, regret: dict[str, float]) -> None:
-    """Draw a bar of the test regret for each loss."""
+def _draw_demo_bars(axes: Any, untrained: float, regret: dict[str, float]) -> None:
+    """Draw a bar of the test regret for each loss; ``untrained`` is the regret before training."""
     axes.set_title("Test regret, % of the best possible cost")
     heights = [100 * value for value in regret.values()]
     bars = axes.bar(range(len(regret)), heights, width=0.6, color=[LIGHT[name.lower()] for name in regret])
@@ -219,8 +226,8 @@ def _draw_regret_bars(axes: Any, untrained: float, regret: dict[str, float]) -> 
     axes.set_xlabel(f"before training: {format_two_decimal_percent(untrained)}", labelpad=7)
 
 
-def _draw_regret_curves(axes: Any, histories: dict[str, History]) -> None:
-    """Draw the validation regret of every contender over its epochs, on a log scale; the squared error is a line."""
+def _draw_demo_curves(axes: Any, histories: dict[str, History]) -> None:
+    """Draw the validation regret of PEAR's candidates over their epochs, and that of MSE as a horizontal line."""
     axes.set_title("Validation regret, % (log scale)")
     rows, mse = histories["PEAR"].race, histories["MSE"].best
     whole = [row for row in rows if row.contender != "start" and row.share == 1]

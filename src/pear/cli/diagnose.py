@@ -1,4 +1,4 @@
-"""``pear diagnose``: what the errors of predictions cost, for a model from a file, in words and as a page."""
+"""``pear diagnose``: what the errors of predictions cost, in sentences, tables and as a page."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ from rich.table import Table
 from rich.text import Text
 
 from pear.cli.console import out, print_plain
-from pear.cli.csv_table import check_same_samples, read_csv_table, select_columns, split_at_commas
-from pear.cli.model_columns import parse_prices, read_model
+from pear.cli.csv_table import check_csv_samples_match, read_csv_table, select_csv_columns, split_at_commas
+from pear.cli.model_columns import parse_cost_columns, read_wide_model_columns
 from pear.cli.options import CostMapPath, Known, ModelPath
 from pear.cli.output_files import writable_output_file
-from pear.cli.training_table import read_known_columns
+from pear.cli.table_samples import read_known_columns
 from pear.errors import DataError
 from pear.optional_packages import require_packages
 from pear.wording import suggest_name
@@ -26,10 +26,10 @@ if TYPE_CHECKING:
     import pear
     from pear.pages.page import PageGrid
 
-_ROWS = 5  # of a table in the terminal, and names of a list; the page has more
+_ROWS = 5  # of a table in the terminal, and names in a list; the page has more
 
 
-def diagnose(
+def diagnose_command(
     model: ModelPath,
     costs: Annotated[Path, typer.Argument(help="The true costs: a CSV file with a row for each sample.")],
     predictions: Annotated[
@@ -56,32 +56,32 @@ def diagnose(
 
     require_packages("the page", "jinja2", "matplotlib")
     truth, forecast = read_csv_table(costs), read_csv_table(predictions)
-    columns, priced = parse_prices(split_at_commas(named))
-    problem, paid = read_model(model, columns, truth, priced, split_at_commas(known), cost_map)
+    columns, priced = parse_cost_columns(split_at_commas(named))
+    problem, paid = read_wide_model_columns(model, columns, truth, priced, split_at_commas(known), cost_map)
     told = read_known_columns(problem, truth, costs)
-    labels = None if groups is None else _read_labels(groups, truth, forecast, costs, predictions)
+    labels = None if groups is None else _read_diagnosis_labels(groups, truth, forecast, costs, predictions)
     true, predicted = (
-        select_columns(truth, paid, "costs", costs),
-        select_columns(forecast, paid, "predicted costs", predictions),
+        select_csv_columns(truth, paid, "costs", costs),
+        select_csv_columns(forecast, paid, "predicted costs", predictions),
     )
-    check_same_samples(truth, forecast, [*paid, *problem.variables], costs, predictions)
+    check_csv_samples_match(truth, forecast, [*paid, *problem.variables], costs, predictions)
     writable_output_file(to)
     with one_thread():
         found = diagnose(problem, predicted.to_numpy(), true.to_numpy(), labels, paid, known=told)
-    print_plain(_describe_costs(problem, paid, list(priced), model))
+    print_plain(_describe_diagnosed_costs(problem, paid, list(priced), model))
     for sentence in found.sentences:
         print_plain(f"• {sentence}")
     for grid in make_page_grids(found, _ROWS).values():
         out.print()
-        _print_grid(grid)
+        _print_diagnosis_grid(grid)
     found.save_html(to)
     print_plain(f"\nPage: {to}")
 
 
-def _read_labels(
+def _read_diagnosis_labels(
     name: str, truth: pandas.DataFrame, forecast: pandas.DataFrame, costs: Path, predictions: Path
 ) -> pandas.Series[Any]:
-    """Read the column of labels from either table. If all texts are dates, convert them to dates."""
+    """Read the column ``name`` of labels from one of two tables. Convert texts to dates if all of them are dates."""
     import pandas
 
     table = next((one for one in (truth, forecast) if name in one.columns), None)
@@ -96,15 +96,15 @@ def _read_labels(
         return column
     texts = column.astype(str)
     try:
-        # The time that a clock showed there, whatever its zone.
+        # The local time, whatever its time zone.
         dates = [datetime.fromisoformat(text).replace(tzinfo=None) for text in texts]
     except ValueError:
         return pandas.Series(texts.to_numpy(dtype=object), name=name)
     return pandas.Series(dates, name=name, dtype="datetime64[ns]")
 
 
-def _describe_costs(problem: pear.Model, paid: list[str], rows: list[str], model: Path) -> str:
-    """Say how many costs and which right-hand sides come from the tables, and which variables keep the file's cost."""
+def _describe_diagnosed_costs(problem: pear.Model, paid: list[str], rows: list[str], model: Path) -> str:
+    """Say which costs and right-hand sides come from the tables, and which variables keep the model file's cost."""
     from pear.wording import list_names
 
     count, costs = problem.problem.n, [name for name in paid if name not in rows]
@@ -114,8 +114,8 @@ def _describe_costs(problem: pear.Model, paid: list[str], rows: list[str], model
     return f"{len(costs)} of the {count} costs of {model}{sides} are taken from the tables{fixed}.\n"
 
 
-def _print_grid(grid: PageGrid) -> None:
-    """Print a table of the diagnosis on the terminal."""
+def _print_diagnosis_grid(grid: PageGrid) -> None:
+    """Print a table of a diagnosis in the terminal."""
     table = Table(title=Text(grid.title), title_justify="left")
     for i, heading in enumerate(grid.header):
         words = i == 0 or heading in ("why", "kind")

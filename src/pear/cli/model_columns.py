@@ -1,4 +1,4 @@
-"""The model of a file, and the columns of a table that hold its numbers and its features."""
+"""The model of a file, and the columns of a table that contain its predicted values and its features."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
 import pear
-from pear.cli.csv_table import read_csv_table, select_columns, split_at_commas
-from pear.cli.training_table import LongColumns, variables_in
+from pear.cli.csv_table import read_csv_table, select_csv_columns, split_at_commas
+from pear.cli.long_csv_table import LongColumns, variables_in_long_table
 from pear.errors import DataError
 from pear.wording import suggest_name
 
@@ -17,16 +17,16 @@ if TYPE_CHECKING:
     import pandas
 
 
-class ModelTable(NamedTuple):
-    """A model and a table of its samples, with the columns that are predicted and those to predict from.
+class ModelColumns(NamedTuple):
+    """A model and a table of its samples, with the columns to predict and the columns to predict from.
 
     Attributes:
         model: the model from its file.
-        table: a row for each sample, or for each value of a sample where ``long`` is given.
+        table: the samples, with a row for each sample or, in a long table, for each value of a sample.
         features: the columns to predict from.
-        paid: the columns of what is predicted: costs, then right-hand sides.
-        sides: how many of the columns in ``paid`` are right-hand sides.
-        long: the columns that make the table a long one, or None.
+        paid: the columns to predict: costs, then right-hand sides.
+        sides: the number of right-hand sides in ``paid``.
+        long: the columns that describe the rows of a long table, or None for another table.
     """
 
     model: pear.Model
@@ -37,7 +37,7 @@ class ModelTable(NamedTuple):
     long: LongColumns | None
 
 
-def read_model_and_table(
+def read_model_columns(
     path: Path,
     data: Path,
     features: str | None,
@@ -47,40 +47,42 @@ def read_model_and_table(
     dates: str | None,
     groups: str | None,
     variables: str | None,
-) -> ModelTable:
-    """Read a model and the table of its samples; the arguments are the options of ``pear train`` and ``pear compare``.
+) -> ModelColumns:
+    """Read a model and the table of its samples.
+
+    The arguments are options of ``pear train`` and ``pear compare``.
 
     Raises:
         DataError: model, columns and options do not go together.
     """
-    table, long = read_csv_table(data), long_columns(groups, variables)
-    (named, priced), told = parse_prices(split_at_commas(costs)), split_at_commas(known)
+    table, long = read_csv_table(data), read_long_columns(groups, variables)
+    (named, priced), told = parse_cost_columns(split_at_commas(costs)), split_at_commas(known)
     if long is None:
-        model, paid = read_model(path, named, table, priced, told, cost_map)
+        model, paid = read_wide_model_columns(path, named, table, priced, told, cost_map)
     elif cost_map is not None:
         raise DataError("--cost-map needs a table with a row for each sample; a long one (--groups) has costs in rows")
     else:
-        model, paid = read_long_model(path, [*named, *priced], table, long, data, told)
-    chosen = choose_features(table, split_at_commas(features), model, paid, (dates, groups, variables))
-    return ModelTable(model, table, chosen, paid, len(priced), long)
+        model, paid = _read_long_model_columns(path, [*named, *priced], table, long, data, told)
+    chosen = _choose_feature_columns(table, split_at_commas(features), model, paid, (dates, groups, variables))
+    return ModelColumns(model, table, chosen, paid, len(priced), long)
 
 
-def long_columns(groups: str | None, variables: str | None) -> LongColumns | None:
-    """The columns of a long table; None for a table with a row for each sample."""
+def read_long_columns(groups: str | None, variables: str | None) -> LongColumns | None:
+    """Return the columns that describe a long table, from two options, or None for another table."""
     if groups is None and variables is not None:
         raise DataError("--variables names a column of a long table; name --groups as well, the column of its groups")
     return None if groups is None else LongColumns(groups, variables)
 
 
 Price = float | tuple[float, float]
-"""What a unit of violation of a row costs; of an equality also a pair, for too little and for too much."""
+"""The cost of a unit of violation of a row. An equality may have a pair, for too little and for too much."""
 
 
-def parse_prices(costs: list[str]) -> tuple[list[str], dict[str, Price]]:
+def parse_cost_columns(costs: list[str]) -> tuple[list[str], dict[str, Price]]:
     """Split the entries of ``--costs`` into columns of costs, and rows of the model with their prices.
 
     Example:
-        >>> parse_prices(["wind", "demand=9", "balance=150:5"])
+        >>> parse_cost_columns(["wind", "demand=9", "balance=150:5"])
         (['wind'], {'demand': 9.0, 'balance': (150.0, 5.0)})
     """
     rows = dict(word.rsplit("=", 1) for word in costs if "=" in word)
@@ -94,11 +96,12 @@ def parse_prices(costs: list[str]) -> tuple[list[str], dict[str, Price]]:
 
 
 def _read_price(text: str) -> Price:
+    """Return the price in a text such as "9" or "150:5"."""
     little, colon, much = text.partition(":")
     return (float(little), float(much)) if colon else float(little)
 
 
-def read_model(
+def read_wide_model_columns(
     path: Path,
     costs: list[str],
     table: pandas.DataFrame,
@@ -106,21 +109,24 @@ def read_model(
     given: Sequence[str] = (),
     cost_map: Path | None = None,
 ) -> tuple[pear.Model, list[str]]:
-    """Read a model from a file, and find the columns of a table that hold its inputs: costs, then right-hand sides.
+    """Read a model, and find the columns of a table with its predicted values.
 
     Args:
         path: the model file.
         costs: names of the columns of costs; empty if the user names none.
-        table: the samples.
-        priced: rows with predicted right-hand sides, and the price of a unit of violation of each.
-        given: names of rows and variables whose numbers are known for every row of the table.
-        cost_map: a file that says how predicted values make costs; None where the costs themselves are predicted.
+        table: the samples, with a row for each sample.
+        priced: rows with predicted right-hand sides, each with the price of a unit of violation.
+        given: names of rows and variables whose numbers are known for every sample.
+        cost_map: a file of the matrix by which predicted values make costs; None if the costs themselves are predicted.
+
+    Returns:
+        The model, and the columns to predict: costs, then right-hand sides.
 
     Raises:
         DataError: columns, variables and rows do not go together.
     """
     if cost_map is not None:
-        return _read_mapped_model(path, costs, priced, given, cost_map)
+        return _read_mapped_model_columns(path, costs, priced, given, cost_map)
     everything = pear.from_file(path)
     variables = everything.variables
     named = costs or [name for name in variables if name in table.columns and name not in given and not priced]
@@ -132,7 +138,7 @@ def read_model(
     unknown = [name for name in named if name not in variables]
     by_order = bool(named) and len(unknown) == len(named) == len(variables)
     if unknown and not by_order:
-        raise DataError(_describe_unknown(unknown[0], everything, path))
+        raise DataError(_describe_unknown_column(unknown[0], everything, path))
     predicted = None if by_order or tuple(named) == variables else named
     options = {"predicted": predicted, "known": list(given) or None}
     if priced:
@@ -140,8 +146,8 @@ def read_model(
     return (everything if predicted is None and not given else pear.from_file(path, **options)), named
 
 
-def _describe_unknown(name: str, model: pear.Model, path: Path) -> str:
-    """Say why a name in ``--costs`` is not a cost: it is the name of a row, or of nothing."""
+def _describe_unknown_column(name: str, model: pear.Model, path: Path) -> str:
+    """Return the error message for a name in ``--costs`` that is not the name of a variable."""
     if name in model.rows:
         return (
             f"--costs: {name!r} is a row of {path}; to predict its right-hand side, write {name}=PRICE, with what a "
@@ -154,10 +160,13 @@ def _describe_unknown(name: str, model: pear.Model, path: Path) -> str:
     )
 
 
-def _read_mapped_model(
+def _read_mapped_model_columns(
     path: Path, costs: list[str], priced: dict[str, Price], given: Sequence[str], file: Path
 ) -> tuple[pear.Model, list[str]]:
-    """Read a model whose costs are ``M ŷ`` plus those of its file; M comes from the file of the cost map."""
+    """Read a model whose costs are ``M ŷ`` plus the costs of its file, with the matrix M from a CSV file.
+
+    The arguments and the result are those of ``read_wide_model_columns``; ``file`` is the CSV file.
+    """
     if priced:
         raise DataError("--cost-map makes costs, and right-hand sides (ROW=PRICE) cannot be predicted beside it")
     model = pear.from_file(path, known=list(given) or None)
@@ -171,7 +180,7 @@ def _read_mapped_model(
         raise DataError(
             f"--costs names {', '.join(costs)} and {file} the values {', '.join(values)}; leave out --costs"
         )
-    matrix = select_columns(table, values, "coefficients", file).set_axis(table[first].astype(str))
+    matrix = select_csv_columns(table, values, "coefficients", file).set_axis(table[first].astype(str))
     for name in matrix.index:
         if name not in model.variables:
             raise DataError(f"{file}: {path} has no variable {name!r}{suggest_name(name, list(model.variables))}")
@@ -181,37 +190,46 @@ def _read_mapped_model(
     return replace(model, cost_map=pear.CostMap(M, known=model.known, names=values)), values
 
 
-def read_long_model(
+def _read_long_model_columns(
     path: Path, costs: list[str], table: pandas.DataFrame, long: LongColumns, data: Path, given: Sequence[str] = ()
 ) -> tuple[pear.Model, list[str]]:
-    """Read a model whose costs are in the rows of a long table; returns it with the column of true values.
+    """Read a model whose costs are in the rows of a long table.
 
-    ``given`` are the names in ``--known``.
+    Args:
+        path: the model file.
+        costs: the entries of ``--costs``.
+        table: the samples.
+        long: the columns that describe the rows of the table.
+        data: the file of the table, for error messages.
+        given: the names in ``--known``.
+
+    Returns:
+        The model, and a list with the column of the true values.
     """
     if len(costs) != 1:
         raise DataError(f"--costs must name one column of a long table, that of the true values; got {costs}")
     everything = pear.from_file(path)
-    names = variables_in(table, long, everything.variables, data)
+    names = variables_in_long_table(table, long, everything.variables, data)
     if tuple(names) == everything.variables and not given:
         return everything, costs
     return pear.from_file(path, predicted=names, known=given or None), costs
 
 
-def choose_features(
+def _choose_feature_columns(
     table: pandas.DataFrame, named: list[str], problem: pear.Model, paid: list[str], other: Sequence[str | None] = ()
 ) -> list[str]:
-    """The columns to predict from: those that are named, or all that are nothing else.
+    """Return the columns to predict from: the columns that the user names, or all columns without another use.
 
     Args:
         table: the samples.
-        named: the user's; empty where all are wanted.
+        named: the columns that the user names, or an empty list.
         problem: the model, whose known numbers are not features.
-        paid: columns of what is predicted.
+        paid: the columns to predict.
         other: further columns that are not features.
 
     Raises:
-        DataError: a feature is also predicted, or a column that the user did not name is called like a part of the
-            model, but perhaps for capital letters, and may hold what comes true after the decision.
+        DataError: a feature is also predicted; or a column that the user did not name has the name of a row or
+            variable, apart from capital letters, and may contain values that are not known before the decision.
     """
     if both := [name for name in named if name in paid]:
         raise DataError(f"column {both[0]!r} is a feature and predicted; nobody knows what comes true beforehand")

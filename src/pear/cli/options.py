@@ -1,4 +1,4 @@
-"""Options that several commands share: one help text each."""
+"""Options that several commands share, with their help texts."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Output files and folders of commands, created and tested for writing before the work starts."""
+"""Output files of commands: checks before the work that they can be written, and writing."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ from pear.errors import OutputError, name_output_in_errors
 if TYPE_CHECKING:
     import pandas
 
-_FORMULA = ("=", "+", "-", "@", "\t", "\r")  # how a cell begins that a spreadsheet runs
+_FORMULA = ("=", "+", "-", "@", "\t", "\r")  # a spreadsheet runs cells that begin like this
 
 
 def writable_output_folder(path: Path) -> Path:
-    """Make the folder and try to write into it.
+    """Make an output folder if it does not exist, and check that files can be written there. Return its path.
 
     Raises:
-        OutputError: the path is not a folder, or nothing can be written there.
+        OutputError: the path is not a folder, or files cannot be written there.
     """
     if path.exists() and not path.is_dir():
         raise OutputError(f"cannot write to {path}: it is a file, and a folder is needed; name another with --out")
@@ -35,10 +35,10 @@ def writable_output_folder(path: Path) -> Path:
 
 
 def writable_output_file(path: Path) -> Path:
-    """Make the folder of a file and try to write there; the file itself is not touched.
+    """Make the folder of an output file if it does not exist, and check that it is writable. Return the path.
 
     Raises:
-        OutputError: the path is a folder, or nothing can be written there.
+        OutputError: the path is a folder, or files cannot be written there.
     """
     if path.is_dir():
         raise OutputError(f"cannot write to {path}: it is a folder, and a file is needed; name another with --out")
@@ -47,35 +47,35 @@ def writable_output_file(path: Path) -> Path:
 
 
 def write_output_json(path: Path, data: Any) -> Path:
-    """Write plain data as indented JSON."""
+    """Write data as indented JSON, and return the path."""
     with name_output_in_errors(path):
         path.write_text(json.dumps(data, indent=2) + "\n", encoding="utf-8")
     return path
 
 
 def write_output_csv(table: pandas.DataFrame, path: Path, index: bool = True) -> Path:
-    """Write a table as CSV; texts that a spreadsheet would run as a formula get an apostrophe in front.
+    """Write a table as CSV, and return the path. Texts that a spreadsheet would run get an apostrophe in front.
 
     Args:
-        table: the table. Numbers are written as they are.
+        table: the table.
         path: the file.
-        index: whether the index is written.
+        index: whether to write the index.
     """
-    safe = table.rename(columns=escape_formula, index=escape_formula)
-    safe.index.names = [escape_formula(name) for name in safe.index.names]
+    safe = table.rename(columns=escape_output_formula, index=escape_output_formula)
+    safe.index.names = [escape_output_formula(name) for name in safe.index.names]
     for name in safe.columns[[not hasattr(kind, "kind") or kind.kind not in "biufM" for kind in safe.dtypes]]:
-        safe[name] = safe[name].map(escape_formula)
+        safe[name] = safe[name].map(escape_output_formula)
     with name_output_in_errors(path):
         safe.to_csv(path, index=index)
     return path
 
 
-def escape_formula(cell: Any) -> Any:
-    """Put an apostrophe before a text that a spreadsheet would run; numbers, also as text, stay as they are.
+def escape_output_formula(cell: Any) -> Any:
+    """Put an apostrophe before a text that a spreadsheet would run as a formula. Numbers, even as text, stay the same.
 
     Example:
-        >>> escape_formula("=1+1"), escape_formula("-2.5"), escape_formula(-2.5), escape_formula("tent")
-        ("'=1+1", '-2.5', -2.5, 'tent')
+        >>> escape_output_formula("=1+1"), escape_output_formula("-2.5"), escape_output_formula(-2.5),
+        escape_output_formula("tent") ("'=1+1", '-2.5', -2.5, 'tent')
     """
     if not isinstance(cell, str) or not cell.startswith(_FORMULA):
         return cell

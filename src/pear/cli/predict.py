@@ -9,12 +9,12 @@ import typer
 
 from pear.cli.console import print_plain
 from pear.cli.csv_table import read_csv_table
-from pear.cli.decide import read_rows
 from pear.cli.options import Base, Groups, Variables
 from pear.cli.output_files import writable_output_file, write_output_csv
+from pear.cli.table_samples import read_estimator_samples
 
 
-def predict(
+def predict_command(
     model: Annotated[Path, typer.Argument(help="A model file that pear train wrote.")],
     data: Annotated[Path, typer.Argument(help="A CSV file with the features that the model was trained on.")],
     to: Annotated[Path, typer.Option("--out", help="The CSV file of forecasts.")] = Path("forecasts.csv"),
@@ -29,7 +29,7 @@ def predict(
     from pear.train.estimator.regressor import DecisionRegressor  # which needs an extra, and says so
 
     estimator = DecisionRegressor.load(model)
-    samples = read_rows(estimator, model, data, groups, variables, base)
+    samples = read_estimator_samples(estimator, model, data, groups, variables, base)
     writable_output_file(to)
     found = estimator.predict(samples.features, base_forecast=samples.forecast)
     if groups is not None:

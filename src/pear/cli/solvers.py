@@ -1,8 +1,7 @@
-"""``pear solvers``: which solvers there are and how to install them. ``pear compile``: compile them all now."""
+"""``pear solvers``: the table of all solvers, and how to install them."""
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from rich.box import SIMPLE_HEAD
@@ -18,7 +17,7 @@ if TYPE_CHECKING:
 _CAPTION = "solver='auto' chooses among them; 'qpsolvers:NAME' reaches any other solver of the qpsolvers package."
 
 
-def solvers() -> None:
+def solvers_command() -> None:
     """List all solvers, plug-ins included: what each solves, whether it is installed, and how to get it."""
     from pear.plugins import load_all_plugins
     from pear.solvers.backend_registry import BACKENDS
@@ -42,8 +41,8 @@ def _solver_cells(backend: Backend, origin: str) -> tuple[Text, ...]:
     """Return the cells of one solver in the table of ``pear solvers``.
 
     Args:
-        backend: its row.
-        origin: what to install, or, for a solver of another package, that package and its version.
+        backend: the solver.
+        origin: what to install; for a plug-in, its package and version.
     """
     installed = Text("yes", style="green") if backend.installed else Text("no", style="yellow")
     return (
@@ -53,22 +52,4 @@ def _solver_cells(backend: Backend, origin: str) -> tuple[Text, ...]:
         installed,
         Text(origin),
         Text(backend.note),
-    )
-
-
-def compile_now() -> None:
-    """Compile all solvers now, instead of each when it is first called."""
-    from pear.solvers.active_set import batch_kernel
-    from pear.train.compiled.compile_all import compile_all
-
-    total, kept = 0.0, batch_kernel.run_batch_kernel.stats.cache_path
-    for part, seconds, was_cached in compile_all():
-        if not was_cached:
-            print_plain(f"{part}: compiled, {seconds:.1f} s")
-            total += seconds
-    where = "no directory can be written to; set NUMBA_CACHE_DIR to one that can" if kept is None else str(Path(kept))
-    print_plain(
-        f"{total:.1f} s in all; kept in {where}"
-        if total
-        else f"Nothing to do: everything is compiled already, in {where}"
     )

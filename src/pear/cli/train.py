@@ -1,4 +1,4 @@
-"""``pear train``: a forecaster for a model from a file and samples from a table, judged on rows it has not seen."""
+"""``pear train``: train forecasters on samples from a table, and test their decisions on other rows."""
 
 from __future__ import annotations
 
@@ -12,9 +12,11 @@ from rich.table import Table
 
 import pear
 from pear.cli.console import err, out, print_plain
-from pear.cli.csv_table import read_dates, select_columns
+from pear.cli.csv_table import read_csv_dates, select_csv_columns
 from pear.cli.demo import gain_sentence
-from pear.cli.model_columns import read_model_and_table
+from pear.cli.forecast_files import read_base_forecasts
+from pear.cli.long_csv_table import LongColumns, order_long_csv_table
+from pear.cli.model_columns import read_model_columns
 from pear.cli.options import (
     Architecture,
     Base,
@@ -28,15 +30,12 @@ from pear.cli.options import (
     Variables,
 )
 from pear.cli.output_files import writable_output_file
-from pear.cli.training_table import (
-    LongColumns,
-    RowSplit,
-    SampleRows,
-    order_long_table,
-    read_base,
+from pear.cli.table_samples import (
+    SplitTableSamples,
+    TableSamples,
     read_known_columns,
-    split_samples,
-    values_of_samples,
+    split_table_samples,
+    table_values,
 )
 from pear.errors import DataError
 from pear.wording import format_two_decimal_percent
@@ -52,7 +51,7 @@ _INTERRUPTED = 130
 _OURS = "pear-guided"
 
 
-def train(
+def train_command(
     model: ModelPath,
     data: Annotated[Path, typer.Argument(help="The samples: a CSV file with a row for each.")],
     features: Features = None,
@@ -93,15 +92,15 @@ def train(
     from pear.compile.thread_pools import one_thread
     from pear.train.estimator.regressor import DecisionRegressor  # which needs an extra, and says so
 
-    losses = _named_losses(loss)
-    problem, table, chosen, paid, sides, long = read_model_and_table(
+    losses = _losses_to_train(loss)
+    problem, table, chosen, paid, sides, long = read_model_columns(
         model, data, features, costs, cost_map, known, dates, groups, variables
     )
-    when = None if dates is None else read_dates(table, dates, data)
-    everything = _read_samples(problem, table, chosen, paid, long, base, data)
+    when = None if dates is None else read_csv_dates(table, dates, data)
+    everything = _read_training_samples(problem, table, chosen, paid, long, base, data)
     if when is not None:
         everything = everything.by_date(when[table.index.get_indexer(everything.features.index)])
-    samples = split_samples(everything, 1 if long is None else problem.inputs, test_share, data)
+    samples = split_table_samples(everything, 1 if long is None else problem.inputs, test_share, data)
     writable_output_file(to)
     print_plain(_describe_training(problem, samples, chosen, sides))
     settings: dict[str, Any] = {
@@ -116,14 +115,16 @@ def train(
         trained, stopped = _train_with_each_loss(
             partial(DecisionRegressor, problem, architecture.value, **settings), samples.train, losses
         )
-        judged = {name: _judge_on_test_rows(problem, estimator, samples.test) for name, estimator in trained.items()}
+        judged = {
+            name: _judge_trained_forecaster(problem, estimator, samples.test) for name, estimator in trained.items()
+        }
         given = _judge_given_forecast(problem, samples.test)
     if judged:
-        _print_outcomes(given | judged, trained)
+        _print_training_outcomes(given | judged, trained)
         kept = list(trained)[-1]
         trained[kept].save(to)
         print_plain(
-            f"Model file, trained with {kept}: {to}\nDecisions for other rows: {_decide_command(to, data, long)}"
+            f"Model file, trained with {kept}: {to}\nDecisions for other rows: {_suggest_next_command(to, data, long)}"
         )
     if stopped:
         kept = "the best weights so far are kept" if judged else "nothing is saved, for no weights were checked yet"
@@ -131,7 +132,7 @@ def train(
         raise typer.Exit(_INTERRUPTED)
 
 
-def _read_samples(
+def _read_training_samples(
     problem: pear.Model,
     table: pandas.DataFrame,
     chosen: list[str],
@@ -139,35 +140,45 @@ def _read_samples(
     long: LongColumns | None,
     base: Path | None,
     data: Path,
-) -> SampleRows:
-    """Select features, costs and forecasts; those of a long table are brought into the order of groups and values."""
-    forecast = None if base is None else read_base(base, table, paid, data, long is not None)
+) -> TableSamples:
+    """Return the samples of a table. Rows of a long table are ordered by groups and values.
+
+    Args:
+        problem: the model.
+        table: the samples.
+        chosen: the columns to predict from.
+        paid: the columns to predict.
+        long: the columns that describe the rows of a long table, or None.
+        base: a file with forecasts to correct, or None.
+        data: the file of the table, for error messages.
+    """
+    forecast = None if base is None else read_base_forecasts(base, table, paid, data, long is not None)
     if long is None:
-        costs = select_columns(table, paid, "costs", data)
+        costs = select_csv_columns(table, paid, "costs", data)
         told = read_known_columns(problem, table, data)
-        return SampleRows(select_columns(table, chosen, "features", data), costs, None, forecast, told)
-    table = order_long_table(table, long, problem.names, data)
-    return SampleRows(
-        select_columns(table, chosen, "features", data),
-        select_columns(table, paid, "costs", data)[paid[0]],
+        return TableSamples(select_csv_columns(table, chosen, "features", data), costs, None, forecast, told)
+    table = order_long_csv_table(table, long, problem.names, data)
+    return TableSamples(
+        select_csv_columns(table, chosen, "features", data),
+        select_csv_columns(table, paid, "costs", data)[paid[0]],
         table[long.groups],
         None if forecast is None else forecast.loc[table.index],
         read_known_columns(problem, table, data, long.groups),
     )
 
 
-def _decide_command(to: Path, data: Path, long: LongColumns | None) -> str:
-    """The command that decides for other rows of a table like this one."""
+def _suggest_next_command(to: Path, data: Path, long: LongColumns | None) -> str:
+    """Return the ``pear decide`` command for other rows, with the model file ``to`` and the options of a long table."""
     options = "" if long is None else f" --groups {long.groups}"
     options += "" if long is None or long.variables is None else f" --variables {long.variables}"
     return f"pear decide {to} {data}{options}"
 
 
-def _named_losses(loss: str) -> dict[str, str]:
-    """The losses to train with, by the names that tables show: the squared error, then the one the user wants.
+def _losses_to_train(loss: str) -> dict[str, str]:
+    """Return the losses to train with, by the names in the table of results: the squared error, then ``loss``.
 
     Raises:
-        DataError: there is no such method, or it is the squared error.
+        DataError: there is no such method, or ``loss`` is the squared error.
     """
     if loss == _OURS:
         return {"MSE": "mse", "PEAR": loss}
@@ -183,17 +194,17 @@ def _named_losses(loss: str) -> dict[str, str]:
 
 
 def _train_with_each_loss(
-    make: Callable[..., DecisionRegressor], samples: SampleRows, losses: dict[str, str]
+    make: Callable[..., DecisionRegressor], samples: TableSamples, losses: dict[str, str]
 ) -> tuple[dict[str, DecisionRegressor], str]:
-    """Train with each loss.
+    """Train a forecaster with each loss.
 
     Args:
-        make: makes an untrained forecaster, given its loss.
-        samples: the rows to train on.
-        losses: the names of the losses, by the names that tables show.
+        make: a function that makes an untrained forecaster with the argument ``loss``.
+        samples: the samples to train on.
+        losses: the losses, by the names in the table of results.
 
     Returns:
-        The trained forecasters by the name of their loss, and the name of the training that Ctrl-C ended, or "".
+        The trained forecasters by the names of their losses, and the name of the training that Ctrl-C ended, or "".
     """
     trained: dict[str, DecisionRegressor] = {}
     for name, loss in losses.items():
@@ -206,27 +217,36 @@ def _train_with_each_loss(
     return trained, ""
 
 
-def _judge_on_test_rows(problem: pear.Model, estimator: DecisionRegressor, samples: SampleRows) -> RegretOutcome:
-    """Judge the decisions on the test rows, in the unit of the objective."""
+def _judge_trained_forecaster(
+    problem: pear.Model, estimator: DecisionRegressor, samples: TableSamples
+) -> RegretOutcome:
+    """Return the regrets of a trained forecaster's decisions on the test samples."""
     from pear.losses.regret_outcome import regret_outcome_of_forecast
 
     predicted = estimator.predict(samples.features, base_forecast=samples.forecast)
-    forecast, true = (values_of_samples(part, problem.inputs) for part in (predicted, samples.costs))
+    forecast, true = (table_values(part, problem.inputs) for part in (predicted, samples.costs))
     return regret_outcome_of_forecast(problem, forecast, true, known=samples.known_samples())
 
 
-def _judge_given_forecast(problem: pear.Model, samples: SampleRows) -> dict[str, RegretOutcome]:
-    """Judge the forecasts that were given, under the name that the table of results shows; {} where there are none."""
+def _judge_given_forecast(problem: pear.Model, samples: TableSamples) -> dict[str, RegretOutcome]:
+    """Return the regrets of the user's forecasts under their name in the table of results; {} without forecasts."""
     from pear.losses.regret_outcome import regret_outcome_of_forecast
 
     if samples.forecast is None:
         return {}
-    forecast, true = (values_of_samples(part, problem.inputs) for part in (samples.forecast, samples.costs))
+    forecast, true = (table_values(part, problem.inputs) for part in (samples.forecast, samples.costs))
     return {GIVEN: regret_outcome_of_forecast(problem, forecast, true, known=samples.known_samples())}
 
 
-def _describe_training(problem: pear.Model, samples: RowSplit, features: list[str], rows: int) -> str:
-    """Describe the problem, what is predicted from what, and the numbers of rows to train on and to judge by."""
+def _describe_training(problem: pear.Model, samples: SplitTableSamples, features: list[str], rows: int) -> str:
+    """Describe the problem, its predicted values and features, and the numbers of samples to train and to test on.
+
+    Args:
+        problem: the model.
+        samples: the samples.
+        features: the columns to predict from.
+        rows: the number of predicted right-hand sides.
+    """
     costs = problem.inputs - rows
     rest = problem.problem.n - costs
     fixed = f"; the other {rest} are those of the file" if rest else ""
@@ -240,8 +260,13 @@ def _describe_training(problem: pear.Model, samples: RowSplit, features: list[st
     )
 
 
-def _print_outcomes(judged: dict[str, RegretOutcome], trained: dict[str, DecisionRegressor]) -> None:
-    """Print the regret of each trained forecaster as a table, and what the other method gains over MSE."""
+def _print_training_outcomes(judged: dict[str, RegretOutcome], trained: dict[str, DecisionRegressor]) -> None:
+    """Print a table of regrets, and what the other method gains over MSE.
+
+    Args:
+        judged: the regrets by the names of the losses, and those of the user's forecasts.
+        trained: the trained forecasters by the names of their losses.
+    """
     table = Table()
     for heading in ("trained with", "regret", "lost a row", "lost in all", "epochs"):
         table.add_column(heading, justify="left" if heading == "trained with" else "right")
@@ -266,6 +291,6 @@ def _print_outcomes(judged: dict[str, RegretOutcome], trained: dict[str, Decisio
 
 
 def _was_trained_on_decisions(estimator: DecisionRegressor) -> bool:
-    """Whether the forecaster has weights of a training on the loss, and not those that a race started from."""
+    """Return whether a forecaster's weights come from training on its loss, and not from the start of a race."""
     history = estimator.history_
     return not history.race or history.epochs > 0

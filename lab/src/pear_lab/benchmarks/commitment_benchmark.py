@@ -15,7 +15,7 @@ import pandas as pd
 import torch
 
 from pear.cli.csv_table import split_at_commas
-from pear.cli.model_columns import parse_prices, read_model
+from pear.cli.model_columns import parse_cost_columns, read_wide_model_columns
 from pear.losses.regret_outcome import regret_outcome_of_forecast
 from pear.train.estimator.regressor import DecisionRegressor
 from pear_lab.benchmarks.bench_settings import BenchSettings, bench_setting
@@ -92,8 +92,8 @@ class CommitmentBenchmark(Benchmark[CommitmentSettings, CommitmentRow]):
         table.to_csv(folder / "days.csv", index=False)
         command = f"pear train plants.lp days.csv --costs {drawn.costs} --max-epochs {settings.max_epochs}"
         (folder / "command.txt").write_text(f"{command} --time-cap {settings.time_cap:g}\n", "utf-8")
-        named, priced = parse_prices(split_at_commas(drawn.costs))
-        model, paid = read_model(folder / "plants.lp", named, table, priced, [], None)
+        named, priced = parse_cost_columns(split_at_commas(drawn.costs))
+        model, paid = read_wide_model_columns(folder / "plants.lp", named, table, priced, [], None)
         first = len(table) - round(_TEST_SHARE * len(table))
         train, test = table.iloc[:first], table.iloc[first:]
         callbacks.on_note(
