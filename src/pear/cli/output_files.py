@@ -74,8 +74,8 @@ def escape_output_formula(cell: Any) -> Any:
     """Put an apostrophe before a text that a spreadsheet would run as a formula. Numbers, even as text, stay the same.
 
     Example:
-        >>> escape_output_formula("=1+1"), escape_output_formula("-2.5"), escape_output_formula(-2.5),
-        escape_output_formula("tent") ("'=1+1", '-2.5', -2.5, 'tent')
+        >>> [escape_output_formula(cell) for cell in ("=1+1", "-2.5", -2.5, "tent")]
+        ["'=1+1", '-2.5', -2.5, 'tent']
     """
     if not isinstance(cell, str) or not cell.startswith(_FORMULA):
         return cell
