@@ -165,7 +165,7 @@ def test_the_active_set_method_compiles_the_public_way(tmp_path: Path) -> None:
 
 def test_untried_versions_of_numba_are_used_the_public_way(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(jit, "TRIED", ((0, 1), (0, 2)))
-    assert not jit._uses_private_parts()
+    assert not jit._jit_uses_private_parts()
 
 
 def test_the_tried_versions_are_the_bounds_of_the_requirement() -> None:
