@@ -1,8 +1,9 @@
 """PEAR: train forecasters on the regret of the decisions they lead to.
 
-A forecaster predicts the costs of an optimisation problem; the decision is paid for at the true cost. ``PEARLoss`` is
-what the decision loses, and its gradient is the prediction error projected onto the tangent space of the active
-constraints: one small linear solve per sample, exact, for any LP or convex QP.
+A forecaster predicts the costs of an optimisation problem. The decision is optimal for the predicted cost, and is paid
+for at the true cost. ``PEARLoss`` is the regret: what this decision costs more than the best one. Its gradient is the
+prediction error projected onto the tangent space of the active constraints. This projection is exact for every LP and
+convex QP, and takes one small linear solve per sample.
 """
 
 from importlib import import_module
@@ -160,7 +161,7 @@ _NAMES = {
     "pear.train.estimator.regret_scorer": ("regret_scorer",),
     "pear.train.samples": ("ParquetSamples",),
 }
-"""The public names of each module. A module is imported when one of its names is first used."""
+"""The public names of each module. A module is imported on the first use of one of its names."""
 
 _HOME = {name: module for module, names in _NAMES.items() for name in names}
 
@@ -174,7 +175,7 @@ _MOVED = {
 
 
 def __getattr__(name: str) -> Any:
-    """Import a public name when it is first used, so that ``import pear`` takes no time."""
+    """Import a public name, or an importer of a plug-in, on first use, so that ``import pear`` is fast."""
     if name in _MODULES:
         return import_module(f"pear.{name}")
     if name in _HOME:
@@ -190,5 +191,5 @@ def __getattr__(name: str) -> Any:
 
 
 def __dir__() -> list[str]:
-    """The public names, imported or not."""
+    """Return all public names, whether they are imported yet or not."""
     return sorted(__all__)
