@@ -1,4 +1,4 @@
-"""``python -m pear.train.compiled`` compiles everything now, as ``pear compile`` does, without the extra ``cli``."""
+"""``python -m pear.train.compiled`` compiles all compiled code, as ``pear compile`` does, without the extra ``cli``."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ logger = logging.getLogger("pear.compile")
 
 
 def main() -> None:
-    """Compile, and say how long it took."""
+    """Compile all parts, and log how long each part took."""
     logging.basicConfig(level=logging.WARNING, format="%(message)s")
     logger.setLevel(logging.INFO)
     for part, seconds, was_cached in compile_all():

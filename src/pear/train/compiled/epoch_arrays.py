@@ -1,4 +1,4 @@
-"""The arrays of a compiled epoch: the model, the optimizer, the samples, and buffers."""
+"""The arrays of a compiled epoch: those of the model, the optimizer and the samples, and buffers."""
 
 from __future__ import annotations
 
@@ -15,16 +15,16 @@ from pear.solvers.active_set.kernel_arrays import (
 
 
 class LinearState(NamedTuple):
-    """A linear model with k outputs and Adam's state, which are changed in place.
+    """A linear model with p features and k outputs, and the state of Adam. The kernel changes all arrays in place.
 
     Attributes:
         weight: (k, p).
-        bias: (1, k), or (0, k) where the model has none.
-        weight_mean, bias_mean: Adam's running means of gradients, shaped as weight and bias.
-        weight_square, bias_square: Adam's running means of squared gradients.
+        bias: (1, k), or (0, k) for a model without a bias.
+        weight_mean, bias_mean: Adam's running means of the gradients, with the shapes of weight and bias.
+        weight_square, bias_square: Adam's running means of the squared gradients, with the same shapes.
         weight_slope: (k, p) buffer for the gradient with respect to the weight.
-        bias_slope: (2, k) buffer. The first row is the gradient with respect to the bias; the first number of the
-            second row serves to round to the model's precision.
+        bias_slope: (2, k) buffer. The first row is the gradient with respect to the bias. The first number of the
+            second row is used to round numbers to the precision of the model.
     """
 
     weight: Array
@@ -38,7 +38,7 @@ class LinearState(NamedTuple):
 
 
 class Adam(NamedTuple):
-    """Adam's learning rate, its two decay rates and ε, and the number of steps that it has taken so far."""
+    """The settings of Adam: learning rate, the decay rates of both means, ε, and the number of steps taken so far."""
 
     rate: float
     decay: float
@@ -48,7 +48,7 @@ class Adam(NamedTuple):
 
 
 class LossStrengths(NamedTuple):
-    """The injection β, the guidance α of the first step of the call, and the factor of α from step to step."""
+    """The strengths in ``PEARLoss``: injection β, guidance α in the first step, and the factor of α at each step."""
 
     injection: float
     guidance: float
@@ -56,14 +56,14 @@ class LossStrengths(NamedTuple):
 
 
 class CostMapArrays(NamedTuple):
-    """The map ``cost = M ŷ + known`` from the k values that the model forecasts, and buffers for a sample.
+    """The map ``cost = M ŷ + known`` from the k forecast values ŷ to the n costs, and buffers for one sample.
 
     Attributes:
-        start: (n + 1,) where the non-zeros of each row of M begin; empty where there is no map.
-        column, entry: the non-zeros of M, row by row.
-        known: (1, n), or (N, n) with a row for each sample.
-        values: (k,) buffer in the model's precision, for forecasts and their gradient.
-        costs: (n,) buffer in the model's precision, for costs and their gradient.
+        start: (n + 1,) the positions in ``column`` and ``entry`` at which the rows of M begin; empty without a map.
+        column, entry: the column and the value of each non-zero of M, row by row.
+        known: the known parts of the costs: (1, n), or (N, n) with a row for each sample.
+        values: (k,) buffer in the precision of the model, for forecasts and their gradient.
+        costs: (n,) buffer in the precision of the model, for costs and their gradient.
         sums: (k,) buffer for sums over the costs.
     """
 
@@ -77,20 +77,20 @@ class CostMapArrays(NamedTuple):
 
 
 class TrainingSet(NamedTuple):
-    """The training samples in the arrays that the compiled epoch uses.
+    """The training samples, as arrays of the compiled epoch.
 
     Attributes:
-        features: (N, p) in the model's precision.
+        features: (N, p) in the precision of the model.
         true: (N, n) true costs, in the units of the programs.
-        units: (n,) factors from the model's forecasts to costs in the units of the programs, in the model's precision.
+        units: (n,) the factors that convert forecast costs to the units of the programs, in the precision of the model.
         order: (N,) row numbers of the samples, in the order of the epoch.
-        slots: (N,) row of each sample in ``table``.
-        own: whether samples have rows of their own in the programs.
-        failed: (N,) bool, samples that are left out.
-        table: warm starts and best decisions of the samples.
-        default: the start of samples that have no warm start.
-        cost_map: from forecasts to costs; empty where the forecasts are the costs.
-        factor: (1, n, n) lower Cholesky factor of the Hessian; (0, 0, 0) where the Hessian is λI.
+        slots: (N,) the row of each sample in ``table``.
+        own: whether the programs have a row for each sample.
+        failed: (N,) bool, the samples that are left out.
+        table: the warm starts and the best decisions of the samples.
+        default: the start of a sample without a warm start.
+        cost_map: the map from forecasts to costs; its arrays are empty if the model forecasts the costs.
+        factor: (1, n, n) the lower Cholesky factor of the Hessian; (0, 0, 0) if the Hessian is λI.
     """
 
     features: Array
@@ -112,9 +112,9 @@ class BatchBuffers(NamedTuple):
     Attributes:
         samples, results: arguments of ``batch_kernel.run_batch_kernel``, with a row for each sample of the batch.
         team: the threads that solve a batch, and their buffers.
-        rows: row numbers of the batch's samples in the training set.
-        totals: three sums over all batches: the values; the samples whose working set was still optimal; the samples
-            with a positive regret whose gradient is exactly zero.
+        rows: the row numbers of the batch's samples in the training set.
+        totals: three sums over all batches: the sum of the losses, the number of samples whose working set was still
+            optimal, and the number of samples with a positive regret whose gradient is exactly zero.
     """
 
     samples: SampleCosts

@@ -1,7 +1,7 @@
-"""A whole epoch in compiled code: the forecasts of a linear model, their regret, its gradient, and a step of Adam.
+"""A whole epoch in compiled code: forecasts of a linear model, their regret, the gradient, and steps of Adam.
 
-On small problems Python's share of a training step takes longer than the step itself. The arithmetic is that of the
-training loop in Python, in the model's own precision; sums may be taken in another order.
+On small problems, the Python code around a training step takes longer than the step. The compiled code computes what
+the training loop in Python computes, in the precision of the model; only the order of sums may differ.
 """
 
 from __future__ import annotations
@@ -45,20 +45,20 @@ def run_epoch_kernel(
     room: BatchBuffers,
     first: int,
 ) -> int:
-    """Train on the batches from number ``first`` on, until the end or a batch with a sample that is not solved.
+    """Train on batches of an epoch, until its end or until a batch contains a sample that the kernel cannot solve.
 
     Args:
         regret: the address of ``batch_kernel.run_batch_kernel``, from ``epoch_regret_address``.
-        P: the programs, whose Q all samples share.
-        data: the training set.
-        how: strengths of injection and guidance.
+        P: the programs. All samples share their quadratic term Q.
+        data: the training samples.
+        how: the strengths of injection and guidance.
         model: the linear model.
         adam: the settings of Adam.
-        room: buffers; they hold the last batch at the end, and ``totals`` the sums over all batches.
-        first: the number of the batch to begin with.
+        room: the buffers. At the end they hold the last batch, and ``totals`` the sums over all batches.
+        first: the number of the first batch, from 0.
 
     Returns:
-        The number of batches done since the beginning of the epoch.
+        The number of the first batch of the epoch that is not done.
     """
     pair = ProgramPair(P, P.Q, np.bool_(False), data.factor)
     all_samples, m, here = refer(data), refer(model), refer(room)
@@ -81,7 +81,7 @@ def run_epoch_kernel(
         for i in span(count):
             here.totals[2] += 1.0 if results.value[i] > 0.0 and is_zero_gradient(results.exact[i]) else 0.0
         alpha = how.guidance * how.decay ** (done - first)
-        for i in span(count):  # the mean over the samples that count, for each that was seen
+        for i in span(count):  # a sample that is left out counts with the mean of the others
             value = results.value[i]
             if alpha > 0.0:
                 value += add_epoch_guidance(P.sign, all_samples.table, here.samples, results, alpha, i)
@@ -96,7 +96,7 @@ def run_epoch_kernel(
 
 
 def epoch_regret_address(P: Programs, data: TrainingSet, room: BatchBuffers) -> int:
-    """The address of ``batch_kernel.run_batch_kernel`` as compiled for these arguments."""
+    """Return the address of ``batch_kernel.run_batch_kernel``, compiled for the types of these arguments."""
     pair = ProgramPair(P, P.Q, np.bool_(False), data.factor)
     types = (REGRET, pair, room.samples, data.table, data.default, 0.0, room.results, room.team, 0)
     return address_of(run_batch_kernel, types)
@@ -104,7 +104,7 @@ def epoch_regret_address(P: Programs, data: TrainingSet, room: BatchBuffers) -> 
 
 @inner
 def forecast_epoch_batch(data: TrainingSet, model: LinearState, room: BatchBuffers, begin: int, seen: int) -> int:
-    """Forecast the costs of the next ``seen`` samples; returns how many of them are not left out."""
+    """Forecast the costs of ``seen`` samples from position ``begin`` of the order; return how many are not left out."""
     count = 0
     for k in span(begin, begin + seen):
         row = data.order[k]
@@ -124,7 +124,7 @@ def forecast_epoch_batch(data: TrainingSet, model: LinearState, room: BatchBuffe
 
 @inner
 def is_zero_gradient(g: Array) -> bool:
-    """Whether every entry is zero."""
+    """Return whether every entry of a gradient is zero."""
     for j in span(len(g)):  # noqa: SIM110 (a plain loop is what compiles well)
         if g[j] != 0.0:
             return False
@@ -135,9 +135,10 @@ def is_zero_gradient(g: Array) -> bool:
 def add_epoch_guidance(
     sign: float, table: SolutionTable, samples: SampleCosts, results: CompiledRegrets, alpha: float, i: int
 ) -> float:
-    """Add the gradient of the guidance α F to that of sample i; returns α F.
+    """Add the gradient of the guidance α F to the gradient of sample i, and return α F.
 
-    F is the suboptimality of the true decision under the forecast.
+    F is the amount by which the best decision under the true costs is worse than the best one under the forecast, both
+    at the forecast costs.
     """
     slot, both = samples.slots[i], 0.0
     for j in span(len(results.outcome.x[i])):
@@ -149,7 +150,7 @@ def add_epoch_guidance(
 
 @inner
 def forecast_epoch_value(model: LinearState, x: Array, j: int) -> float:
-    """Forecast value j from features (p,), in the model's precision."""
+    """Return the forecast of value j from features x (p,), in the precision of the model."""
     s = model.weight[j, 0] * x[0]
     for q in span(1, len(x)):
         s += model.weight[j, q] * x[q]
@@ -160,14 +161,14 @@ def forecast_epoch_value(model: LinearState, x: Array, j: int) -> float:
 
 @inner
 def forecast_epoch_costs(model: LinearState, x: Array, units: Array, out: Array) -> None:
-    """Forecast costs (n,) from features (p,), in the model's precision, times the units."""
+    """Write the forecast costs for features x (p,), times their units, to ``out`` (n,)."""
     for j in span(len(model.weight)):
         out[j] = forecast_epoch_value(model, x, j) * units[j]
 
 
 @inner
 def forecast_mapped_epoch_costs(model: LinearState, data: TrainingSet, row: int, out: Array) -> None:
-    """Forecast the values of a sample, and map them to costs (n,) times the units."""
+    """Forecast the values of the sample in this row, and write their costs, times the units, to ``out`` (n,)."""
     to_costs = data.cost_map
     known = to_costs.known[row if len(to_costs.known) > 1 else 0]
     for j in span(len(model.weight)):
@@ -182,7 +183,10 @@ def forecast_mapped_epoch_costs(model: LinearState, data: TrainingSet, row: int,
 
 @inner
 def pull_back_epoch_costs(to_costs: CostMapArrays, units: Array, g: Array, count: int) -> None:
-    """Write the gradient in a sample's forecast values to ``to_costs.values``, from that in its costs."""
+    """Write the gradient with respect to the forecast values to ``to_costs.values``, given that of the costs, g (n,).
+
+    g is divided by ``count``, the number of samples in the mean of the batch.
+    """
     for q in span(len(to_costs.sums)):
         to_costs.sums[q] = 0.0
     for j in span(len(g)):
@@ -196,7 +200,10 @@ def pull_back_epoch_costs(to_costs: CostMapArrays, units: Array, g: Array, count
 
 @inner
 def collect_epoch_gradient(model: LinearState, data: TrainingSet, rows: Array, count: int, g: Array) -> None:
-    """Compute the gradient of the batch's mean regret by the model's parameters."""
+    """Compute the gradient of the mean loss of a batch with respect to the parameters of the model.
+
+    ``g`` holds the gradient of each sample with respect to its costs, and ``rows`` the row numbers of the samples.
+    """
     n, p = model.weight.shape
     slope, zero = model.weight_slope, model.weight[0, 0] * 0
     for j in span(n):
@@ -222,7 +229,7 @@ def collect_epoch_gradient(model: LinearState, data: TrainingSet, rows: Array, c
 
 @inner
 def step_epoch_adam(value: Array, slope: Array, mean: Array, square: Array, adam: Adam, step: int) -> None:
-    """One step of Adam on a matrix."""
+    """Take the step of Adam with number ``step``, from 1, on a matrix ``value`` with the gradient ``slope``."""
     size = adam.rate / (1.0 - adam.decay**step)
     root = math.sqrt(1.0 - adam.square_decay**step)
     rows, columns = value.shape

@@ -1,4 +1,4 @@
-"""``LinearEpochs``: the compiled epoch instead of the training loop, for a linear model and PEAR's loss."""
+"""``LinearEpochs``: epochs of a linear model under PEAR's loss, in compiled code instead of the training loop."""
 
 from __future__ import annotations
 
@@ -38,16 +38,19 @@ _PLAIN: dict[str, Any] = {"weight_decay": 0, "amsgrad": False, "maximize": False
 
 
 class LinearEpochs:
-    """Trains an ``nn.Linear`` under ``PEARLoss`` with ``torch.optim.Adam`` for whole epochs, in compiled code.
+    """Epochs of an ``nn.Linear`` under ``PEARLoss`` with ``torch.optim.Adam``, in compiled code.
 
-    The compiled code changes the parameters and the optimizer's state in place. Checkpoints, and steps of the training
-    loop in between, therefore need no special case.
+    The compiled code changes the parameters and the state of the optimizer in place. Checkpoints and steps of the
+    training loop can therefore follow at any time.
 
     Args:
-        model, loss, optimizer: what is trained; ``supports`` must be true of them.
+        model, loss, optimizer: the model, the loss and the optimizer, for which ``supports`` must return True.
         features: (N, p).
-        costs: (N, n) true costs; (N, k) values where the loss has a cost map.
-        batch_size: samples in a step.
+        costs: (N, n) true costs, or (N, k) true values if the loss has a cost map.
+        batch_size: the number of samples in a step.
+
+    Attributes:
+        flat: the number of samples in the last epoch with a positive regret whose gradient is exactly zero.
     """
 
     def __init__(
@@ -61,7 +64,7 @@ class LinearEpochs:
         self.features, self.costs = features.contiguous().numpy(), true.double().contiguous().numpy()
         self.units = loss.times_units(torch.ones(loss.problem.n, dtype=features.dtype)).numpy()
         self._regret: int | None = None  # address of the compiled function
-        self.flat = 0.0  # samples of the last epoch with a regret whose gradient is exactly zero
+        self.flat = 0.0
         assert isinstance(loss.decider.fused, CompiledPass)
         self.compiled_pass: CompiledPass = loss.decider.fused
         n, rows, p = loss.problem.n, self.compiled_pass.programs.rows, self.compiled_pass.programs.equalities
@@ -76,7 +79,7 @@ class LinearEpochs:
 
     @staticmethod
     def supports(model: nn.Module, loss: Any, optimizer: Any, features: Tensor, costs: Tensor) -> bool:
-        """Whether the compiled epoch does what the training loop would do with this model, loss and optimizer."""
+        """Return whether compiled code can replace the training loop for this model, loss, optimizer and samples."""
         if type(model) is not nn.Linear or type(loss) is not PEARLoss or type(optimizer) is not torch.optim.Adam:
             return False
         if loss.recourse_model is not None or getattr(loss.given, "curvature_map", None) is not None:
@@ -108,11 +111,12 @@ class LinearEpochs:
 
         Args:
             order: (N,) int64 row numbers.
-            step: takes one step of the training loop, for a batch that the compiled code cannot do.
-            over_time_cap: whether to stop.
+            step: a function that takes a step of the training loop on the samples with these row numbers, for a batch
+                that the compiled code cannot solve, and returns their loss.
+            over_time_cap: a function that returns whether to stop.
 
         Returns:
-            The sum of the losses, and the number of samples in it.
+            The sum of the losses of all samples seen, and the number of these samples.
         """
         size, count, done, total, seen = len(self.room.samples.at), len(order), 0, 0.0, 0
         self.flat = 0.0
@@ -128,7 +132,7 @@ class LinearEpochs:
         return total, seen
 
     def _run_compiled(self, order: Tensor, first: int) -> int:
-        """Train on the batches from ``first`` on; returns the number of the first batch that is not done."""
+        """Train in compiled code from batch number ``first`` on; return the number of the first batch not done."""
         loss, lam, began = self.loss, self.loss.chosen_smoothing, read_clock()
         assert lam is not None
         self.room.totals[:] = 0.0
@@ -157,7 +161,7 @@ class LinearEpochs:
         return reached
 
     def _failed(self, lam: float) -> Tensor:
-        """(N,) int8 statuses of samples that are known to fail under every forecast; 0 for the others."""
+        """Return the status (N,) int8 of samples that are known to fail under every forecast, and 0 for others."""
         keys: list[Hashable] = list(range(len(self.costs)))
         costs = torch.from_numpy(self.costs)
         known = self.loss.decider.known_failures("true", costs, lam, keys, {})
@@ -165,10 +169,18 @@ class LinearEpochs:
         return known if mask and known is not None else torch.zeros(len(keys), dtype=torch.int8)
 
     def _record(self, order: Tensor, best: Array, failed: Tensor, first: int, reached: int) -> None:
-        """Add the finished batches to the loss's counts, and make the last one, still in the buffers, ``loss.last``."""
+        """Record batches in the loss: add them to its counts, and make the last batch of the epoch its last call.
+
+        Args:
+            order: (N,) the row numbers in the order of the epoch.
+            best: the best decisions, by the rows of the table of warm starts.
+            failed: (N,) the result of ``_failed``.
+            first: the number of the first batch.
+            reached: the number of the first batch that is not done.
+        """
         size = len(self.room.samples.at)
         fresh, reused = order[first * size : reached * size], int(self.room.totals[1])
-        if reached * size < len(order):  # the next batch has been tried in the room; it takes the fallback path at once
+        if reached * size < len(order):  # the buffers hold the next batch, which the training loop does at once
             self.loss.count(len(fresh), reused)
             return
         keys, lam = order[(reached - 1) * size :], self.loss.chosen_smoothing
@@ -181,7 +193,7 @@ class LinearEpochs:
             CompiledRegrets(outcome, *(part[some].copy() for part in self.room.results[1:])), best[slots]
         )
         costs, true = torch.from_numpy(predicted), torch.from_numpy(self.costs)[keys]
-        if len(solved) < len(keys):  # nobody has forecast for the others
+        if len(solved) < len(keys):  # the kernel has not forecast for failed samples
             masked = RegretCallResults.of_failures(
                 torch.where(status == Status.INFEASIBLE, status, 0), status, self.loss.problem.n
             )
@@ -191,7 +203,7 @@ class LinearEpochs:
         self.loss.count(len(fresh) - len(keys), reused - int(parts.reused.sum()))
 
     def _state(self) -> list[dict[str, Tensor]]:
-        """Adam's state of weight and bias; before the first step it is created with the values Adam starts with."""
+        """Return the state of Adam for weight and bias, which is created before the first step, as Adam does."""
         parameters = [q for q in (self.model.weight, self.model.bias) if q is not None]
         for parameter in parameters:
             state = self.optimizer.state[parameter]
@@ -201,7 +213,7 @@ class LinearEpochs:
         return [self.optimizer.state[parameter] for parameter in parameters]
 
     def _model(self, state: list[dict[str, Tensor]]) -> LinearState:
-        """Return the arrays of weights, Adam's moments and gradients that the kernel updates in place."""
+        """Return the arrays that the kernel changes in place: weights, running means of Adam, and gradients."""
         weight = self.model.weight.detach().numpy()
         n, kind = len(weight), weight.dtype
         bias = [] if self.model.bias is None else [self.model.bias.detach(), *(state[1][k] for k in _MOMENTS)]
@@ -212,12 +224,12 @@ class LinearEpochs:
 
 
 def _linear_cost_map_arrays(cost_map: CostMap | None, n: int, kind: Any) -> CostMapArrays:
-    """Convert a cost map to the arrays of the compiled epoch; empty ones where there is none.
+    """Convert a cost map to arrays of the compiled epoch. Without a cost map the arrays are empty.
 
     Args:
         cost_map: the cost map, or None.
         n: the number of costs.
-        kind: the model's precision.
+        kind: the dtype of the model.
     """
     if cost_map is None:
         none, room = np.zeros(0, np.int64), np.zeros(0, kind)
