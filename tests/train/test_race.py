@@ -17,8 +17,8 @@ import pear
 from pear.losses import MSELoss
 from pear.train import FitConfig, History, Progress, fit
 from pear.train.blocked_folds import blocked_folds
+from pear.train.racing.contender import contender_stages
 from pear.train.racing.feature_units import FeatureUnits
-from pear.train.racing.race import race_stages
 from pear.train.racing.race_folds import count_race_folds
 from pear.train.ridge import STRENGTHS, fit_ridge
 from pear.train.samples.sample_source import read_sample_source
@@ -257,9 +257,9 @@ def test_a_gap_keeps_neighbours_out_of_the_training() -> None:
 
 
 def test_stages_double_and_end_at_the_largest_number() -> None:
-    assert list(race_stages(8)) == [8]
-    assert list(race_stages(3)) == [3]
-    assert list(race_stages(20)) == [8, 16, 20]
+    assert list(contender_stages(8)) == [8]
+    assert list(contender_stages(3)) == [3]
+    assert list(contender_stages(20)) == [8, 16, 20]
 
 
 # --- interruptions --------------------------------------------------------------------------------------------------

@@ -35,7 +35,6 @@ class Correction(nn.Module):
         [[5.0, 6.0, 7.0]]
     """
 
-    begins_at_zero = True
     scale: Tensor
 
     def __init__(self, network: nn.Module, scale: float = 1.0) -> None:

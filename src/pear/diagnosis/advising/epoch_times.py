@@ -21,7 +21,7 @@ from pear.problem.model import problem_of_model
 from pear.train import FitConfig, fit
 from pear.train.estimator.networks import make_network
 from pear.train.history import Progress
-from pear.train.racing.race import FIRST_STAGE
+from pear.train.racing.contender import FIRST_STAGE
 from pear.train.racing.race_folds import ENOUGH, FOLDS, count_race_folds
 from pear.wording import count_noun, format_seconds
 

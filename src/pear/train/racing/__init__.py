@@ -1,1 +1,1 @@
-"""The default training: a race between the squared error and trainings on the loss, judged on held-out samples."""
+"""The default training of ``fit``: a race between a fit to the squared error and trainings on the loss."""

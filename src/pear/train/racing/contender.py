@@ -1,9 +1,9 @@
-"""``Contender``: a way of training that takes part in a race, with its state in every fold."""
+"""``Contender``: a way of training that competes in a race, with its state in every fold."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -11,20 +11,22 @@ from pear.train.model_weights import Weights
 from pear.train.racing.trajectory import Trajectory
 
 PATIENCE = 2
-"""A contender leaves after this many stages in a row that do not improve on its best one."""
+"""A contender is no longer trained after this number of stages in a row that are not better than its best stage."""
 
 
 @dataclass
 class Contender:
-    """A way of training, with its state in every fold.
+    """A way of training that competes in a race, with its state in every fold.
+
+    A stage has a value, and lower is better.
 
     Attributes:
         name: "squared error", "correction" or "fresh model".
         trajectories: the training in each fold.
-        best: the lowest value of its stages.
-        best_epochs: the number of epochs of that stage.
-        best_weights: the average weights of that stage in each fold.
-        waited: stages in a row that did not improve.
+        best: the value of the best stage; infinite before the first stage.
+        best_epochs: the number of epochs in total at the end of the best stage.
+        best_weights: the average weights of the best stage in each fold.
+        waited: the number of stages since the best one.
     """
 
     name: str
@@ -36,34 +38,52 @@ class Contender:
 
     @property
     def epochs(self) -> int:
-        """The number of epochs that all folds have done."""
+        """The number of epochs that the training has done in every fold."""
         return min(one.epochs for one in self.trajectories)
 
     @property
     def is_out(self) -> bool:
-        """Whether further epochs have not helped."""
+        """Whether the contender is no longer trained, because further epochs have not helped."""
         return self.waited >= PATIENCE
 
     @property
     def weights(self) -> list[Weights]:
-        """The average weights in each fold."""
+        """The present average weights in each fold."""
         return [one.average for one in self.trajectories]
 
     def note_stage(self, value: float, least: float) -> None:
-        """Note the value of a stage, which counts as better from an improvement by the share ``least`` on."""
+        """Record the value of a stage; it is better than the best one if it is lower by a share of ``least``."""
         if math.isinf(self.best) or value < self.best - least * abs(self.best):
             self.best, self.best_epochs, self.best_weights, self.waited = value, self.epochs, self.weights, 0
         else:
             self.waited += 1
 
     def state(self) -> dict[str, Any]:
-        """Everything that its next stage depends on."""
+        """Return everything that the next stage depends on."""
         plain = {name: getattr(self, name) for name in ("best", "best_epochs", "best_weights", "waited")}
         return {**plain, "trajectories": [one.state() for one in self.trajectories]}
 
     def restore(self, state: Mapping[str, Any]) -> None:
-        """Go on from a result of ``state``."""
+        """Set the contender to a state that ``state`` returned."""
         for name in ("best", "best_epochs", "best_weights", "waited"):
             setattr(self, name, state[name])
         for one, said in zip(self.trajectories, state["trajectories"], strict=True):
             one.restore(said)
+
+
+FIRST_STAGE = 8
+"""The number of epochs of the first stage. After each further stage, a training has done twice as many in total."""
+
+
+def contender_stages(max_epochs: int) -> Iterator[int]:
+    """Yield the number of epochs in total at the end of each stage.
+
+    Example:
+        >>> list(contender_stages(50))
+        [8, 16, 32, 50]
+    """
+    epochs = FIRST_STAGE
+    while epochs < max_epochs:
+        yield epochs
+        epochs *= 2
+    yield max_epochs

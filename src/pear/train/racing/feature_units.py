@@ -1,4 +1,4 @@
-"""``FeatureUnits``: a model in standardised features, so that its training does not depend on their units."""
+"""``FeatureUnits``: converts weights of a model to standardised features and back, so that units do not matter."""
 
 from __future__ import annotations
 
@@ -12,17 +12,17 @@ from pear.train.samples.memory_samples import MemorySamples
 from pear.train.samples.sample_source import SampleSource
 
 ALIKE = 1e-3
-"""Features with means this close to 0 and deviations this close to 1 count as standardised already, for a network."""
+"""The features of a network count as standardised if all means and deviations differ from 0 and 1 by less than this."""
 
 
 @dataclass(frozen=True)
 class FeatureUnits:
-    """The mean and the deviation of each feature, and the layer of the model that gets the features.
+    """The mean and the standard deviation of each feature, and the layer of a model whose inputs are the features.
 
     Attributes:
-        mean: (p,).
-        deviation: (p,); 1 for a constant feature.
-        layer: the prefix of the names of the layer's weights.
+        mean: (p,) the means; 0 if the layer has no bias.
+        deviation: (p,) the standard deviations; 1 for a constant feature.
+        layer: the prefix of the names of the layer's weights in the model's ``state_dict``.
     """
 
     mean: Tensor
@@ -31,10 +31,11 @@ class FeatureUnits:
 
     @classmethod
     def of(cls, model: nn.Module, samples: SampleSource) -> FeatureUnits | None:
-        """Compute the units for an ``nn.Linear``, or an ``nn.Sequential`` that begins with one, on samples in memory.
+        """Return the units of the features of a model, from samples in memory.
 
-        The result is None for other models: their features stay as they are. For a layer without a bias the features
-        are scaled but not centred, because only a bias can undo the centring.
+        The model must be an ``nn.Linear``, or an ``nn.Sequential`` that begins with one. The result is None for other
+        models, for samples that are not in memory, and for a network whose features are standardised already. If the
+        layer has no bias, features are scaled but not centred, because a bias is needed to undo the centring.
         """
         first = model[0] if type(model) is nn.Sequential and len(model) > 1 else model
         if type(first) is not nn.Linear or not isinstance(samples, MemorySamples):
@@ -54,7 +55,7 @@ class FeatureUnits:
         return cls(mean, deviation, "" if first is model else "0.")
 
     def standardise(self, samples: SampleSource) -> SampleSource:
-        """The samples with standardised features, where they are in memory."""
+        """Return samples in memory with standardised features."""
         if not isinstance(samples, MemorySamples):
             raise TypeError("only samples in memory can be standardised")
         features = samples.features
@@ -63,20 +64,17 @@ class FeatureUnits:
         return replace(samples, all=samples.all._replace(features=scaled))
 
     def enter(self, weights: dict[str, Any]) -> dict[str, Any]:
-        """Convert weights for features in their own units to weights for standardised features.
-
-        Forecasts are the same.
-        """
+        """Return weights for standardised features that give the forecasts of these weights for the raw features."""
         weight = weights[f"{self.layer}weight"].double()
         return self._with_layer(weights, weight * self.deviation, weight @ self.mean)
 
     def leave(self, weights: dict[str, Any]) -> dict[str, Any]:
-        """Convert weights for standardised features to weights for features in their own units."""
+        """Return weights for raw features that give the forecasts of these weights for standardised features."""
         weight = weights[f"{self.layer}weight"].double() / self.deviation
         return self._with_layer(weights, weight, -(weight @ self.mean))
 
     def _with_layer(self, weights: dict[str, Any], weight: Tensor, shift: Tensor) -> dict[str, Any]:
-        """Return the weights with the layer's matrix replaced, and ``shift`` added to its bias if it has one."""
+        """Return the weights with another matrix of the layer, and ``shift`` added to the bias of the layer, if any."""
         names = f"{self.layer}weight", f"{self.layer}bias"
         found = {**weights, names[0]: weight.to(weights[names[0]].dtype)}
         if names[1] in weights:

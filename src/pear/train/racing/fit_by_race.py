@@ -1,4 +1,4 @@
-"""``fit_by_race``: the default training, a race between the squared error and trainings on the loss."""
+"""``fit_by_race``: trains a model by a race between a fit to the squared error and trainings on the loss."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from dataclasses import replace
 from torch import Tensor
 
 from pear.losses.mse import MSELoss
+from pear.train.correction import Correction
 from pear.train.fit_job import FitJob
 from pear.train.history import History
 from pear.train.model_weights import load_model_weights
@@ -34,15 +35,15 @@ def fit_by_race(
     validation: SampleSource | float | None,
     score: Score | None,
 ) -> History:
-    """Train a model by a race, and leave it with the winner's weights.
+    """Train a model by a race, and leave the model with the weights of the winner.
 
     Args:
-        job: the model, the settings and the callbacks; its validation samples and score are not used.
+        job: the model, the settings and the callbacks. Its validation samples and its score are not used.
         loss: the loss.
         train: the training samples.
-        validation: samples to judge by; or the share of ``train`` to hold out, or None for cross-validation. In the
-            last two cases the winner is trained again on all samples.
-        score: the user's own metric; None for the regret.
+        validation: the samples to judge by; the share of ``train`` to hold out; or None for a cross-validation. If
+            samples are held out of ``train``, the winner is trained again on all samples.
+        score: the metric of the user; None for the regret.
     """
     ended = _load_ended_race(job)
     if ended is not None:
@@ -51,9 +52,7 @@ def fit_by_race(
     calibrate_training_loss(loss, labelled)
     counted, model = training_loss_seconds(loss), job.model
     look = labelled.finite().look()
-    fresh = (
-        False if getattr(model, "begins_at_zero", False) else has_fresh_output_layer(model, look.features, look.costs)
-    )
+    fresh = False if isinstance(model, Correction) else has_fresh_output_layer(model, look.features, look.costs)
     units = None if isinstance(validation, (LoaderSamples, StreamSamples)) else FeatureUnits.of(model, train)
     if units is not None:
         train = units.standardise(train)
@@ -65,9 +64,9 @@ def fit_by_race(
     if fresh is None:
         fresh = not decides_better_than_constant(job.model, folds)
         if fresh and units is not None:
-            load_model_weights(job.model, model.state_dict())  # drawn for features of size one, which it gets
+            load_model_weights(job.model, model.state_dict())  # first weights are drawn for standardised features
     start = _choose_race_start(job, train) if fresh else GivenRaceStart(job.model)
-    contest = None if isinstance(loss, MSELoss) else loss  # the start is the squared error itself
+    contest = None if isinstance(loss, MSELoss) else loss  # the start has the least squared error already
     race = Race(job, contest, folds, whole, start, fresh=not isinstance(start, GivenRaceStart))
     if isinstance(start, NetworkRaceStart):
         start.progress = race.progress
@@ -80,7 +79,10 @@ def fit_by_race(
 
 
 def _load_ended_race(job: FitJob) -> History | None:
-    """Load the end of a race from the checkpoint; None where there is none, or where more epochs are allowed now."""
+    """Load the weights of a race that has ended from the checkpoint, and return its history.
+
+    The result is None if the file holds no such race, or if the race may now go on for more epochs.
+    """
     found = job.ranks.content_of_rank_0("the end of the race", lambda: job.file.content(STAGE).get("end", {}))
     if not found or (found["history"]["stopped"] == "max_epochs" and found["max_epochs"] < job.config.max_epochs):
         return None
@@ -89,7 +91,7 @@ def _load_ended_race(job: FitJob) -> History | None:
 
 
 def _choose_race_start(job: FitJob, train: SampleSource) -> RaceStart:
-    """Choose how a fresh model is fitted to the squared error: in closed form if it is linear, else by training."""
+    """Return the start of an untrained model: a ridge regression for a linear model, and else a training."""
     look = train.finite().look()
     if isinstance(train, MemorySamples) and trains_output_layer_alone(job.model, look.features, look.costs):
         return RidgeRaceStart(job.model)

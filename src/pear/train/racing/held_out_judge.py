@@ -1,4 +1,4 @@
-"""``HeldOutJudge``: what a model's decisions lose on samples that it was not trained on."""
+"""``HeldOutJudge``: computes what the decisions of a model lose on held-out samples."""
 
 from __future__ import annotations
 
@@ -24,14 +24,15 @@ from pear.train.validation_score import Outcomes, Score, default_validation_outc
 
 @dataclass(frozen=True)
 class HeldOutLosses:
-    """What decisions lose on held-out samples.
+    """What the decisions of a model lose on held-out samples.
 
     Attributes:
-        each: (M,) the loss of each sample; by a metric of the user's own, its value in each fold.
-        metric: the metric on all of them: the normalised regret, or the user's own.
-        unit: what the mean loss is divided by in the metric: the mean value of the best decisions, or 1.
+        each: (M,) the regret of each sample; with a metric of the user, its value in each fold.
+        metric: the metric of all samples: the normalised regret, or the metric of the user.
+        unit: the number that divides the mean regret in ``metric``: the mean absolute value of the best decisions, or
+            1.
         samples: the number of samples.
-        weight: (M,) how much each sample counts; None where all count alike.
+        weight: (M,) how much each sample counts; None if all samples count alike.
     """
 
     each: NDArray[np.float64]
@@ -42,15 +43,15 @@ class HeldOutLosses:
 
     @property
     def by_fold(self) -> bool:
-        """Whether there is one value for each fold."""
+        """Whether ``each`` has a value for each fold, and not for each sample."""
         return len(self.each) < self.samples
 
     def less(self, start: HeldOutLosses) -> PairedDifference:
-        """Subtract the losses of the start on the same samples; the difference is in the unit of the metric.
+        """Return the mean difference from the losses of the start on the same samples, in the unit of the metric.
 
-        A metric of the user's own gives one value for each fold, so that folds are compared instead of samples.
-        With a single fold, the standard error is a rule of thumb: half of the start's metric over the square root of
-        the number of samples.
+        With a metric of the user, folds are compared instead of samples, because the metric has one value for each
+        fold. With a single fold, the standard error is a rule of thumb: half of the metric of the start, divided by the
+        square root of the number of samples.
         """
         if len(self.each) == 1 and self.by_fold:
             mean, error = self.metric - start.metric, 0.5 * abs(start.metric) / self.samples**0.5
@@ -60,7 +61,7 @@ class HeldOutLosses:
 
     @staticmethod
     def join(parts: list[HeldOutLosses]) -> HeldOutLosses:
-        """Join the losses of several folds."""
+        """Return the losses of several folds as the losses of all their samples."""
         counts = np.array([part.samples for part in parts])
         weights = [part.weight for part in parts if part.weight is not None]
         sizes = np.array([weight.sum() for weight in weights]) if weights else counts
@@ -71,16 +72,16 @@ class HeldOutLosses:
 
 
 class HeldOutJudge:
-    """Judges weights of a model by their decisions on held-out samples.
+    """A judge of weights: it computes what the decisions of a model with these weights lose on held-out samples.
 
     Args:
-        model: a model of the same architecture; its weights are not changed.
+        model: a model of this architecture. Its weights are not changed.
         loss: the loss, whose problem decides.
-        score: the user's own metric, or None for the regret of each sample.
-        held_out: the samples.
+        score: the metric of the user; None for the regret of each sample.
+        held_out: the held-out samples.
 
     Attributes:
-        seconds: the seconds that the best decisions took, about those of a judgement.
+        seconds: the seconds that the best decisions took; each judgement takes about as long.
     """
 
     def __init__(self, model: nn.Module, loss: Any, score: Score | None, held_out: SampleSource) -> None:
@@ -95,18 +96,19 @@ class HeldOutJudge:
         self.held_out, self.seconds = held_out, read_clock() - began
 
     def __call__(self, weights: Weights) -> HeldOutLosses:
-        """Judge these weights."""
+        """Return what the decisions of the model with these weights lose."""
         load_model_weights(self.model, weights)
         return self._losses(*forecast_validation(self.model, self.held_out))
 
     def of_constant(self, forecast: Tensor) -> HeldOutLosses:
-        """Judge the same forecast (n,) for every sample."""
+        """Return what the decisions lose if the forecast is the same, (n,), for every sample."""
         batches = list(self.held_out.whole())
         true = torch.cat([batch.costs for batch in batches])
         keys = batches[0].keys if len(batches) == 1 else None
         return self._losses(forecast.to(true).expand_as(true), true, keys)
 
     def _losses(self, predicted: Tensor, true: Tensor, keys: Keys | None) -> HeldOutLosses:
+        """Return what the decisions lose under predicted costs (N, n), for true costs (N, n) and N ids."""
         if self.outcomes is not None:
             outcome, weight = self.outcomes(predicted, true, keys), self.held_out.weight
             counted = outcome.weighted(weight)

@@ -1,26 +1,29 @@
-"""``Race``: trains a model in several ways, and takes the one that decides best on samples that were held out.
+"""``Race``: trains a model in several ways, and chooses the one that decides best on held-out samples.
 
-The contenders are the start, which is the best model by the squared error; a correction, which is trained on the loss
-from there; and a fresh model, which is trained on the loss alone. The two trainings run for 8 epochs, then 16, 32 and
-so on, as long as that helps, and after each stage the average of their weights is judged. In the end the correction is
-also tried at a half and a quarter of its way from the start. All are judged on the same held-out samples, as pairs with
-the start: the winner has the lowest difference plus one and a half standard errors (``CAUTION``). They are the price of
-looking at many; a contender that is not clearly better than the start does not replace it. Where each decision is a
-search among integers, a ``RelaxationScreen`` chooses what is judged.
+There are up to three contenders. The start is a fit to the squared error. The correction is a training on the loss that
+begins with the weights of the start. The fresh model is a training on the loss that begins with untrained weights. The
+two trainings proceed in stages: 8 epochs, then 16, 32 and so on in total, until further epochs do not help. After each
+stage the average of the weights is judged, which means that the regret of the decisions on the held-out samples is
+computed. At last, the weights at a half and at a quarter of the way from the start to the correction are judged, too.
 
-The samples are held out by cross-validation, and the winner is trained again on all of them; or the user gives samples
-to validate on, and the winner is taken as it is.
+The winner is the contender with the lowest difference of its metric from that of the start, plus one and a half
+standard errors of this difference (``CAUTION``). The start thus wins unless another contender is clearly better. If
+each decision is a search among integers, a ``RelaxationScreen`` chooses the contenders that are judged.
+
+If the samples are held out by cross-validation, the contenders are trained in each fold, and the winner is trained
+again on all samples. If the user gives validation samples, there is one fold, and the winner keeps its weights.
 """
 
 from __future__ import annotations
 
 import copy
 import math
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict
+from functools import partial
 from typing import Any
 
-from torch import Tensor, nn, optim
+from torch import Tensor
 
 from pear.errors import TrainingError
 from pear.train.fit_job import FitJob
@@ -28,7 +31,7 @@ from pear.train.history import Check
 from pear.train.model_weights import Weights, mix_model_weights
 from pear.train.optimizer import make_optimizer
 from pear.train.output_layer import standardise_output_layer
-from pear.train.racing.contender import Contender
+from pear.train.racing.contender import Contender, contender_stages
 from pear.train.racing.held_out_judge import HeldOutLosses
 from pear.train.racing.race_folds import RaceFold
 from pear.train.racing.race_progress import RaceEndedError, RaceProgress
@@ -42,33 +45,30 @@ from pear.train.samples.sample_source import SampleSource
 from pear.train.training_loss import load_loss_warm_starts, save_loss_schedule, save_loss_warm_starts
 from pear.train.validation_time import seconds_left_to_validate, validate_in_time
 
-FIRST_STAGE = 8
-"""The number of epochs of the first stage; every further one has twice as many in total."""
-
 STAGE = "race"
-"""The name of a race in a checkpoint."""
+"""The name of a race in a checkpoint file."""
 
 SHARES = (0.5, 0.25)
-"""Shares of the way from the start to the correction that are tried beside the whole."""
+"""The weights at these shares of the way from the start to the correction are also judged."""
 
 
 class Race:
-    """A race between ways of training.
+    """A race between several ways to train a model.
 
     Args:
         job: the model, the settings and the callbacks.
-        loss: the loss of the contenders; None where the start alone is wanted.
-        folds: the samples to train on and to judge by.
-        whole: all samples, on which the winner is trained again; None where the only fold's weights are taken.
-        start: how the first weights are found.
-        fresh: whether a fresh model may compete.
+        loss: the loss of correction and fresh model; None if the start has no competitors.
+        folds: the folds, with the samples to train on and the samples to judge by.
+        whole: all samples, on which the winner is trained again; None if the winner keeps its weights of the only fold.
+        start: the way to find the weights of the start.
+        fresh: whether a fresh model competes.
 
     Attributes:
-        progress: the clock, and the reports to callbacks.
-        rows: the results of the start and of all contenders.
-        constant: the metric of a constant forecast, the mean of the training costs; NaN before it is known.
-        checks: one for each stage of the contenders.
-        epochs: the number of epochs of the last training.
+        progress: the clock of the race, and its reports to callbacks.
+        rows: the results of all contenders, beginning with the start.
+        constant: the metric of a constant forecast, the mean of the training costs; NaN before that is known.
+        checks: a check for each stage of each contender.
+        epochs: the number of epochs of the winner.
     """
 
     def __init__(
@@ -82,24 +82,25 @@ class Race:
     ) -> None:
         self.job, self.loss, self.folds, self.whole, self.start, self.fresh = job, loss, folds, whole, start, fresh
         self.progress = RaceProgress(job)
-        self.progress.judgement = sum(fold.judge.seconds for fold in folds)
+        self.progress.judgement_seconds = sum(fold.judge.seconds for fold in folds)
         self.rows: list[RaceRow] = []
         self.checks: list[Check] = []
         self.constant, self.epochs = math.nan, 0
-        self._start_seconds = 0.0  # of the start's training on all samples
-        self._start_losses: HeldOutLosses | None = None  # of the best stage of a network's start
-        self._first_fold: Weights = {}  # the winner's weights there
-        self._schedule = save_loss_schedule(loss)  # every training begins with it
+        self._start_seconds = 0.0  # that the training of the start on all samples will take
+        self._start_losses: HeldOutLosses | None = None  # of the start, if it is a trained network
+        self._first_fold: Weights = {}  # of the winner so far
+        self._schedule = save_loss_schedule(loss)  # with which every training begins
         self._random = RandomStates(job.model)
         self._screen: RelaxationScreen | None = None
-        self._saved: dict[str, Any] = {}  # the states of contenders in a checkpoint
+        self._saved: dict[str, Any] = {}  # states from a checkpoint, of contenders that do not exist yet
         self._content: dict[str, Any] = {}  # of the last checkpoint
 
     def run(self) -> Weights:
-        """Run the race, or go on with one from a checkpoint; returns the winner's weights.
+        """Run the race, or resume it from a checkpoint, and return the weights of the winner.
 
-        Ctrl-C, a callback or the clock end it early. The winner so far is then trained on all samples, where time is
-        left for that; else it has the weights of the first fold, which were trained on all but the last samples.
+        Ctrl-C or a callback that returns True end the race at once; the weights are then those of the winner so far in
+        the first fold. If the time cap is reached, the winner so far is trained on all samples if time is left for
+        that; otherwise its weights in the first fold are returned. The first fold holds out the last samples.
         """
         self._resume()
         try:
@@ -117,29 +118,33 @@ class Race:
 
     @property
     def winner(self) -> RaceRow:
-        """The row with the lowest bound; the start has a bound of 0."""
+        """The row with the lowest bound (``RaceRow.bound``); the bound of the start is 0."""
         return min((row for row in self.rows if not row.screened), key=lambda row: row.bound)
 
     @property
-    def judged(self) -> int:
-        """The number of held-out samples."""
+    def held_out_count(self) -> int:
+        """The number of held-out samples in all folds together."""
         return sum(len(fold.judge.held_out) for fold in self.folds)
 
     def _run_start(self) -> None:
-        """Find the first weights in every fold and judge them; judge a constant forecast too if there is time."""
+        """Find and judge the weights of the start in every fold; if time is left, judge a constant forecast, too."""
         if isinstance(self.start, NetworkRaceStart):
             self.starts = self._run_network_start(self.start)
         else:
             self.starts = [self.start.weights(fold.train) for fold in self.folds]
         self.starting = self._start_losses or self._judge(self.starts, always=True)
         self._record(RaceRow("start", 0, 1.0, self.starting.metric, 0.0, 0.0, (0.0, 0.0)), self.starts)
-        if not self.progress.has_time(self.progress.judgement):
+        if not self.progress.has_time(self.progress.judgement_seconds):
             return
         found = self._judge_in_time("the constant forecast", lambda: [fold.of_constant() for fold in self.folds])
         self.constant = math.nan if found is None else found.metric
 
     def _run_network_start(self, start: NetworkRaceStart) -> list[Weights]:
-        """Train networks on the squared error for the number of epochs with the lowest metric; returns the weights."""
+        """Train a network in every fold on the squared error, for the number of epochs with the lowest metric.
+
+        Returns:
+            The weights in each fold.
+        """
         network = Contender("squared error", [start.trajectory(fold.train) for fold in self.folds])
         try:
             self._run_stages([network])
@@ -147,7 +152,7 @@ class Race:
             self.progress.stopped = ended.reason
             if ended.reason != "time_cap":
                 raise
-        if not network.best_weights:  # an epoch at least is trained, however short the time
+        if not network.best_weights:  # at least one epoch is trained, even if the time cap is reached
             for one in network.trajectories:
                 one.train_at_least(1)
             network.best_epochs, network.best_weights = network.epochs, [one.last for one in network.trajectories]
@@ -156,7 +161,7 @@ class Race:
         return network.best_weights
 
     def _run_contenders_in_time(self, loss: Callable[..., Tensor]) -> None:
-        """Run the contenders; where the time is up, those that were judged compete."""
+        """Run the contenders. If the time cap is reached, only those that were judged before compete."""
         for part in (self._run_contenders, self._judge_finalists):
             try:
                 part(loss)
@@ -166,12 +171,12 @@ class Race:
                     raise
 
     def _judge_finalists(self, loss: Callable[..., Tensor]) -> None:
-        """Judge the contenders that the screen has let through with integers, as pairs with the start."""
+        """Judge the contenders that the screen has chosen, by decisions with integers."""
         for row, weights in self._screen.finalists() if self._screen else ():
             self._compare(row.contender, row.epochs, row.share, weights, final=True)
 
     def _run_contenders(self, loss: Callable[..., Tensor]) -> None:
-        """Train correction and fresh model stage by stage, then try parts of the correction."""
+        """Train and judge correction and fresh model stage by stage, then judge shares of the correction."""
         self.progress.part = "loss"
         self._screen = RelaxationScreen.of(loss, [fold.judge for fold in self.folds], self.starts, self.starting)
         if self._screen is not None and "screen" in self._saved:
@@ -191,25 +196,24 @@ class Race:
             self._compare(correction.name, correction.best_epochs, share, mixed)
 
     def _contender(self, name: str, loss: Callable[..., Tensor], starts: list[Weights]) -> Contender:
-        """Begin the training of a contender in every fold."""
+        """Return a new contender, whose training in each fold begins with these weights."""
         pairs = zip(self.folds, starts, strict=True)
         return Contender(name, [self._trajectory(loss, fold.train, one) for fold, one in pairs])
 
     def _trajectory(self, loss: Callable[..., Tensor], train: SampleSource, start: Weights) -> Trajectory:
-        """Prepare a training on the loss from the weights ``start``; no epoch is trained yet."""
-        look, config = train.finite().look(), self.job.config
-
-        def optimizer(model: nn.Module) -> optim.Optimizer:
-            return make_optimizer(model, look.features, look.costs, config, keep=True, typical=True)
-
+        """Return a new training on the loss that begins with the weights ``start``."""
+        look = train.finite().look()
+        optimizer = partial(
+            make_optimizer, features=look.features, costs=look.costs, config=self.job.config, keep=True, typical=True
+        )
         return Trajectory(self.job, loss, train, start, optimizer, self._schedule)
 
     def _run_stages(self, field: list[Contender]) -> None:
-        """Train contenders stage by stage, each as long as that helps."""
+        """Train and judge contenders stage by stage, each of them until further epochs do not help."""
         for one in field:
             if one.name in self._saved:
                 one.restore(self._saved.pop(one.name))
-        for epochs in race_stages(self.job.config.max_epochs):
+        for epochs in contender_stages(self.job.config.max_epochs):
             for one in field:
                 if one.is_out or one.epochs >= epochs:
                     continue
@@ -227,40 +231,35 @@ class Race:
                 self._save(field)
 
     def _train(self, trajectories: list[Trajectory], epochs: int) -> None:
-        """Continue the training in every fold until it has done this number of epochs."""
+        """Continue the training in every fold until it has done this number of epochs in total.
+
+        Raises:
+            RaceEndedError: the time cap is reached, or a callback ends the race.
+        """
         for one in trajectories:
             one.train_to(epochs, self.progress.seconds_left(self._reserve(one, epochs)), self.progress.after_epoch)
             if not one.finished:
                 raise RaceEndedError("time_cap")
 
     def _reserve(self, trajectory: Trajectory, epochs: int) -> float:
-        """The seconds that judging and training again on all samples will take, for this many epochs."""
+        """Return the seconds to reserve for judging, and for training on all samples for this number of epochs."""
         finals = 1 if self._screen is None else FINALISTS
-        return finals * self.progress.judgement + self._start_seconds + self._seconds_on_all(trajectory, epochs)
+        return finals * self.progress.judgement_seconds + self._start_seconds + self._seconds_on_all(trajectory, epochs)
 
     def _seconds_on_all(self, trajectory: Trajectory, epochs: int) -> float:
-        """The seconds that this many epochs on all samples will take; 0 where the winner is not trained again."""
+        """Return the seconds that these epochs on all samples will take; 0 if the winner is not trained again."""
         if self.whole is None:
             return 0.0
         return trajectory.seconds_per_epoch * epochs * len(self.whole) / max(len(trajectory.run.train.finite()), 1)
 
-    def _judge(self, weights: Sequence[Weights], always: bool = False, screened: bool = False) -> HeldOutLosses:
-        """Judge the weights of all folds on their held-out samples.
-
-        Args:
-            weights: the weights in each fold.
-            always: whether to judge them whatever the time.
-            screened: whether to judge them by the relaxation.
+    def _judge(self, weights: Sequence[Weights], always: bool = False) -> HeldOutLosses:
+        """Judge the weights of each fold on its held-out samples; ``always`` ignores the time cap.
 
         Raises:
-            RaceEndedError: the time is up.
+            RaceEndedError: the time cap is reached.
         """
-        if screened and self._screen is not None:
-            return self._screen(list(weights))
         pairs = list(zip(self.folds, weights, strict=True))
-        found = self._judge_in_time(
-            "the judging of a contender", lambda: [fold.judge(one) for fold, one in pairs], always
-        )
+        found = self._judge_in_time("the judging of a contender", lambda: [fold.judge(w) for fold, w in pairs], always)
         if found is None:
             raise RaceEndedError("time_cap")
         self.progress.note_metric(found.metric)
@@ -269,20 +268,37 @@ class Race:
     def _judge_in_time(
         self, place: str, judge: Callable[[], list[HeldOutLosses]], always: bool = False
     ) -> HeldOutLosses | None:
-        """Judge and join the losses of all folds; None where time runs out, which ``always`` prevents."""
+        """Return the losses that ``judge`` returns for all folds, joined; None if the time cap is reached.
 
-        def judged() -> HeldOutLosses | None:
+        Args:
+            place: the place in the training, in words, for ``ParallelRanks.meet``.
+            judge: a function that returns the losses of each fold. It is called on rank 0.
+            always: whether the time cap is ignored.
+        """
+
+        def judge_all() -> HeldOutLosses | None:
+            """Judge all folds, if time is left."""
             left = None if always else seconds_left_to_validate(self.job.config.time_cap, self.progress.seconds())
             return validate_in_time(left, lambda: HeldOutLosses.join(judge()))
 
-        with self.progress.judged():
-            return self.job.ranks.from_rank_0(place, judged)
+        with self.progress.time_judgement():
+            return self.job.ranks.from_rank_0(place, judge_all)
 
     def _compare(self, name: str, epochs: int, share: float, weights: list[Weights], final: bool = False) -> RaceRow:
-        """Judge weights as pairs with the start; by the screen, where there is one and the judgement is not final."""
+        """Judge the weights of all folds, and record how their metric differs from that of the start.
+
+        Args:
+            name: the name of the contender.
+            epochs: the number of epochs of its training.
+            share: the share of the way from the start to the trained weights.
+            weights: the weights in each fold.
+            final: whether the weights are judged by decisions with integers, even if there is a screen.
+        """
         screen = None if final else self._screen
-        losses = self._judge(weights, screened=screen is not None)
-        found = losses.less(self.starting if screen is None else screen.starting)
+        losses, starting = (
+            (self._judge(weights), self.starting) if screen is None else (screen(weights), screen.starting)
+        )
+        found = losses.less(starting)
         numbers = losses.metric, found.mean, found.standard_error, found.interval
         row = self._record(RaceRow(name, epochs, share, *numbers, screened=screen is not None), weights)
         if screen is not None:
@@ -290,14 +306,14 @@ class Race:
         return row
 
     def _record(self, row: RaceRow, weights: list[Weights]) -> RaceRow:
-        """Add a row. If it is the best so far, keep the weights of the first fold."""
+        """Add the row of a contender. If it is the winner so far, keep its weights in the first fold."""
         self.rows.append(row)
         if not row.screened and row == self.winner:
             self._first_fold, self.epochs = weights[0], row.epochs
         return row
 
     def _train_again(self, whole: SampleSource) -> Weights:
-        """Train the winner on all samples."""
+        """Train the winner on all samples, and return its weights."""
         winner, self.progress.part = self.winner, "all"
         if winner.contender == "fresh model":
             start = standardise_output_layer(self.job.model, whole.finite().look())
@@ -312,13 +328,13 @@ class Race:
         return mix_model_weights(start, trajectory.average, winner.share)
 
     def _save(self, field: list[Contender]) -> None:
-        """Write a checkpoint of the race, with these contenders."""
+        """Write a checkpoint of the race and of these contenders."""
         file = self.job.file
         if file.path is None:
             return
         content: dict[str, Any] = {
             "seconds": self.progress.seconds(),
-            "judging": self.progress.judging,
+            "judging": self.progress.judging_seconds,
             "contenders": {one.name: one.state() for one in field},
             "screen": None if self._screen is None else self._screen.state(),
             "random": self._random.drawn(),
@@ -331,7 +347,7 @@ class Race:
                 "constant": self.constant,
                 "starts": self.starts,
                 "starting": asdict(self.starting),
-                "epochs": self.start.epochs if isinstance(self.start, NetworkRaceStart) else 0,
+                "epochs": self.start.epochs,
                 "first fold": self._first_fold,
                 "sentence": self.start.sentence,
             }
@@ -339,17 +355,17 @@ class Race:
         file.save(STAGE, content)
 
     def save_end(self, weights: Weights, history: Mapping[str, Any]) -> None:
-        """Add the end of the race to its checkpoint: the model's weights, and the history as a dict."""
+        """Add the end of the race to its checkpoint: the weights of the model, and the history as a dict."""
         if self.job.file.path is not None and self._content:
             largest = self.job.config.max_epochs
             end = {"weights": weights, "history": history, "max_epochs": largest}
             self.job.file.save(STAGE, {**self._content, "end": end})
 
     def _resume(self) -> None:
-        """Go on from the checkpoint, where there is one.
+        """Restore the race from its checkpoint, if the file holds one.
 
         Raises:
-            TrainingError: the file does not hold a race of this model.
+            TrainingError: the content of the file does not fit this race.
         """
         said = self.job.ranks.content_of_rank_0("the race", lambda: self.job.file.content(STAGE))
         if not said:
@@ -363,7 +379,7 @@ class Race:
             ) from error
 
     def _restore(self, said: Mapping[str, Any]) -> None:
-        """Take over what ``_save`` has saved."""
+        """Restore the content that ``_save`` has written."""
         self._saved, self._content = dict(said["contenders"]), dict(said)
         if said.get("screen") is not None:
             self._saved["screen"] = said["screen"]
@@ -378,17 +394,3 @@ class Race:
                 self.start.note_epochs(int(said["epochs"]))
         self.progress.resume(float(said["seconds"]), float(said["judging"]))
         self._random.restore(said["random"])
-
-
-def race_stages(max_epochs: int) -> Iterator[int]:
-    """The numbers of epochs after which contenders are judged.
-
-    Example:
-        >>> list(race_stages(50))
-        [8, 16, 32, 50]
-    """
-    epochs = FIRST_STAGE
-    while epochs < max_epochs:
-        yield epochs
-        epochs *= 2
-    yield max_epochs

@@ -1,4 +1,4 @@
-"""The folds of a race: samples to train on, and samples to judge by."""
+"""``RaceFold``: a fold of a race, with the samples to train on and the judge with the held-out samples."""
 
 from __future__ import annotations
 
@@ -27,30 +27,29 @@ from pear.train.validation_score import Score
 
 @dataclass(frozen=True)
 class RaceFold:
-    """Samples to train on, and the judge with those that are held out."""
+    """A fold of a race: the samples to train on, and the judge with the held-out samples."""
 
     train: SampleSource
     judge: HeldOutJudge
 
     def of_constant(self) -> HeldOutLosses:
-        """Judge a constant forecast, the mean of the training costs."""
+        """Return what the decisions lose if every forecast is the mean of the training costs."""
         return self.judge.of_constant(self.train.finite().look().mean_costs)
 
 
 FOLDS = 5
 """The number of folds of a cross-validation."""
 
-
 FEW_FOLDS = 3
-"""The number of these folds in which trainings that take long are judged; see ``count_race_folds``."""
+"""The number of these folds that are used if trainings or decisions take long (``count_race_folds``)."""
 
 
 ENOUGH = 1000
-"""Held-out samples that are enough to judge by; where few folds have as many, the others are left out."""
+"""A number of held-out samples that is enough; further folds are left out if some folds have as many."""
 
 
 FOLD_SHARE = 0.1
-"""The share of a time cap after which no further fold is made: its best decisions have to be found, and every judgement
+"""No further fold is made after this share of the time cap. The best decisions of a fold take time, and each judgement
 takes about as long again."""
 
 
@@ -61,7 +60,19 @@ def make_race_folds(
     validation: SampleSource | float | None,
     score: Score | None,
 ) -> tuple[list[RaceFold], SampleSource | None]:
-    """Make the folds, and say on which samples the winner is trained again; None where it is not."""
+    """Make the folds of a race.
+
+    Args:
+        job: the model and the settings.
+        loss: the loss.
+        train: the training samples.
+        validation: the samples to judge by, which make one fold; the share of ``train`` to hold out; or None for a
+            cross-validation.
+        score: the metric of the user; None for the regret.
+
+    Returns:
+        The folds, and the samples on which the winner is trained again, or None if there are validation samples.
+    """
     if validation is not None and not isinstance(validation, (bool, int, float)):
         labelled = training_labels(train, job.config, job.model)
         return [RaceFold(labelled, HeldOutJudge(job.model, loss, score, validation))], None
@@ -87,7 +98,7 @@ def make_race_folds(
 
 
 def _folds_take_too_long(job: FitJob) -> bool:
-    """Whether the time of another fold is better spent on training: a share of the time cap has gone by."""
+    """Return whether the folds so far have taken more than ``FOLD_SHARE`` of the time cap."""
     cap = job.config.time_cap
     if cap is None:
         return False
@@ -95,20 +106,26 @@ def _folds_take_too_long(job: FitJob) -> bool:
 
 
 def count_race_folds(layers: int, problem: Any) -> int:
-    """The number of folds that are trained and judged.
+    """Return the number of folds of a cross-validation that are used.
 
-    A network of several layers takes longer than one layer, and a large sparse problem with integers takes longer than
-    others: each of its decisions is a search.
+    There are fewer folds for a network of several layers, whose training takes long, and for a sparse problem with
+    integers, whose decisions are long searches.
 
     Args:
         layers: the number of layers that are trained.
-        problem: the decision problem, or None where the loss has none.
+        problem: the decision problem, or None.
     """
     return FEW_FOLDS if layers != 1 or decides_by_search(problem) else FOLDS
 
 
 def _split_into_folds(count: int, share: float | None, gap: int) -> Iterator[tuple[Tensor, Tensor]]:
-    """Yield rows to train on and rows to hold out: the last share of them, or the folds of a cross-validation."""
+    """Yield the row numbers to train on and the held-out row numbers of each fold.
+
+    Args:
+        count: the number of rows.
+        share: the share of the rows, the last ones, that is held out in a single fold; None for a cross-validation.
+        gap: the number of rows next to held-out rows that are not trained on.
+    """
     if share is None:
         yield from blocked_folds(count, FOLDS, gap)
         return
@@ -117,7 +134,7 @@ def _split_into_folds(count: int, share: float | None, gap: int) -> Iterator[tup
 
 
 def decides_better_than_constant(model: nn.Module, folds: list[RaceFold]) -> bool:
-    """Whether a model surely decides better than a constant forecast, and thus has learnt something."""
+    """Return whether a model decides clearly better than a constant forecast, which shows that it is trained."""
     own = HeldOutLosses.join([fold.judge(model.state_dict()) for fold in folds])
     constant = HeldOutLosses.join([fold.of_constant() for fold in folds])
     found = own.less(constant)

@@ -1,4 +1,4 @@
-"""The history of a race, and its description in sentences."""
+"""``write_race_history``: the ``History`` of a race, with a description of its winner in sentences."""
 
 from __future__ import annotations
 
@@ -8,34 +8,38 @@ from typing import Any
 
 from pear.train.history import Check, History, split_history_seconds
 from pear.train.racing.race import Race
-from pear.train.racing.race_start import NetworkRaceStart
 from pear.train.training_loss import training_loss_seconds
 
 logger = logging.getLogger("pear")
 
 BEWARE = "Beware"
-"""The first word of the sentence that warns of a model that decides worse than a constant forecast."""
+"""The first word of a warning that the model decides worse than a constant forecast."""
 
 
 def write_race_history(race: Race, loss: Any, counted: dict[str, float]) -> History:
-    """Write down what happened in a race."""
+    """Return the history of a race.
+
+    Args:
+        race: the race, after its end.
+        loss: the loss.
+        counted: the seconds that the loss had spent before the race, from ``training_loss_seconds``.
+    """
     progress, start = race.progress, race.start
     history = History(
         checks=race.checks,
         epochs=race.epochs,
         seconds=progress.seconds(),
-        check_seconds=progress.judging,
+        check_seconds=progress.judging_seconds,
         stopped=progress.stopped,
         start=start.sentence,
         race=tuple(race.rows),
-        held_out=0 if race.whole is None else race.judged,
+        held_out=0 if race.whole is None else race.held_out_count,
     )
     history.split = split_history_seconds(history, counted, training_loss_seconds(loss))
     if race.rows:
         winner, first = race.winner, race.rows[0]
         history.best = Check(winner.epochs, history.seconds, math.nan, winner.metric)
-        epochs = start.epochs if isinstance(start, NetworkRaceStart) else 0
-        history.before = History(epochs=epochs, stopped="patience", best=Check(0, 0.0, math.nan, first.metric))
+        history.before = History(epochs=start.epochs, stopped="patience", best=Check(0, 0.0, math.nan, first.metric))
         history.choice = describe_race(race)
         if race.job.ranks.first:
             logger.log(logging.WARNING if BEWARE in history.choice else logging.INFO, history.choice)
@@ -43,10 +47,12 @@ def write_race_history(race: Race, loss: Any, counted: dict[str, float]) -> Hist
 
 
 def describe_race(race: Race) -> str:
-    """Say in a few sentences who has won, by how much, and what else was tried."""
+    """Return a few sentences on the winner of a race, its advantage, and the other contenders."""
     judged = [row for row in race.rows if not row.screened]
     winner, first, tried = race.winner, judged[0], judged[1:]
-    where = f"on {race.judged} held-out samples" + (f" in {len(race.folds)} folds" if len(race.folds) > 1 else "")
+    where = f"on {race.held_out_count} held-out samples" + (
+        f" in {len(race.folds)} folds" if len(race.folds) > 1 else ""
+    )
     if winner.contender != "start":
         low, high = winner.interval
         said = (

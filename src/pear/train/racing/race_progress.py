@@ -1,4 +1,4 @@
-"""``RaceProgress``: the clock of a race, its reports to callbacks, and the reason of its end."""
+"""``RaceProgress``: the clock of a race, its reports to callbacks, and the reason why it ends."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ from pear.train.history import Part, Progress, Reason
 
 
 class RaceEndedError(Exception):
-    """Ends a race early: a callback has asked for it, or the time is up.
+    """An error that ends a race early, because a callback returns True, or the time cap is reached.
 
     Attributes:
-        reason: why.
+        reason: the reason, as in ``History.stopped``.
     """
 
     def __init__(self, reason: Reason) -> None:
@@ -30,33 +30,33 @@ class RaceProgress:
         job: the settings and the callbacks.
 
     Attributes:
-        part: what is trained at present.
-        judging: the seconds spent on held-out samples.
-        judgement: the seconds that one more judgement is expected to take.
-        metric: the metric of the weights that were judged last; NaN before.
-        best: the lowest metric so far; NaN before.
-        stopped: why the race ended.
+        part: the present part of the race, as in ``Progress.part``.
+        judging_seconds: the seconds spent on judging so far.
+        judgement_seconds: the seconds that the next judgement is expected to take.
+        metric: the metric of the weights that were judged last; NaN before that.
+        best: the lowest metric so far; NaN before the first one.
+        stopped: the reason why the race ended, as in ``History.stopped``.
     """
 
     def __init__(self, job: FitJob) -> None:
         self.job, self.began = job, job.began
         self.part: Part = "mse"
-        self.judging, self.judgement, self.metric, self.best = 0.0, 0.0, math.nan, math.nan
+        self.judging_seconds, self.judgement_seconds, self.metric, self.best = 0.0, 0.0, math.nan, math.nan
         self.stopped: Reason = "patience"
 
     def seconds(self) -> float:
-        """The seconds since the race began."""
+        """Return the seconds since the race began."""
         return read_clock() - self.began
 
     def resume(self, seconds: float, judging: float) -> None:
-        """Set the clock to the seconds that an interrupted race had taken, and to those of them spent on judging."""
-        self.began, self.judging = self.began - seconds, judging
+        """Add the seconds of an interrupted race to the clock, and its seconds spent on judging."""
+        self.began, self.judging_seconds = self.began - seconds, judging
 
     def seconds_left(self, reserve: float = 0.0) -> float | None:
-        """The seconds left before the cap, less a reserve; None without a cap.
+        """Return the seconds left until the time cap, minus a reserve in seconds; None without a cap.
 
         Raises:
-            RaceEndedError: nothing is left.
+            RaceEndedError: no time is left.
         """
         cap = self.job.config.time_cap
         if cap is None:
@@ -67,12 +67,12 @@ class RaceProgress:
         return left
 
     def has_time(self, seconds: float) -> bool:
-        """Whether this many seconds are left before the cap."""
+        """Return whether this number of seconds is left until the time cap."""
         cap = self.job.config.time_cap
         return cap is None or self.job.ranks.meet("the time", cap - self.seconds() - seconds)[0][0] >= 0
 
     def after_epoch(self, epoch: int, loss: float) -> None:
-        """Report an epoch to the callbacks.
+        """Report an epoch with its number and its mean loss to the callbacks.
 
         Raises:
             RaceEndedError: a callback returns True.
@@ -85,16 +85,19 @@ class RaceProgress:
             raise RaceEndedError("callback")
 
     @contextmanager
-    def judged(self) -> Iterator[None]:
-        """Count the time of a judgement."""
+    def time_judgement(self) -> Iterator[None]:
+        """Measure the time of a judgement, which is made inside this context."""
         began = read_clock()
         try:
             yield
         finally:
             spent = read_clock() - began
-            self.judging, self.judgement = self.judging + spent, max(self.judgement, spent)
+            self.judging_seconds, self.judgement_seconds = (
+                self.judging_seconds + spent,
+                max(self.judgement_seconds, spent),
+            )
 
     def note_metric(self, metric: float) -> None:
-        """Note the metric of weights that were judged."""
+        """Record the metric of weights that were judged."""
         self.metric = metric
         self.best = metric if math.isnan(self.best) else min(self.best, metric)

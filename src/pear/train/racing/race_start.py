@@ -1,16 +1,18 @@
-"""The starts of a race: the best model by the squared error that is known for an architecture, or a model as it came.
+"""``RaceStart``: the way to find the first weights of a race.
 
-A linear model is fitted in closed form, by ridge regression. A network is trained on the squared error with weight
-decay; held-out samples choose the number of epochs. A model that has learnt already is taken as it is.
+A linear model is fitted to the squared error in closed form, by ridge regression. A network is trained on the squared
+error with weight decay, for a number of epochs that held-out samples choose. A model that is already trained keeps its
+weights.
 """
 
 from __future__ import annotations
 
 import copy
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Protocol
 
-from torch import nn, optim
+from torch import nn
 
 from pear.losses.mse import MSELoss
 from pear.train.fit_job import FitJob
@@ -22,29 +24,31 @@ from pear.train.racing.trajectory import Trajectory
 from pear.train.samples.sample_source import SampleSource
 
 DECAY = 0.01
-"""The weight decay of a network that is trained on the squared error: of each step's size, the share by which weights
-shrink."""
+"""The weight decay of a network that is trained on the squared error, as a share of the learning rate."""
 
 
 class RaceStart(Protocol):
-    """The first weights of a training, for any part of the samples.
+    """A way to find the first weights of a race, for the training samples of any fold.
 
     Attributes:
-        sentence: says how the weights were found.
+        sentence: a sentence that says how the weights were found; "" if the model keeps its weights.
+        epochs: the number of epochs on the squared error; 0 for a start without a training.
     """
 
     sentence: str
+    epochs: int
 
     def weights(self, train: SampleSource) -> Weights:
-        """Return the first weights of a training on these samples."""
+        """Return the first weights for a training on these samples."""
 
 
 @dataclass
 class GivenRaceStart:
-    """The weights that the model came with."""
+    """A start with the weights that the model has."""
 
     model: nn.Module
     sentence: str = ""
+    epochs: int = 0
 
     def weights(self, train: SampleSource) -> Weights:
         """Return a copy of the model's weights."""
@@ -53,13 +57,14 @@ class GivenRaceStart:
 
 @dataclass
 class RidgeRaceStart:
-    """A ridge regression instead of the last layer, which is all that the model trains."""
+    """A start that fits the last layer, the only trained part of the model, by ridge regression."""
 
     model: nn.Module
     sentence: str = ""
+    epochs: int = 0
 
     def weights(self, train: SampleSource) -> Weights:
-        """Fit the last layer to these samples in closed form."""
+        """Return the weights after the last layer is fitted to these samples in closed form."""
         model, look = copy.deepcopy(self.model), train.finite().look()
         strength = fit_output_layer(model, look.features, look.costs, look.weight)
         self.sentence = f"the model was fitted to the squared error in closed form: ridge of strength {strength:.3g}"
@@ -68,12 +73,13 @@ class RidgeRaceStart:
 
 @dataclass
 class NetworkRaceStart:
-    """A training of all layers on the squared error.
+    """A start that trains all layers of the model on the squared error.
 
     Attributes:
-        job: the model, fresh, and the settings.
-        progress: the clock and the reports of the race.
-        epochs: the number of epochs, once it is chosen.
+        job: the untrained model, and the settings.
+        progress: the clock of the race, and its reports to callbacks.
+        epochs: the number of epochs; 0 before it is chosen.
+        sentence: as in ``RaceStart``.
     """
 
     job: FitJob
@@ -82,23 +88,26 @@ class NetworkRaceStart:
     sentence: str = field(default="", init=False)
 
     def trajectory(self, train: SampleSource) -> Trajectory:
-        """Begin a training on these samples."""
+        """Return a new training on these samples."""
         train = train.finite()
-        look, config = train.look(), self.job.config
+        look = train.look()
         start = standardise_output_layer(self.job.model, look, typical=False)
-
-        def optimizer(model: nn.Module) -> optim.Optimizer:
-            return make_optimizer(model, look.features, look.costs, config, keep=True, decay=DECAY)
-
+        optimizer = partial(
+            make_optimizer, features=look.features, costs=look.costs, config=self.job.config, keep=True, decay=DECAY
+        )
         return Trajectory(self.job, MSELoss(), train, start, optimizer)
 
     def note_epochs(self, epochs: int) -> None:
-        """Note the number of epochs that is best on held-out samples."""
+        """Set the number of epochs to the one that is best on held-out samples."""
         self.epochs = epochs
         self.sentence = f"the model was trained on the squared error for {epochs} epochs first"
 
     def weights(self, train: SampleSource) -> Weights:
-        """Train on these samples for the chosen number of epochs."""
+        """Return the weights after a training on these samples for the chosen number of epochs.
+
+        Raises:
+            RaceEndedError: the time cap is reached, or a callback ends the race.
+        """
         assert self.progress is not None
         trajectory = self.trajectory(train)
         trajectory.train_to(self.epochs, self.progress.seconds_left(), self.progress.after_epoch)

@@ -1,8 +1,8 @@
-"""``RelaxationScreen``: judges the contenders of a race by the relaxation, and chooses those to judge with integers.
+"""``RelaxationScreen``: judges the contenders of a race by relaxed decisions, and chooses those to judge with integers.
 
-Integer programs may take a hundred times as long as their smoothed relaxations, which the loss solves in training
-anyway. A contender that is no better than the start on the relaxation of held-out samples is hardly the winner. The
-screen only chooses: the winner is found with integers, among the start and the contenders that the screen lets through.
+An integer program may take a hundred times as long as its smoothed relaxation, which the loss solves in the training. A
+contender whose relaxed decisions on held-out samples are no better than those of the start is unlikely to win. The
+screen only chooses: the winner is found with integer decisions, among the start and the chosen contenders.
 """
 
 from __future__ import annotations
@@ -24,27 +24,27 @@ from pear.train.training_loss import problem_of_loss
 from pear.train.validation_score import forecast_validation
 
 FINALISTS = 2
-"""The number of contenders, at most, that are judged with integers."""
+"""The largest number of contenders that are judged with integer decisions."""
 
 
 def decides_by_search(problem: Any) -> bool:
-    """Whether each decision needs a tree search, as in a large sparse problem with integers."""
+    """Return whether each decision of a problem is a long search, as in a sparse problem with integers."""
     plain = problem_of_model(problem) if isinstance(problem, (Problem, Model)) else None
     return plain is not None and plain.is_integer and plain.is_sparse
 
 
 class RelaxationScreen:
-    """Judges weights of a model by the relaxed decisions on the held-out samples of all folds.
+    """A judge of weights by the relaxed decisions on the held-out samples of all folds.
 
     Args:
-        judges: the judges of the folds.
+        judges: the judge of each fold.
         loss: the loss, which solves the smoothed relaxation.
-        starts: the first weights in each fold.
-        starting: the loss of the start with integers; its unit is used here.
+        starts: the weights of the start in each fold.
+        starting: the losses of the start with integer decisions, whose unit is also that of relaxed losses.
 
     Attributes:
-        starting: the loss of the start on the relaxation.
-        rows: the best row of every contender, with its weights in each fold.
+        starting: the losses of the start with relaxed decisions.
+        rows: the best row of every contender, and its weights in each fold.
     """
 
     def __init__(
@@ -58,20 +58,24 @@ class RelaxationScreen:
     def of(
         cls, loss: Callable[..., Tensor], judges: Sequence[HeldOutJudge], starts: list[Weights], starting: HeldOutLosses
     ) -> RelaxationScreen | None:
-        """Make a screen where it saves time: decisions are searches, and the loss solves their relaxations."""
+        """Return a screen if decisions are long searches and the loss solves their relaxations, and else None.
+
+        The arguments are those of the class.
+        """
         if not isinstance(loss, PEARLoss) or any(judge.outcomes is None for judge in judges):
             return None
         return cls(judges, loss, starts, starting) if decides_by_search(problem_of_loss(loss)) else None
 
     def __call__(self, weights: list[Weights]) -> HeldOutLosses:
-        """Judge the weights of all folds."""
+        """Return what the relaxed decisions lose under the weights of each fold, on the samples of all folds."""
         return HeldOutLosses.join([self._judge_fold(fold, one) for fold, one in enumerate(weights)])
 
     def _judge_fold(self, fold: int, weights: Weights) -> HeldOutLosses:
+        """Return what the relaxed decisions lose under these weights, on the samples of the fold with this number."""
         judge = self.judges[fold]
         load_model_weights(judge.model, weights)
         predicted, true, keys = forecast_validation(judge.model, judge.held_out)
-        if keys is None:  # for warm starts; samples without ids have no fields of their own
+        if keys is None:  # the names only identify warm starts: the problem has no fields for each sample
             keys = [f"held out {fold}, {row}" for row in range(len(true))]
         with torch.no_grad():
             each = self.loss.detailed(predicted, true, keys)[1].regret.cpu()
@@ -83,22 +87,25 @@ class RelaxationScreen:
         )
 
     def note(self, row: RaceRow, weights: list[Weights]) -> None:
-        """Keep a row where it is the best one of its contender."""
+        """Keep a row and its weights in each fold if the row is the best one of its contender."""
         best = self.rows.get(row.contender)
         if best is None or row.bound < best[0].bound:
             self.rows[row.contender] = row, weights
 
     def finalists(self) -> list[tuple[RaceRow, list[Weights]]]:
-        """The contenders to judge with integers, the best first: one, and others that are better than the start."""
+        """Return the rows to judge with integers, and their weights in each fold.
+
+        These are the best row, and up to ``FINALISTS − 1`` further rows that are better than the start.
+        """
         ranked = sorted(self.rows.values(), key=lambda pair: pair[0].bound)
         return [pair for k, pair in enumerate(ranked[:FINALISTS]) if k == 0 or pair[0].difference < 0]
 
     def state(self) -> dict[str, Any]:
-        """Everything that its choice depends on."""
+        """Return everything that the choice of contenders depends on."""
         rows = {name: (asdict(row), weights) for name, (row, weights) in self.rows.items()}
         return {"starting": asdict(self.starting), "rows": rows}
 
     def restore(self, state: Mapping[str, Any]) -> None:
-        """Go on from a result of ``state``."""
+        """Set the screen to a state that ``state`` returned."""
         self.starting = HeldOutLosses(**state["starting"])
         self.rows = {name: (RaceRow.from_dict(row), list(weights)) for name, (row, weights) in state["rows"].items()}

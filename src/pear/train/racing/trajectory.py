@@ -1,4 +1,4 @@
-"""``Trajectory``: a training that averages its weights, so that none of its epochs has to be chosen by a check."""
+"""``Trajectory``: a training whose result is the average of its weights, so that no check has to choose an epoch."""
 
 from __future__ import annotations
 
@@ -20,26 +20,28 @@ from pear.train.training_run import TrainingRun
 
 
 class Trajectory:
-    """A training of a copy of the model, epoch by epoch.
+    """A training of a copy of the model, whose result is the average of its weights.
 
-    The last weights of a training jump about the best ones. Their average over the second half of the epochs, taken
-    several times an epoch, lies closer to them, and needs no check to choose a lucky moment.
+    The weights after each step of a training vary around the best weights. The average over the second half of the
+    epochs, to which several points of each epoch contribute, is closer to the best weights, and no check has to choose
+    an epoch.
 
     Args:
-        job: the settings; ``job.model`` is copied.
-        loss: the loss. Trajectories may share it: each has the schedule of its guidance for itself, and all profit from
-            the warm starts of the samples.
+        job: the model, of which a copy is trained, and the settings.
+        loss: the loss. Several trainings may share a loss: each has its schedule of the guidance, and all use the warm
+            starts of the samples.
         train: the training samples.
         start: the first weights.
-        make_optimizer: makes the optimizer of the copied model.
-        schedule: the state of the loss at the first epoch, from ``save_loss_schedule``; None takes its state now.
+        make_optimizer: a function that makes the optimizer of the copy.
+        schedule: the state of the loss before the first epoch, from ``save_loss_schedule``; None stands for its present
+            state.
 
     Attributes:
         epochs: the number of epochs done.
-        average: the average weights of the second half of the epochs; the first weights before any epoch.
-        finished: False where the time was up within an epoch.
-        loss_value: the mean loss of the last epoch; NaN before the first.
-        seconds_per_epoch: the mean time of an epoch; 0 before the first.
+        average: the average weights over the second half of the epochs; before any epoch, the first weights.
+        finished: whether the last epoch was completed; False if the time cap was reached in the middle of an epoch.
+        loss_value: the mean loss of the last epoch; NaN before the first epoch.
+        seconds_per_epoch: the mean seconds of an epoch; 0 before the first epoch.
     """
 
     def __init__(
@@ -60,12 +62,12 @@ class Trajectory:
         self.loss_value, self.seconds_per_epoch = math.nan, 0.0
 
     def train_to(self, epochs: int, seconds: float | None, after_epoch: Callable[[int, float], None]) -> None:
-        """Train on until this many epochs are done, or the time is up.
+        """Continue the training until a number of epochs is done in total, or the time is over.
 
         Args:
             epochs: the number of epochs in total.
-            seconds: the time left; None for no limit.
-            after_epoch: is called with the number of each epoch and its loss.
+            seconds: the time in seconds; None for no limit.
+            after_epoch: a function that is called with the number and the mean loss of each epoch.
         """
         load_loss_schedule(self.loss, self._schedule)
         self.run.begin(seconds)
@@ -77,7 +79,7 @@ class Trajectory:
             if not self.finished:
                 break
             self.epochs = epoch
-            if counts and not mean.count:  # a DataLoader with fewer batches than a part has
+            if counts and not mean.count:  # the DataLoader has fewer batches than a part of an epoch
                 mean.add(self.run.model)
             after_epoch(epoch, self.loss_value)
         if mean.count and self.finished:
@@ -86,7 +88,7 @@ class Trajectory:
         self.seconds_per_epoch = self.run.seconds() / max(self.epochs - first, 1)
 
     def train_at_least(self, epochs: int) -> None:
-        """Train until this many epochs are done, whatever the time."""
+        """Continue the training until a number of epochs is done in total, without a time limit."""
         if self.epochs < epochs:
             self.train_to(epochs, None, lambda epoch, loss: None)
 
@@ -96,7 +98,7 @@ class Trajectory:
         return copy.deepcopy(self.run.model.state_dict())
 
     def state(self) -> dict[str, Any]:
-        """Everything that the next epoch depends on, but for the samples' warm starts."""
+        """Return everything that the next epoch depends on, except the warm starts of the samples."""
         run = self.run
         return {
             "model": dict(run.model.state_dict()),
@@ -109,7 +111,7 @@ class Trajectory:
         }
 
     def restore(self, state: Mapping[str, Any]) -> None:
-        """Go on from a result of ``state``."""
+        """Set the training to a state that ``state`` returned."""
         load_model_weights(self.run.model, state["model"])
         self.run.optimizer.load_state_dict(state["optimizer"])
         self.run.generator.set_state(state["generator"])
