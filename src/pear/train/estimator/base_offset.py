@@ -1,4 +1,4 @@
-"""The forecasts of a base forecaster that a ``DecisionRegressor`` corrects."""
+"""``base_offset``: the forecasts that a ``DecisionRegressor`` corrects, of its base or from ``base_forecast=``."""
 
 from __future__ import annotations
 
@@ -17,13 +17,17 @@ if TYPE_CHECKING:
     from pear.train.estimator.regressor import DecisionRegressor
 
 
-def base_offset(estimator: DecisionRegressor, X: Any, table: Any) -> Array | None:
-    """Forecasts of the base for the rows of X: (N, k), or a value for each row of a long table; None without a base.
+def base_offset(estimator: DecisionRegressor, X: Any, table: Any, groups: LongTable | None = None) -> Array | None:
+    """Return the forecasts that a fitted estimator corrects for the rows X; None if it corrects nothing.
 
     Args:
         estimator: the fitted estimator.
-        X: rows.
-        table: ``base_forecast``, where ``fit`` was given it.
+        X: the rows.
+        table: the argument ``base_forecast``, or None.
+        groups: the groups of a long table; None to return a value for each of its rows.
+
+    Returns:
+        (N, k); for a long table without ``groups``, (N·k,).
     """
     flat = estimator._long
     size = 1 if flat else model_input_count(estimator.problem)
@@ -33,19 +37,26 @@ def base_offset(estimator: DecisionRegressor, X: Any, table: Any) -> Array | Non
     offset = shape_base_forecast(
         values, (count_sample_rows(X), size), "forecasts of the base" if table is None else "base_forecast"
     )
-    return offset[:, 0] if flat else offset
-
-
-def grouped_base_offset(estimator: DecisionRegressor, X: Any, table: Any, groups: LongTable | None) -> Array | None:
-    """Forecasts of the base for rows of a later call, in the shape of the costs; None without a base."""
-    values = base_offset(estimator, X, table)
-    return values if values is None or groups is None else groups.gather(values)
+    offset = offset[:, 0] if flat else offset
+    return offset if groups is None else groups.gather(offset)
 
 
 def fit_base_offset(
     estimator: DecisionRegressor, X: Any, y: Any, costs: Tensor, groups: LongTable | None, table: Any
 ) -> Array | None:
-    """Forecasts of the base for the rows of a fresh training, in the shape of the costs; None without a base."""
+    """Fit the base of an estimator to its training rows, and return the forecasts to correct; None without a base.
+
+    Args:
+        estimator: the estimator, which gets the fitted base and a note on it.
+        X: the training rows.
+        y: their true values, as in ``fit``.
+        costs: (N, k) the true values.
+        groups: the groups of a long table, or None.
+        table: the argument ``base_forecast``, or None.
+
+    Returns:
+        (N, k) forecasts.
+    """
     estimator._corrects, estimator._base_note = None, ""
     shape = (costs.shape[0], costs.shape[1])
     if estimator.base is not None and table is not None:
@@ -62,7 +73,7 @@ def fit_base_offset(
 
 
 def _base_offset_values(estimator: DecisionRegressor, X: Any, table: Any) -> Any:
-    """Forecasts of the base as they come; None without a base."""
+    """Return the forecasts that a fitted estimator corrects, in the shape of the base; None without a base."""
     if estimator._corrects == "table":
         if table is None:
             raise ProblemError("fit was given base_forecast=, forecasts that are corrected; pass those of these rows")
@@ -73,7 +84,7 @@ def _base_offset_values(estimator: DecisionRegressor, X: Any, table: Any) -> Any
 
 
 def _check_offset_columns(estimator: DecisionRegressor, table: Any) -> Any:
-    """A table of forecasts, whose columns must be those of y where both have names."""
+    """Return a table of forecasts unchanged; raise ProblemError if the names of its columns are not those of y."""
     columns = pandas_columns(table)
     if columns is not None and not estimator._long:
         check_pandas_columns(estimator.problem, columns, "base_forecast")

@@ -1,10 +1,10 @@
-"""``DailyUpdates``: a trained model that learns from the samples of every day, and is judged before it learns."""
+"""``DailyUpdates``: updates of a trained model with the samples of every day, which first judge the model."""
 
 from __future__ import annotations
 
 import copy
 import logging
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
@@ -16,47 +16,53 @@ from pear.losses.regret_outcome import regret_outcome_of_forecast
 from pear.problem import Model, Problem
 from pear.train.correction import Correction
 from pear.train.optimizer import shrink_optimizer_eps
-from pear.train.samples.features import Features, call_on_features
+from pear.train.samples.features import call_on_features, join_features
 from pear.train.samples.sample_batch import SampleBatch
 from pear.train.training_loss import loss_with_keys
+
+if TYPE_CHECKING:
+    from pear.train.estimator.regressor import DecisionRegressor
 
 logger = logging.getLogger("pear")
 
 PACES = {"fit": 0.0, "slow": 0.1, "fast": 1.0}
-"""Weights that go on from those of ``fit``, by name: their learning rate as a share of that of ``fit``."""
+"""The copies of the network by name, and their learning rates as shares of that of ``fit``."""
 
 FIRST = "slow"
-"""The weights that decide before there are samples to compare by."""
+"""The name of the copy that decides before any copies were compared."""
 
 MEMORY = 128
-"""The samples that are kept, the last ones; a step sees some of them beside the new ones."""
+"""The number of latest samples that are kept. A step uses some of them together with new samples."""
 
 JUDGED = 60
-"""The last samples by which weights are compared."""
+"""The number of latest samples on which copies are compared."""
 
-_CAUTION = 2.0  # standard errors by which other weights must have lost less to take over
-_FEWEST = 10  # samples before which weights are not compared
-_GUIDANCE = 1.0  # the strength of guidance in every step, where the loss has guidance
+_CAUTION = 2.0  # the number of standard errors by which another copy must be better to take over
+_FEWEST = 10  # the least number of samples for a comparison
+_GUIDANCE = 1.0  # the largest strength of guidance in a step
 
 
 class DailyUpdates:
-    """Three copies of a network: one keeps the weights of ``fit``, two learn on, slowly and fast. The best decides.
+    """Updates of a trained network with new samples, on three copies: "fit", "slow" and "fast".
 
-    Every copy decides for a new sample before it learns from it, so that the comparison is fair. Steps are small while
-    few samples are in memory: the learning rate of a copy is multiplied by the share of the memory that is filled.
-    Another copy takes over where its decisions have lost less over the last samples, by more than two standard errors
-    of the paired difference. That is more than in a race, because the question is asked every day.
+    The copy "fit" keeps the weights of ``fit``. The other two are trained on new samples, with a low and with a high
+    learning rate. The network gets the weights of the copy that decides best. For a fair comparison, every copy decides
+    for a new sample before it is trained on the sample. Another copy takes over if its decisions have lost less over
+    the latest samples, by more than two standard errors of the paired difference. (A race asks for less, but only
+    once.) The learning rates are lower while few samples are in memory: they are multiplied by the share of the memory
+    that is filled.
 
     Args:
-        network: the trained network, which gets the weights that decide.
+        network: the trained network, which gets the weights of the copy that decides.
         problem: the decision problem.
         loss: the loss that is minimised.
-        learning_rate: that of ``fit``.
-        scale: the deviation of the costs in ``fit``, by which the learning rate of the last layer is multiplied.
+        learning_rate: the learning rate of ``fit``.
+        scale: the mean absolute deviation of the costs in ``fit``, which multiplies the learning rate of the last
+            layer.
 
     Attributes:
-        lost: what the decisions of every sample would have lost, by the name of the weights.
-        deciding: the name of the weights that decide now: "fit", "slow" or "fast".
+        lost: the regrets of the decisions of each copy for all samples, by the name of the copy.
+        deciding: the name of the copy that decides now.
     """
 
     def __init__(
@@ -72,13 +78,19 @@ class DailyUpdates:
         self.lost: dict[str, list[float]] = {name: [] for name in PACES}
         self.memory: SampleBatch | None = None
 
+    @classmethod
+    def of_estimator(cls, estimator: DecisionRegressor) -> DailyUpdates:
+        """Return the updates of a fitted estimator, before any update."""
+        network, problem, loss = estimator.model_[1], estimator.problem, estimator.loss_
+        return cls(network, problem, loss, estimator.learning_rate, estimator._scale)
+
     def update(self, new: SampleBatch, batch_size: int, generator: torch.Generator) -> None:
-        """Judge all copies by new samples, let them learn from these, and choose the copy that decides from now on.
+        """Judge all copies by new samples, train them on these samples, and choose the copy that decides from now on.
 
         Args:
-            new: N samples, as the network gets them.
-            batch_size: samples in a step, new ones and ones of the memory.
-            generator: the generator of the order of the new samples and of the choice from the memory.
+            new: the new samples, with the features that the network gets.
+            batch_size: the number of samples in a step, both new ones and ones from the memory.
+            generator: the generator that draws the order of the new samples, and the samples from the memory.
         """
         self._judge(new)
         known = self.memory
@@ -96,7 +108,7 @@ class DailyUpdates:
 
     @property
     def note(self) -> str:
-        """A sentence on the weights that decide and what all of them lost on the last samples."""
+        """A sentence on the copy that decides, and on what the decisions of all copies lost over the latest samples."""
         count = min(len(self.lost[FIRST]), JUDGED)
         if count < 2:
             return f"the {self.deciding} weights decide; there are no samples yet to compare them by"
@@ -111,7 +123,7 @@ class DailyUpdates:
         return f"{note}; that is {much} than by the weights of fit"
 
     def content(self) -> dict[str, Any]:
-        """The state as numbers, names and tensors, for a model file; ``restore`` takes it back."""
+        """Return the state as numbers, names and tensors, for a model file."""
         memory = self.memory
         return {
             "deciding": self.deciding,
@@ -122,10 +134,10 @@ class DailyUpdates:
         }
 
     def restore(self, said: dict[str, Any]) -> None:
-        """Take over the state that ``content`` has given.
+        """Set the state to one that ``content`` returned.
 
         Raises:
-            ValueError: it is not the state of such updates.
+            ValueError: the state has other copies.
         """
         if said["deciding"] not in PACES or set(said["lost"]) != set(PACES):
             raise ValueError(f"the updates are those of {sorted(said['lost'])}, with {said['deciding']!r} deciding")
@@ -139,7 +151,7 @@ class DailyUpdates:
             optimizer.load_state_dict(said["optimizers"][name])
 
     def _judge(self, new: SampleBatch) -> None:
-        """Record what the decisions of new samples lose, before anything is learnt from them."""
+        """Record the regrets of the decisions of each copy for new samples."""
         true = new.costs.double().cpu().numpy()
         for name, network in self.networks.items():
             with torch.no_grad():
@@ -147,7 +159,7 @@ class DailyUpdates:
             self.lost[name] += regret_outcome_of_forecast(self.problem, predicted, true).regret.tolist()
 
     def _step(self, network: nn.Module, optimizer: torch.optim.Adam, batch: SampleBatch) -> None:
-        """Take one step of Adam, whose rate grows with the memory."""
+        """Take one step of Adam on a batch, with a learning rate that is lower while the memory is not full."""
         assert self.memory is not None
         for group in optimizer.param_groups:
             group["lr"] = group["full_rate"] * len(self.memory.costs) / MEMORY
@@ -159,7 +171,7 @@ class DailyUpdates:
         optimizer.step()
 
     def _choose(self) -> None:
-        """Let other weights decide where they have clearly lost less."""
+        """Let another copy decide if its decisions have clearly lost less."""
         if len(self.lost[FIRST]) < _FEWEST:
             return
         others = {name: self._difference(name, self.deciding) for name in PACES if name != self.deciding}
@@ -169,20 +181,20 @@ class DailyUpdates:
             logger.log(logging.WARNING if name == "fit" else logging.INFO, self.note)
 
     def _difference(self, name: str, other: str) -> PairedDifference:
-        """What decisions by some weights lost more than by others, over the last samples."""
+        """Return how much more the decisions of one copy lost than those of the other, over the latest samples."""
         return paired_difference(self.lost[name][-JUDGED:], self.lost[other][-JUDGED:])
 
 
 def daily_update_scale(costs: Tensor) -> float:
-    """The mean absolute deviation of costs (N, k) from their columns' means; 1 where they are constant."""
+    """Return the mean absolute deviation of costs (N, k) from the means of their columns; 1 if costs are constant."""
     return float((costs - costs.mean(0)).abs().mean()) or 1.0
 
 
 def _make_update_optimizer(network: nn.Module, rate: float, scale: float) -> torch.optim.Adam:
-    """Make an Adam with the learning rate ``rate``, and ``rate`` times ``scale`` for the last linear layer.
+    """Return an Adam with the learning rate ``rate``, and ``rate · scale`` for the last linear layer.
 
-    The outputs of that layer have the unit of the costs, and so have its steps. A correction of a base multiplies its
-    outputs by a scale of its own, and needs no other rate.
+    The outputs of the last layer have the unit of the costs, and its steps must have it, too. A ``Correction`` has a
+    factor for its outputs, and needs no other rate.
     """
     layers = [part for part in network.modules() if isinstance(part, nn.Linear)]
     own = list(layers[-1].parameters()) if layers and not isinstance(network, Correction) else []
@@ -197,17 +209,13 @@ def _make_update_optimizer(network: nn.Module, rate: float, scale: float) -> tor
 
 
 def _limit_update_guidance(loss: Any) -> None:
-    """Keep the guidance of every ``PEARLoss`` inside a loss at a constant strength, where it has guidance."""
+    """Limit the guidance of every ``PEARLoss`` in a loss to ``_GUIDANCE``."""
     for module in loss.modules() if isinstance(loss, nn.Module) else ():
         if isinstance(module, PEARLoss) and module.guidance > 0:
             module.guidance = min(module.guidance, _GUIDANCE)
 
 
 def _join_update_samples(first: SampleBatch, second: SampleBatch) -> SampleBatch:
-    """Samples after each other."""
-    features: Features
-    if isinstance(first.features, tuple) and isinstance(second.features, tuple):
-        features = tuple(torch.cat(pair) for pair in zip(first.features, second.features, strict=True))
-    else:
-        features = torch.cat([first.features, second.features])  # type: ignore[list-item]
+    """Return two batches as one."""
+    features = join_features([first.features, second.features])
     return SampleBatch(features, torch.cat([first.costs, second.costs]), None)

@@ -1,4 +1,4 @@
-"""The tables that ``DecisionRegressor`` reads and returns."""
+"""The tables that a ``DecisionRegressor`` reads, and the tables of forecasts and decisions that it returns."""
 
 from __future__ import annotations
 
@@ -22,35 +22,31 @@ if TYPE_CHECKING:
 
 
 def decision_columns(problem: Problem | Model, columns: Sequence[Any] | None) -> tuple[Any, ...]:
-    """Names of the n variables: those of a ``Model``, or else of the cost columns, or else x0, x1 and so on."""
+    """Return names of the n variables: those of a ``Model``, the columns of the costs, or else x0, x1 and so on."""
     if isinstance(problem, Model):
         return problem.variables
     return tuple(columns) if columns is not None else tuple(f"x{i}" for i in range(problem.n))
 
 
 def forecast_table(estimator: DecisionRegressor, values: np.ndarray[Any, Any], X: Any) -> Any:
-    """Forecasts (N, k) of rows X in the form of the costs of ``fit``: a DataFrame, a Series, or an array."""
+    """Return forecasts (N, k) of rows X in the form of the costs of ``fit``: a DataFrame, a Series or an array."""
     if estimator._columns is not None and estimator._flat:
-        return _series_like(values, X, estimator._columns[0])
+        name = estimator._columns[0]
+        return _table_like(values[:, None], X, (name,))[name]
     if estimator._columns is not None:
         return _table_like(values[:, None] if estimator._long else values, X, estimator._columns)
     return values[:, 0] if estimator._flat and not estimator._long else values
 
 
 def _table_like(values: np.ndarray[Any, Any], like: Any, columns: Sequence[Any]) -> Any:
-    """A DataFrame with these columns, and with the index of ``like`` where that is a DataFrame."""
+    """Return values (N, m) as a DataFrame with m columns, and the index of ``like`` if that is a DataFrame."""
     import pandas
 
     return pandas.DataFrame(values, index=like.index if is_pandas_frame(like) else None, columns=list(columns))
 
 
-def _series_like(values: np.ndarray[Any, Any], like: Any, name: Any) -> Any:
-    """A Series of this name, and with the index of ``like`` where that is a DataFrame."""
-    return _table_like(values[:, None], like, (name,))[name]
-
-
 def _group_table(values: np.ndarray[Any, Any], groups: LongTable, columns: Sequence[Any]) -> Any:
-    """A DataFrame with a row for each group, whose index are the ids of the groups."""
+    """Return values (N, m) as a DataFrame with m columns, and the ids of the N groups as its index."""
     import pandas
 
     index = pandas.Index(list(groups.ids), name=groups.name)
@@ -58,7 +54,10 @@ def _group_table(values: np.ndarray[Any, Any], groups: LongTable, columns: Seque
 
 
 def decision_table(estimator: DecisionRegressor, decisions: Array, X: Any, table: LongTable | None) -> Any:
-    """Decisions (N, n) as a DataFrame where X is one or the costs were one; otherwise the array."""
+    """Return decisions (N, n) as a DataFrame if X is one, or if the costs of ``fit`` were one; otherwise as the array.
+
+    ``table`` has the groups of a long table, or is None.
+    """
     if not is_pandas_frame(X) and estimator._columns is None:
         return decisions
     if table is not None:
@@ -67,7 +66,7 @@ def decision_table(estimator: DecisionRegressor, decisions: Array, X: Any, table
 
 
 def read_table_weights(weight: Any, count: int, groups: LongTable | None) -> Tensor | None:
-    """The weights of the samples, (N,); None where there are none.
+    """Return the weights (N,) of the samples in a table; None if they have no weights.
 
     Args:
         weight: a weight for each row, the same for all rows of a group, or None.
@@ -75,7 +74,7 @@ def read_table_weights(weight: Any, count: int, groups: LongTable | None) -> Ten
         groups: the groups of a long table, or None.
 
     Raises:
-        ProblemError: the weights are wrong, or differ within a group.
+        ProblemError: the weights have another shape or are negative, or they differ within a group.
     """
     if weight is None:
         return None
@@ -93,10 +92,10 @@ def read_table_weights(weight: Any, count: int, groups: LongTable | None) -> Ten
 
 
 def read_table_groups(estimator: DecisionRegressor, groups: Any, count: int) -> LongTable | None:
-    """The groups of a long table of ``count`` rows; None for a table with a row for each sample.
+    """Return the groups of a long table with ``count`` rows; None for a table with a row for each sample.
 
     Raises:
-        ProblemError: the estimator was fitted to the other kind of table, or a group is not complete.
+        ProblemError: ``fit`` got the other kind of table, or a group is not complete.
     """
     if groups is None and not estimator._long:
         return None
@@ -108,10 +107,10 @@ def read_table_groups(estimator: DecisionRegressor, groups: Any, count: int) -> 
 
 
 def read_table_values(estimator: DecisionRegressor, y: Any, groups: LongTable | None) -> Array:
-    """(N, k) true values, from a table with a row for each sample or for each value.
+    """Return true values as an array (N, k), from a table with a row for each sample, or from a long table.
 
     Raises:
-        ProblemError: another shape.
+        ProblemError: the table has another shape.
     """
     if groups is None:
         return read_sample_values(estimator.problem, y, "y")
@@ -124,14 +123,14 @@ def read_table_values(estimator: DecisionRegressor, y: Any, groups: LongTable | 
 
 
 def check_table_columns(estimator: DecisionRegressor, y: Any) -> None:
-    """Raise ProblemError unless the columns of a table of costs are those of ``fit``, in the same order."""
+    """Raise ProblemError unless a table of costs has the columns of the costs of ``fit``, in the same order."""
     columns = pandas_columns(y)
     if columns is not None and estimator._columns is not None and columns != estimator._columns:
         raise ProblemError(f"the columns of y must be those of fit, {list(estimator._columns)}; got {list(columns)}")
 
 
 def name_table_columns(y: Any, groups: LongTable | None) -> tuple[Any, ...] | None:
-    """Names of the columns of y; the name of a Series with the values of a long table; None for an array."""
+    """Return the names of the columns of y, or of a Series with the values of a long table; None for an array."""
     if groups is not None and hasattr(y, "to_frame"):
         return (0 if y.name is None else y.name,)
     return pandas_columns(y)

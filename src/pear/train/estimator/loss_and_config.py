@@ -1,4 +1,4 @@
-"""The loss and the settings that the parameters of a ``DecisionRegressor`` ask for."""
+"""The loss and the ``FitConfig`` that the parameters of a ``DecisionRegressor`` ask for."""
 
 from __future__ import annotations
 
@@ -21,15 +21,15 @@ if TYPE_CHECKING:
 
 
 def make_estimator_loss(estimator: DecisionRegressor, problem: Problem | Model, costs: Tensor | None = None) -> Any:
-    """Make the loss; a smoothing that is a multiple of "auto" is calibrated where costs are given.
+    """Make the loss that the parameters of an estimator describe.
 
     Args:
-        estimator: the estimator, whose parameters say which loss.
-        problem: its problem, with the known values of the samples where it has some.
-        costs: (N, k) true values, or None.
+        estimator: the estimator.
+        problem: its problem, including known values of the samples.
+        costs: (N, k) true values on which a smoothing that is a multiple of "auto" is calibrated, or None.
 
     Raises:
-        ProblemError: there is no such loss, or its settings belong elsewhere.
+        ProblemError: the loss does not exist, or has settings although it is an object.
     """
     names = ("smoothing", "injection", "guidance")
     options = {name: value for name in names if (value := getattr(estimator, name)) is not None}
@@ -58,22 +58,22 @@ def make_estimator_loss(estimator: DecisionRegressor, problem: Problem | Model, 
 
 
 def default_loss_method(problem: Problem | Model) -> str:
-    """The method that the loss "auto" stands for: PEAR with our defaults, or SPO+ where an oracle has no relaxation."""
+    """Return the method of the loss "auto": PEAR with the defaults of this package, or SPO+ without a relaxation."""
     plain = problem_of_model(problem)
     return "spo+" if isinstance(plain, Oracle) and plain.relaxation is None else "pear-guided"
 
 
 def describe_loss_method(estimator: DecisionRegressor) -> str:
-    """A sentence on the method that was chosen for the estimator where it is not PEAR; "" elsewhere."""
+    """Return a sentence on the method of the loss "auto" if it is not PEAR; "" otherwise."""
     if estimator.loss != "auto" or default_loss_method(estimator.problem) == "pear-guided":
         return ""
     return "the loss is SPO+, because the oracle has no relaxation that PEAR could train on"
 
 
 def _check_loss_decider(loss: Any, problem: Problem | Model) -> None:
-    """Raise ProblemError where training and ``score`` would decide by different functions.
+    """Raise ProblemError if the problems of a loss and of its estimator decide by different functions.
 
-    Such a loss has a ``decide`` of its own: it would be trained on its decisions, and scored on those of the problem.
+    The model would be trained on the decisions of one function, and scored on the decisions of the other.
     """
     judged = problem_of_loss(loss)
     if isinstance(judged, (Problem, Model)) and not same_oracle(judged, problem):
@@ -87,7 +87,7 @@ def _check_loss_decider(loss: Any, problem: Problem | Model) -> None:
 
 
 def config_seed(random_state: Any) -> int:
-    """The seed: ``random_state`` where that is an int, otherwise a number drawn from it."""
+    """Return a random state as a seed: an int unchanged, and a number that any other random state draws."""
     from sklearn.utils import check_random_state
 
     if isinstance(random_state, (int, np.integer)):
@@ -96,7 +96,7 @@ def config_seed(random_state: Any) -> int:
 
 
 def estimator_config(estimator: DecisionRegressor) -> FitConfig:
-    """The configuration of ``pear.fit`` that the parameters ask for."""
+    """Return the settings of ``pear.fit`` that the parameters of an estimator ask for."""
     names = ["learning_rate", "batch_size", "max_epochs", "check_every", "patience", "time_cap", "gap"]
     names += ["label_neighbours", "label_own_weight", "label_mixing", "normalise_costs"]
     return FitConfig(**{name: getattr(estimator, name) for name in names}, seed=config_seed(estimator.random_state))

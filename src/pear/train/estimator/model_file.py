@@ -18,9 +18,9 @@ from pear.problem.constraint_map import SIDES
 from pear.problem.curvature_map import CurvatureMap
 from pear.problem.known_map import KnownValue
 from pear.problem.problem_fields import FIELDS
+from pear.train.estimator.daily_updates import DailyUpdates
 from pear.train.estimator.loss_and_config import make_estimator_loss
 from pear.train.estimator.networks import build_network
-from pear.train.estimator.partial_fit import begin_updates
 from pear.train.estimator.training_rows import TrainingRows
 from pear.train.safetensors_file import MALFORMED, read_safetensors, write_safetensors
 
@@ -34,7 +34,7 @@ _ENTRIES = {
     *("parameters", "own_module", "problem", "weights", "loss_state", "features", "feature_names", "columns"),
     *("flat", "long", "corrects", "base", "epochs", "scale", "updates", "intervals"),
 }
-"""The entries of a model file; one with others is refused."""
+"""The names of the entries of a model file. A file with another entry is refused."""
 _PROBLEM_ENTRIES = {"fields", "sense", "n", "oracle", "relaxation", "model"}
 _MODEL_ENTRIES = {
     *("known", "offset", "variables", "rows", "report", "layout", "cost_map"),
@@ -45,7 +45,7 @@ Regressor = TypeVar("Regressor", bound="DecisionRegressor")
 
 
 def write_model_file(estimator: DecisionRegressor, path: Path) -> None:
-    """Write a fitted estimator to a file."""
+    """Write a fitted estimator to a model file."""
     own = isinstance(estimator.model, nn.Module)
     content = {
         "parameters": _parameters_for_file(estimator),
@@ -72,7 +72,13 @@ def write_model_file(estimator: DecisionRegressor, path: Path) -> None:
 def read_model_file(
     kind: type[Regressor], path: Path, model: nn.Module | None, base: Any, oracle: Oracle | None = None
 ) -> Regressor:
-    """Read a fitted estimator from a file; ``model``, ``base`` and ``oracle`` are what the user has to give again."""
+    """Read a fitted estimator from a model file.
+
+    Args:
+        kind: the class of the estimator.
+        path: the path of the file.
+        model, base, oracle: the torch module, the base and the ``Oracle`` that a file does not hold, or None.
+    """
     said = read_safetensors(path, KIND, VERSION, _REMEDY)
     try:
         _check_file_entries(said)
@@ -86,7 +92,7 @@ def read_model_file(
 
 
 def _check_file_entries(said: dict[str, Any]) -> None:
-    """Raise ValueError where the content of a file has an entry that no model file has."""
+    """Raise ValueError if the content of a file has an entry that model files do not have."""
     problem = said["problem"]
     parts = (said, _ENTRIES), (problem, _PROBLEM_ENTRIES), (problem.get("model") or {}, _MODEL_ENTRIES)
     for part, names in parts:
@@ -102,7 +108,7 @@ def _estimator_from_file(
     base: Any,
     oracle: Oracle | None,
 ) -> Regressor:
-    """Make the regressor that the content of a model file describes, with its weights."""
+    """Return the estimator that the content ``said`` describes; other arguments are as in ``read_model_file``."""
     if (said["own_module"] is None) != (model is None):
         wanted = "no model: its own is in the file" if model is not None else f"model=…, a {said['own_module']} like it"
         raise ProblemError(f"{path} was written with {said['own_module'] or 'a model made by name'}; pass {wanted}")
@@ -123,13 +129,13 @@ def _estimator_from_file(
     if "intervals" in said:
         estimator.intervals_ = CostIntervals.restore(problem, said["intervals"])
     if said["updates"] is not None and hasattr(estimator, "loss_"):
-        estimator.updates_ = begin_updates(estimator)
+        estimator.updates_ = DailyUpdates.of_estimator(estimator)
         estimator.updates_.restore(said["updates"])
     return estimator
 
 
 def _check_file_base(said: dict[str, Any], path: Path, base: Any) -> None:
-    """Raise ProblemError where the weights correct a base and none is given, or the other way round."""
+    """Raise ProblemError if the weights correct a base and the user gives none, or the other way round."""
     if said["corrects"] == "base" and base is None:
         raise ProblemError(
             f"{path} holds the correction of a {said['base']}, and a model file does not hold the forecaster itself; "
@@ -140,7 +146,7 @@ def _check_file_base(said: dict[str, Any], path: Path, base: Any) -> None:
 
 
 def _parameters_for_file(estimator: DecisionRegressor) -> dict[str, Any]:
-    """Return the constructor's parameters; a module is left out, and a loss that is an object becomes None."""
+    """Return the constructor's parameters by name, without a torch module, and with None for a loss object."""
     given = {
         name: _plain_value_for_file(value)
         for name, value in estimator.get_params(deep=False).items()
@@ -152,16 +158,17 @@ def _parameters_for_file(estimator: DecisionRegressor) -> dict[str, Any]:
     if not isinstance(given["loss"], str):
         given["loss"] = None
     if not isinstance(given["random_state"], int):
-        given["random_state"] = None  # a generator's state is not kept: None draws anew, as the generator would have
+        given["random_state"] = None  # a file does not hold the state of a generator
     return given
 
 
 def _plain_value_for_file(value: Any) -> Any:
+    """Return a number of NumPy as a number of Python, and any other value unchanged."""
     return value.item() if isinstance(value, np.generic) else value
 
 
 def _names_for_file(names: Sequence[Any] | None, what: str) -> list[Any] | None:
-    """Return column names as plain Python values that JSON can hold; raise on other types."""
+    """Return the names of columns as texts and numbers; raise ProblemError if a name of ``what`` is neither."""
     if names is None:
         return None
     found = [_plain_value_for_file(name) for name in names]
@@ -172,6 +179,7 @@ def _names_for_file(names: Sequence[Any] | None, what: str) -> list[Any] | None:
 
 
 def _weight_for_file(name: str, value: Any) -> torch.Tensor:
+    """Return an entry of a ``state_dict`` unchanged; raise ProblemError if it is no tensor."""
     if not isinstance(value, torch.Tensor):
         raise ProblemError(
             f"the module keeps {name} of type {type(value).__name__}, and a model file holds tensors only"
@@ -180,7 +188,7 @@ def _weight_for_file(name: str, value: Any) -> torch.Tensor:
 
 
 def _problem_for_file(problem: Problem | Model) -> dict[str, Any]:
-    """Return the arrays and names of a problem or model as the content of a model file."""
+    """Return a problem or model as arrays, names and numbers for a model file."""
     model, plain = (problem, problem.problem) if isinstance(problem, Model) else (None, problem)
     if plain.phi is not None:
         raise ProblemError("the problem has a smooth term, which is made of functions; a model file holds arrays only")
@@ -210,7 +218,7 @@ def _problem_for_file(problem: Problem | Model) -> dict[str, Any]:
 
 
 def _known_map_for_file(known: KnownMap) -> dict[str, Any]:
-    """The names, shapes and matrices of a known map."""
+    """Return the names, shapes and matrices of a known map for a model file."""
     fields = ("name", "shape", "labels", "sign")
     return {
         "values": [{field: getattr(one, field) for field in fields} for one in known.values],
@@ -219,14 +227,14 @@ def _known_map_for_file(known: KnownMap) -> dict[str, Any]:
 
 
 def _known_map_from_file(said: dict[str, Any] | None) -> KnownMap | None:
-    """Make the known map that a result of ``_known_map_for_file`` describes; None where there is none."""
+    """Return the known map that ``_known_map_for_file`` has described; None for None."""
     if said is None:
         return None
     return KnownMap([KnownValue(**one) for one in said["values"]], **said["matrices"])
 
 
 def _constraints_for_file(rows: ConstraintMap, recourse: Penalty | Projection | None) -> dict[str, Any]:
-    """The constraint map and the recourse; a price is a number, an array or a pair of these, as the user gave it."""
+    """Return a constraint map and its recourse as matrices and prices for a model file."""
     said: dict[str, Any] = {"constraint_map": {side: rows.matrix(side) for side in (*SIDES, *rows.matrices)}}
     if isinstance(recourse, Penalty):
         said["penalty"] = {side: _price_for_file(getattr(recourse, side)) for side in SIDES}
@@ -236,13 +244,14 @@ def _constraints_for_file(rows: ConstraintMap, recourse: Penalty | Projection | 
 
 
 def _price_for_file(given: Any) -> Any:
+    """Return a price as the user gave it: None, a number, an array, or a pair of these."""
     if given is None or isinstance(given, (int, float, torch.Tensor)):
         return given
     return tuple(_price_for_file(one) for one in given) if isinstance(given, tuple) else np.asarray(given)
 
 
 def _constraints_from_file(said: dict[str, Any]) -> dict[str, Any]:
-    """Rebuild constraint map and recourse from what ``_constraints_for_file`` wrote; {} without a constraint map."""
+    """Return the arguments ``constraint_map`` and ``recourse`` of a ``Model``, as far as a model file has them."""
     if "constraint_map" not in said:
         return {}
     found: dict[str, Any] = {"constraint_map": ConstraintMap(**said["constraint_map"])}
@@ -254,10 +263,10 @@ def _constraints_from_file(said: dict[str, Any]) -> dict[str, Any]:
 
 
 def _check_file_oracle(said: dict[str, Any], path: Path, oracle: Oracle | None) -> Oracle | None:
-    """Return the oracle that the user gives again; None where the file holds a problem.
+    """Return the oracle that the user gives for a file that was written with one; None if the file holds a problem.
 
     Raises:
-        ProblemError: it is missing, has other variables or no relaxation, or the file was written without one.
+        ProblemError: the oracle is missing, does not fit the file, or the file was written without an oracle.
     """
     if "oracle" not in said:
         if oracle is not None:
@@ -277,7 +286,7 @@ def _check_file_oracle(said: dict[str, Any], path: Path, oracle: Oracle | None) 
 
 
 def _problem_from_file(said: dict[str, Any], oracle: Oracle | None) -> Problem | Model:
-    """Rebuild the problem or model that a model file describes; an oracle, if given, replaces the plain problem."""
+    """Return the problem or model that a model file describes; an oracle takes the place of the ``Problem``."""
     problem = oracle if oracle is not None else Problem(**said["fields"], sense=said["sense"], n=said["n"])
     model = said.get("model")
     if model is None:
@@ -299,8 +308,8 @@ def _problem_from_file(said: dict[str, Any], oracle: Oracle | None) -> Problem |
 
 
 def _load_weights_from_file(estimator: DecisionRegressor, weights: dict[str, torch.Tensor], path: Path) -> None:
-    """Make a model of the right shape, and load the weights of the file."""
-    if isinstance(estimator.model, str):  # no layer is made that is wider than the weights in the file
+    """Make the network of an estimator, and load the weights of a model file into it."""
+    if isinstance(estimator.model, str):  # a small file must not ask for huge layers
         asked = [estimator.n_features_in_, *(estimator.hidden_layer_sizes if estimator.model == "mlp" else ())]
         sizes = {size for weight in weights.values() for size in weight.shape}
         if not set(asked) <= sizes:
@@ -318,16 +327,16 @@ def _load_weights_from_file(estimator: DecisionRegressor, weights: dict[str, tor
 
 
 def _loss_state_for_file(estimator: DecisionRegressor) -> dict[str, Any] | None:
-    """Return the state of PEAR's loss, with which training can continue; None for other losses."""
+    """Return the state of the loss, with which updates can continue; None for a loss that is an object."""
     loss = getattr(estimator, "loss_", None)
     return loss.get_extra_state() if isinstance(loss, DecisionModule) and isinstance(estimator.loss, str) else None
 
 
 def _load_loss_from_file(estimator: DecisionRegressor, state: dict[str, Any] | None) -> None:
-    """Restore the loss in the state that it had after training.
+    """Make the loss of an estimator in the state that it had after the training.
 
-    A loss that the user passed as an object is not in the file. Neither is the loss of a model with known values,
-    because it belongs to the training rows, which are not in the file either. Further training needs a new loss.
+    A loss that is an object is not in the file. The loss of a model with known values is not made either, because it
+    belongs to training rows, which the file does not hold.
     """
     estimator.smoothing_ = None if state is None else state["smoothing"]
     if estimator.loss is None or getattr(estimator.problem, "known_map", None) is not None:

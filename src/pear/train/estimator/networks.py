@@ -1,4 +1,4 @@
-"""The models that ``DecisionRegressor`` makes from its parameters, and the standardisation of their features."""
+"""The networks that ``DecisionRegressor`` makes from its parameters, including the standardisation of features."""
 
 from __future__ import annotations
 
@@ -21,16 +21,19 @@ if TYPE_CHECKING:
 
 
 ARCHITECTURES = ("linear", "mlp")
+"""The names of the networks that ``make_network`` makes."""
 
 
 class NetworkStandardisation(nn.Module):
-    """Shifts and scales features to mean 0 and deviation 1 on the training rows; constant columns become 0.
+    """A module that standardises features to mean 0 and standard deviation 1 on the training rows.
+
+    A constant feature becomes 0.
 
     Args:
-        features: (N, p) of the training rows; or (N, k, p) of a long table, which has N·k rows.
+        features: the features of the training rows: (N, p), or (N, k, p) for the N·k rows of a long table.
 
     Attributes:
-        mean, factor: (p,) buffers: ``(x − mean) · factor``.
+        mean, factor: (p,) buffers; the output is ``(x − mean) · factor``.
 
     Example:
         >>> NetworkStandardisation(torch.tensor([[1.0, 5.0], [3.0, 5.0]]))(torch.tensor([[1.0, 9.0]]))
@@ -50,15 +53,15 @@ class NetworkStandardisation(nn.Module):
         self.register_buffer("factor", factor.to(features.dtype))
 
     def forward(self, features: Tensor) -> Tensor:
-        """(…, p) → (…, p)."""
+        """Return standardised features (…, p) for features (…, p)."""
         return (features - self.mean) * self.factor
 
 
 class SharedNetwork(nn.Module):
-    """One network for all predicted values, which is applied to every row of a long table.
+    """A module that applies one network to every row of a long table.
 
     Args:
-        network: from rows (M, p) to a value each, (M, 1) or (M,).
+        network: a network from rows (M, p) to values (M, 1) or (M,).
 
     Example:
         >>> SharedNetwork(nn.Linear(3, 1))(torch.ones(4, 24, 3)).shape
@@ -70,7 +73,7 @@ class SharedNetwork(nn.Module):
         self.network = network
 
     def forward(self, features: Tensor) -> Tensor:
-        """(…, p) → (…)."""
+        """Return a value for each row: (…) for features (…, p)."""
         values: Tensor = self.network(features.flatten(0, -2))
         shape = features.shape[:-1]
         if values.numel() != shape.numel():
@@ -82,23 +85,23 @@ class SharedNetwork(nn.Module):
 
 
 class StandardisedNetwork(nn.Sequential):
-    """The standardisation of features, followed by a network; the network also gets further inputs as they come."""
+    """A module that standardises features and applies a network. Further inputs go to the network unchanged."""
 
     def forward(self, features: Tensor, *others: Tensor) -> Tensor:
-        """Compute predicted values from features (…, p), and from forecasts of a base if the network corrects one."""
+        """Return predicted values for features (…, p), and for base forecasts if the network is a ``Correction``."""
         values: Tensor = self[1](self[0](features), *others)
         return values
 
 
 def make_network(name: str, inputs: int, outputs: int, hidden: Sequence[int], seed: int) -> nn.Module:
-    """Make a linear model, or a perceptron with ReLU between its layers; first weights depend on the seed alone.
+    """Make a linear model, or a perceptron with ReLU between its layers.
 
     Args:
         name: "linear" or "mlp".
         inputs: the number of features.
         outputs: the number of predicted values.
-        hidden: widths of the hidden layers of "mlp".
-        seed: the seed of the weights.
+        hidden: the widths of the hidden layers of "mlp".
+        seed: the seed on which the first weights depend.
 
     Example:
         >>> make_network("mlp", 4, 2, (8,), seed=0)[2]
@@ -119,10 +122,10 @@ def make_network(name: str, inputs: int, outputs: int, hidden: Sequence[int], se
 
 
 def build_network(estimator: DecisionRegressor, rows: TrainingRows) -> StandardisedNetwork:
-    """Make the standardisation of these rows' features, followed by the untrained network.
+    """Make the untrained network of an estimator, with a standardisation of the features of these rows.
 
-    The network is shared by the rows of a group where the table is a long one, and a correction where there are
-    forecasts of a base.
+    For a long table, one network is applied to all rows. If there are forecasts to correct, the network is a
+    ``Correction``.
     """
     features = rows.features
     if isinstance(estimator.model, nn.Module):

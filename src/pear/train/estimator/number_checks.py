@@ -1,4 +1,4 @@
-"""Checks that the tables of ``DecisionRegressor`` hold finite numbers."""
+"""``check_numbers``: checks that the tables of ``DecisionRegressor`` hold finite numbers."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ from pear.wording import list_positions
 
 
 def check_numbers(table: Any, name: str) -> None:
-    """Raise ProblemError where a table or an array holds dates, text, NaN or infinity.
+    """Raise ProblemError if a DataFrame or an array holds dates, text, NaN or infinity.
 
-    Other faults are left to scikit-learn.
+    All other checks are those of scikit-learn.
 
     Args:
-        table: a DataFrame, an array of floating-point numbers, or anything else, which is not looked at.
-        name: what it is called in messages.
+        table: a DataFrame or an array of floating-point numbers. Anything else is not checked.
+        name: the name of the table in error messages.
 
     Example:
         >>> check_numbers(np.array([[1.0], [np.nan]]), "X")
@@ -33,7 +33,10 @@ def check_numbers(table: Any, name: str) -> None:
 
 
 def _check_column_numbers(column: Any, where: str, label: Any) -> None:
-    """Raise ProblemError where a column of a DataFrame holds no finite numbers."""
+    """Raise ProblemError if a column of a DataFrame holds dates, text, NaN or infinity.
+
+    ``where`` names the column in error messages, and ``label`` is its name.
+    """
     kind = getattr(column.dtype, "kind", "O")
     if kind in "mM":
         raise ProblemError(
@@ -50,7 +53,7 @@ def _check_column_numbers(column: Any, where: str, label: Any) -> None:
 
 
 def _check_finite_numbers(values: Any, where: str) -> None:
-    """Raise ProblemError where numbers are NaN or infinite; names the rows."""
+    """Raise ProblemError if numbers are NaN or infinite. The message names the rows."""
     finite = np.isfinite(values)
     if not finite.all():
         rows = np.flatnonzero(~finite.reshape(len(finite), -1).all(1)).tolist()

@@ -1,4 +1,4 @@
-"""What ``partial_fit`` of ``DecisionRegressor`` does with new rows, after ``fit`` and before it."""
+"""``partial_fit`` of ``DecisionRegressor``: updates of a fitted estimator, or the training of a new one."""
 
 from __future__ import annotations
 
@@ -25,10 +25,14 @@ if TYPE_CHECKING:
 
 
 def partial_fit_estimator(estimator: DecisionRegressor, given: Mapping[str, Any]) -> None:
-    """Learn from new rows: X, y, groups and base_forecast, by name.
+    """Train an estimator on new rows.
+
+    Args:
+        estimator: the estimator. If ``fit`` was called before, its weights are updated with ``DailyUpdates``.
+        given: X, y, groups and base_forecast by name, as in ``fit``.
 
     Raises:
-        ProblemError: the rows are not those of the problem, or samples have fields or known values of their own.
+        ProblemError: the rows do not have the required form, or the problem has fields or known values for each sample.
     """
     problem = estimator.problem
     if count_keyed_samples(problem) is not None or getattr(problem, "known_map", None) is not None:
@@ -39,7 +43,7 @@ def partial_fit_estimator(estimator: DecisionRegressor, given: Mapping[str, Any]
     fresh = not hasattr(estimator, "model_")
     check_pandas_rows(given)
     rows = read_training_rows(estimator, given, dtype=None if fresh else next(estimator.model_.parameters()).dtype)
-    if not hasattr(estimator, "loss_"):  # that of a model file may have been an object, which the file does not hold
+    if not hasattr(estimator, "loss_"):  # a model file does not hold a loss that was an object
         estimator.loss_ = make_estimator_loss(estimator, problem, rows.costs)
     if fresh:
         estimator.model_, estimator._scale = build_network(estimator, rows), daily_update_scale(rows.costs)
@@ -52,22 +56,23 @@ def partial_fit_estimator(estimator: DecisionRegressor, given: Mapping[str, Any]
         _partial_fit_one_epoch(estimator, new, generator, fresh)
     else:
         if not hasattr(estimator, "updates_"):
-            estimator.updates_ = begin_updates(estimator)
+            estimator.updates_ = DailyUpdates.of_estimator(estimator)
         estimator.updates_.update(new, estimator.batch_size, generator)
     estimator.n_iter_ = done + 1
     estimator.smoothing_ = getattr(estimator.loss_, "chosen_smoothing", None)
 
 
-def begin_updates(estimator: DecisionRegressor) -> DailyUpdates:
-    """The updates of a trained estimator, before the first of them."""
-    network, rate = estimator.model_[1], estimator.learning_rate
-    return DailyUpdates(network, estimator.problem, estimator.loss_, rate, estimator._scale)
-
-
 def _partial_fit_one_epoch(
     estimator: DecisionRegressor, new: SampleBatch, generator: torch.Generator, fresh: bool
 ) -> None:
-    """Train on every sample once, at the full learning rate."""
+    """Train on every new sample once, at the full learning rate.
+
+    Args:
+        estimator: the estimator.
+        new: the new samples, with the features that the network gets.
+        generator: the generator that draws the order of the samples.
+        fresh: whether the network is untrained.
+    """
     network, loss = estimator.model_[1], loss_with_keys(estimator.loss_)
     if not hasattr(estimator, "_optimizer"):
         decides = hasattr(estimator.loss_, "problem")

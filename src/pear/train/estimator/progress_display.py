@@ -1,4 +1,4 @@
-"""Show the progress of a run and its end: a bar and a line where rich is installed, log lines elsewhere."""
+"""The display of progress: a bar and a final line if rich is installed, and else log lines."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ logger = logging.getLogger("pear")
 
 @contextmanager
 def display_progress(verbose: bool) -> Iterator[Callable[[Progress], None] | None]:
-    """A context with a progress callback for ``fit``, or with None where nothing is to be shown."""
+    """Open a context that yields a progress callback for ``fit``, or None if ``verbose`` is false."""
     if not verbose:
         yield None
     elif find_spec("rich") is None:
@@ -27,13 +27,14 @@ def display_progress(verbose: bool) -> Iterator[Callable[[Progress], None] | Non
             task = bar.add_task("training", total=None)
 
             def show(now: Progress) -> None:
+                """Update the bar."""
                 bar.update(task, total=now.max_epochs, completed=now.epoch, description=_progress_line(now))
 
             yield show
 
 
 def display_choice(verbose: bool, history: History) -> None:
-    """Say once what a run has chosen and why, in a line below the bar; ``fit`` has said it in the log."""
+    """Print ``History.choice`` below the bar; without rich the line in the log is enough."""
     if verbose and history.choice and find_spec("rich") is not None:
         from rich.console import Console
         from rich.text import Text
@@ -42,8 +43,10 @@ def display_choice(verbose: bool, history: History) -> None:
 
 
 def _progress_line(now: Progress) -> str:
+    """Return the progress in one line."""
     return f"epoch {now.epoch}: loss {now.loss:.4g}, validation {now.metric:.4g}, best {now.best:.4g}"
 
 
 def _log_progress(now: Progress) -> None:
+    """Log the progress in one line."""
     logger.info(_progress_line(now))

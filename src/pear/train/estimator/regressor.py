@@ -1,4 +1,4 @@
-"""``DecisionRegressor``: a scikit-learn regressor that is trained and scored by the regret of its decisions."""
+"""``DecisionRegressor``: a scikit-learn regressor that is trained and scored by the regret of decisions."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Literal, Self
 
+import torch
 from torch import Tensor, nn
 
 from pear.decisions.solve import solve
@@ -26,8 +27,6 @@ from pear.train.estimator.progress_display import display_choice, display_progre
 from pear.train.estimator.regret_scorer import score_regret
 from pear.train.estimator.rows_to_decide import (
     RowsToDecide,
-    calibrated_intervals,
-    decide_within_bounds,
     forecast_rows_to_decide,
     problem_to_decide,
     read_rows_to_decide,
@@ -47,56 +46,57 @@ except ModuleNotFoundError as error:
     ) from error
 
 _RESULTS = "model_", "loss_", "history_", "n_iter_", "smoothing_", "base_", "updates_", "_optimizer", "intervals_"
-"""What a training and a calibration leave."""
+"""The attributes that a training or a calibration sets."""
 
 
 class DecisionRegressor(RegressorMixin, BaseEstimator):
-    """Predicts the costs of a problem, trained on the regret of the decisions; an estimator of scikit-learn.
+    """A scikit-learn estimator that predicts the costs of a problem, and is trained on the regret of the decisions.
 
-    ``fit`` calls ``pear.fit``: the model is fitted to the squared error, trained on the loss in several ways, and what
-    decides best on held-out samples is kept; ``history_.choice`` says what won. Features of "linear" and "mlp" are
-    standardised inside; costs may be in any unit.
+    ``fit`` calls ``pear.fit``: the model is fitted to the squared error and trained on the loss in several ways, and
+    the training that decides best on held-out samples is kept; ``history_.choice`` says which one that is. The models
+    "linear" and "mlp" standardise their features. Costs may have any unit.
 
-    A table has a row for each sample; or, where ``groups`` are given, a row for each predicted value, and one model
-    forecasts all of them. With ``base``, the forecast is that of the base plus a correction, which begins at zero.
+    X has a row for each sample. If ``groups`` are given, X is a long table with a row for each predicted value, and one
+    model forecasts all values. With ``base``, a forecast is that of the base plus a correction, which begins at zero.
 
     Args:
-        problem: the decision problem. With a ``Model`` the k values that its cost map takes are predicted, and C has k
-            columns. Where samples have fields or known costs of their own, their rows are those of ``fit``'s X; where
-            the model has known values (``known=`` of an importer), they come with every call as ``known``.
-        model: "linear", "mlp", or a torch module from features (B, p) to values (B, k), which is copied, and sees X as
-            it comes. With groups it maps rows (B, p) to a value each, (B, 1) or (B,).
-        loss: the name of a method of ``pear.losses.METHODS`` ("pear-guided", "pear" with the paper's settings, "mse",
-            "spo+", …), a loss, which is copied, or a function from the problem to a loss. "auto" is "pear-guided", and
-            "spo+" for an ``Oracle`` without a relaxation.
-        smoothing: λ of PEAR's loss; "auto*3" is three times the choice of "auto". None uses the method's default.
-        injection: β of PEAR's loss; None uses the method's default.
-        guidance: α of PEAR's loss; None uses the method's default.
-        base: a forecaster that is corrected: anything with ``predict`` (scikit-learn, LightGBM, XGBoost), a torch
-            module or a function of X. One that is fitted forecasts as it is; one that is not is copied and fitted to
-            the rows of ``fit``. Where an estimator of scikit-learn forecasts these rows better than others, the
-            correction is trained on forecasts by copies that had not seen the row (``pear.train.base_forecast``);
-            ``sklearn.frozen.FrozenEstimator(base)`` is asked as it is.
-        hidden_layer_sizes: widths of the hidden layers of "mlp".
+        problem: the decision problem. For a ``Model``, the k values that its cost map maps to costs are predicted, and
+            C has k columns. If the problem has fields or known costs for each sample, its rows are those of the X of
+            ``fit``. If the model has known values (``known=`` of an importer), every call needs them as ``known``.
+        model: "linear", "mlp", or a torch module from features (B, p) to values (B, k), which is copied. A module gets
+            the features without standardisation. With groups it maps rows (B, p) to values (B, 1) or (B,).
+        loss: the name of a method of ``pear.losses.METHODS`` ("pear-guided", "pear" with the settings of the paper,
+            "mse", "spo+", …), a loss, which is copied, or a function from the problem to a loss. "auto" stands for
+            "pear-guided", and for "spo+" if the problem is an ``Oracle`` without a relaxation.
+        smoothing: λ of PEAR's loss; "auto*3" is three times the choice of "auto". None is the default of the method.
+        injection: β of PEAR's loss; None is the default of the method.
+        guidance: α of PEAR's loss; None is the default of the method.
+        base: a forecaster that is corrected: an object with ``predict`` (of scikit-learn, LightGBM or XGBoost), a torch
+            module or a function of X. A base that is not fitted is copied, and the copy is fitted to the rows of
+            ``fit``. If an estimator of scikit-learn forecasts these rows better than other rows, the correction is
+            trained on forecasts of copies that were fitted without the row (``pear.train.base_forecast``). To avoid
+            that, pass ``sklearn.frozen.FrozenEstimator(base)``.
+        hidden_layer_sizes: the widths of the hidden layers of "mlp".
         learning_rate, batch_size, max_epochs, check_every, patience, time_cap, gap, label_neighbours,
             label_own_weight, label_mixing, normalise_costs: as in ``pear.FitConfig``.
-        validation_fraction: the share of samples, the last ones, that is held out to choose the training by. None holds
-            out all of them in turn, by cross-validation. The chosen training is repeated on all samples.
+        validation_fraction: the share of the samples, the last ones, that is held out to choose a training. None
+            chooses by cross-validation. The chosen training is repeated on all samples.
         random_state: the random state of the first weights and of the order of the samples: an int, a ``RandomState``
             or None.
-        verbose: show progress, and what won: a bar where rich is installed, log lines (logger "pear") elsewhere.
+        verbose: whether to show progress and the choice of the training: with a progress bar if rich is installed, and
+            else as log lines (logger "pear").
 
     Attributes:
-        model_: the trained module, standardisation included: (B, p) → (B, k). A correction takes the forecasts of the
-            base as second input.
-        base_: the fitted base, where there is one.
-        loss_: the loss, as training left it.
-        history_: what ``pear.fit`` returned; after ``partial_fit`` alone there is none.
-        updates_: the ``DailyUpdates`` of ``partial_fit`` after ``fit``, with ``updates_.note``.
+        model_: the trained module, including standardisation, from features (B, p) to values (B, k). A correction gets
+            the forecasts of the base as second input.
+        base_: the fitted base, if there is one.
+        loss_: the loss, in its state after the training.
+        history_: the result of ``pear.fit``; missing if only ``partial_fit`` was called.
+        updates_: the ``DailyUpdates`` that ``partial_fit`` makes after ``fit``; ``updates_.note`` describes them.
         intervals_: the ``CostIntervals`` of ``calibrate``.
-        n_iter_: epochs trained, those on the squared error included.
-        n_features_in_, feature_names_in_: of X; names where it was a DataFrame with names of columns.
-        smoothing_: λ in use; None for a loss without one.
+        n_iter_: the number of epochs, including those on the squared error.
+        n_features_in_, feature_names_in_: the number of features; their names if X was a DataFrame with names.
+        smoothing_: the λ that is used; None for a loss without smoothing.
 
     Example:
         >>> import numpy as np, pear
@@ -169,22 +169,23 @@ class DecisionRegressor(RegressorMixin, BaseEstimator):
         known: Any = None,
         sample_weight: Any = None,
     ) -> Self:
-        """Train from scratch; rows that carry dates, in an index or as groups, are held out in the order of the dates.
+        """Train a new model. Rows with dates, in an index or as groups, are held out in the order of their dates.
 
         Args:
             X: (N, p) features, an array or a DataFrame; with groups (N·k, p), a row for each predicted value.
-            y: (N, k) the true costs C, or the values that the cost map takes; (N,) where k is 1. With groups
-                (N·k,), a value for each row.
-            validation: features and costs of rows held out, (X, y), or a dict of these and ``groups``,
-                ``base_forecast``, ``known`` and ``sample_weight``; if omitted, as ``validation_fraction`` says.
-            groups: (N·k,) ids of the samples that rows belong to, such as days. Every group has k rows, in the order
-                of the problem's values; groups are ordered by their first rows.
-            base_forecast: forecasts that are corrected, in the shape of y, in place of ``base``. They should be of rows
-                that their forecaster had not seen. ``predict``, ``decide`` and ``score`` then need those of their rows.
+            y: (N, k) the true costs C, or the true values that the cost map of a ``Model`` maps to costs; (N,) if k is
+                1. With groups (N·k,), a value for each row.
+            validation: held-out rows: a pair (X, y), or a dict with X, y, ``groups``, ``base_forecast``, ``known`` and
+                ``sample_weight``. By default ``validation_fraction`` says which rows are held out.
+            groups: (N·k,) the id of the sample that each row belongs to, such as a day. Every group has k rows, in the
+                order of the problem's values. Samples are in the order of the first rows of their groups.
+            base_forecast: forecasts that are corrected, in the shape of y, instead of those of ``base``. They should be
+                forecasts of rows that their forecaster has not seen. ``predict``, ``decide`` and ``score`` then need
+                such forecasts of their rows.
             known: the known values of each sample, if the problem is a model with known values: a dictionary from
-                their names to arrays (N, …), a DataFrame, or an array where there is one; see ``Model.with_known``.
-            sample_weight: (N,) how much each row counts, in the loss, in the squared error and where trainings are
-                judged; with groups (N·k,), the same for all rows of a group. Only ratios matter; 0 leaves a row out.
+                their names to arrays (N, …), a DataFrame, or an array if there is only one; see ``Model.with_known``.
+            sample_weight: (N,) how much each row counts in the loss, in the squared error and on held-out rows; with
+                groups (N·k,), the same for all rows of a group. Only ratios matter, and 0 leaves a row out.
         """
         tables = {"X": X, "y": y, "groups": groups, "base_forecast": base_forecast, "sample_weight": sample_weight}
         check_pandas_rows({**tables, "known": known})
@@ -199,16 +200,15 @@ class DecisionRegressor(RegressorMixin, BaseEstimator):
             check_pandas_rows(named)
             held_out = read_training_rows(self, named, dtype=rows.features.dtype)
         problem = problem_of_training_rows(self.problem, rows, held_out)
-        config, model, loss = (
-            estimator_config(self),
-            build_network(self, rows),
-            make_estimator_loss(self, problem, rows.costs),
-        )
-        scaled, network = model
+        config, model = estimator_config(self), build_network(self, rows)
+        loss, (scaled, network) = make_estimator_loss(self, problem, rows.costs), model
         with display_progress(self.verbose) as progress:
-            split = self.validation_fraction if held_out is None else held_out.samples(scaled, after=len(rows.costs))
+            split: Any = self.validation_fraction
+            if held_out is not None:
+                after = None if held_out.known is None else torch.arange(len(held_out.costs)) + len(rows.costs)
+                split = held_out.samples(scaled, after)
             metric = None if problem_of_loss(loss) is not None else self._regret
-            train = rows.training_samples(scaled, None if own is None else order)
+            train = rows.samples(scaled, None if own is None else order)
             weights: dict[str, Any] = {
                 "sample_weight": rows.weight,
                 "validation_weight": None if held_out is None else held_out.weight,
@@ -217,24 +217,20 @@ class DecisionRegressor(RegressorMixin, BaseEstimator):
         display_choice(self.verbose, history)
         notes = describe_time_order(order is not None), history.note, self._base_note, describe_loss_method(self)
         history.note = join_history_notes(*notes)
-        self.model_, self.loss_, self.history_, self._scale = (
-            model.eval(),
-            loss,
-            history,
-            daily_update_scale(rows.costs),
-        )
+        self.model_, self.loss_, self.history_ = model.eval(), loss, history
+        self._scale = daily_update_scale(rows.costs)
         self.n_iter_ = max(1, history.epochs + (history.before.epochs if history.before is not None else 0))
         self.smoothing_ = getattr(loss, "chosen_smoothing", None)
         return self
 
     def partial_fit(self, X: Any, y: Any, *, groups: Any = None, base_forecast: Any = None) -> Self:
-        """Learn from new rows, such as those of a day, without training anew; the last weights are kept.
+        """Update the model with new rows, such as those of a day.
 
-        After ``fit`` the weights take a small step (``pear.train.estimator.daily_updates``). Before the step, the
-        present weights and those of ``fit`` both decide for the new rows. ``updates_.note`` compares the two over the
-        last samples in a sentence, which is logged as a warning where the updates have made decisions worse. Where
-        ``fit`` was never called, this trains for one epoch at the full learning rate, and the first rows determine the
-        standardisation and the smoothing "auto".
+        After ``fit`` the weights take small steps (``pear.train.estimator.daily_updates``). Before these steps, the
+        present weights and those of ``fit`` both decide for the new rows. ``updates_.note`` is a sentence that compares
+        their decisions over the last samples, and it is logged as a warning if the updates have made decisions worse.
+        If ``fit`` was never called, ``partial_fit`` trains for one epoch at the full learning rate, and the first rows
+        determine the standardisation and the smoothing "auto".
 
         Args:
             X, y, groups, base_forecast: rows as in ``fit``.
@@ -243,15 +239,15 @@ class DecisionRegressor(RegressorMixin, BaseEstimator):
         return self
 
     def predict(self, X: Any, *, base_forecast: Any = None) -> Any:
-        """(N, k) predicted costs, or values that the cost map takes; with groups (N·k,), a value for each row of X.
+        """Return the predicted costs (N, k), or the predicted values of a ``Model``; for a long table (N·k,).
 
         Args:
-            X: rows as in ``fit``; those of a long table come in any order, and need no groups.
-            base_forecast: forecasts of these rows that are corrected, where ``fit`` was given them.
+            X: rows as in ``fit``. The rows of a long table may have any order, and need no groups.
+            base_forecast: the forecasts of these rows that are corrected, if ``fit`` got such forecasts.
 
         Returns:
-            A DataFrame or, of a long table, a Series, where the costs of ``fit`` were one, with the index of X where X
-            is a DataFrame. Otherwise an array, (N,) where the costs were (N,).
+            A DataFrame or a Series if the costs of ``fit`` were one, with the index of X if X is a DataFrame. Otherwise
+            an array, with the shape (N,) if the costs had the shape (N,).
         """
         return forecast_table(self, forecast_rows_to_decide(self, X, base_forecast), X)
 
@@ -265,22 +261,22 @@ class DecisionRegressor(RegressorMixin, BaseEstimator):
         known: Any = None,
         interval: float | None = None,
     ) -> Any:
-        """(N, n) decisions under the predicted costs; integer variables get integer values.
+        """Return the decisions (N, n) under the predicted costs, with integer values of integer variables.
 
         Args:
             X, groups, base_forecast, known: rows as in ``fit``.
-            problem: the problem of these rows, where samples have fields or known costs of their own.
-            interval: a probability, such as 0.9, with which the cost of each decision lies within bounds that come with
-                it; after ``calibrate``.
+            problem: the problem of these rows, if it has fields or known costs for each sample.
+            interval: a probability, such as 0.9, with which the cost of each decision lies within bounds. The bounds
+                are returned, too; ``calibrate`` must have been called before.
 
         Returns:
-            A DataFrame where X or the costs of ``fit`` were one, otherwise an array. Its columns are named as the
-            ``Model``'s variables, or as the costs; its rows, with groups, as the groups.
-            With ``interval`` these are the ``decisions`` of ``BoundedDecisions``.
+            A DataFrame if X or the costs of ``fit`` were one, otherwise an array. The columns have the names of the
+            ``Model``'s variables, or those of the costs. With groups, the index is the ids of the groups.
+            With ``interval`` a ``BoundedDecisions``, whose ``decisions`` have this form.
         """
         rows = self.rows_to_decide(X, None, problem, groups=groups, base_forecast=base_forecast, known=known)
         if interval is not None:
-            return decide_within_bounds(self, X, rows, interval)
+            return rows.decide_within_bounds(self, X, interval)
         return decision_table(self, solve(rows.problem, rows.values).x.cpu().numpy(), X, rows.table)
 
     def calibrate(
@@ -295,18 +291,19 @@ class DecisionRegressor(RegressorMixin, BaseEstimator):
         intervals: CostIntervals | None = None,
         append: bool = False,
     ) -> Self:
-        """Learn planned and realised costs of decisions, so that ``decide(X, interval=0.9)`` can bound their cost.
+        """Compare planned and realised costs of decisions, so that ``decide(X, interval=0.9)`` can bound costs.
 
         Args:
-            X, groups, base_forecast, known: rows as in ``fit`` that come after those it was trained on; the last row is
+            X, groups, base_forecast, known: rows as in ``fit``, from a time after the rows of ``fit``. The last row is
                 the latest one.
             y: (N, k) the true values; with groups (N·k,).
-            problem: the problem of these rows, where samples have fields or known costs of their own.
-            intervals: another way to make bounds, such as ``pear.CostIntervals(problem, of="regret")``.
-            append: keep earlier calibration rows, which come before these: call it with the rows of every day.
+            problem: the problem of these rows, if it has fields or known costs for each sample.
+            intervals: the intervals to calibrate, such as ``pear.CostIntervals(problem, of="regret")``, instead of the
+                default ``pear.CostIntervals(problem)``.
+            append: whether the rows of earlier calibrations are kept; they must be from a time before these rows.
         """
         rows = self.rows_to_decide(X, y, problem, groups=groups, base_forecast=base_forecast, known=known)
-        self.intervals_ = calibrated_intervals(self, rows, intervals, append)
+        self.intervals_ = rows.calibrate_intervals(self, intervals, append)
         return self
 
     def score(
@@ -320,12 +317,12 @@ class DecisionRegressor(RegressorMixin, BaseEstimator):
         known: Any = None,
         sample_weight: Any = None,
     ) -> float:
-        """Minus the normalised regret, which is 0 where every decision is the best one; it is not R².
+        """Return minus the normalised regret, and not R². The score is 0 if every decision is the best one.
 
         Args:
             X, groups, base_forecast, known, sample_weight: rows as in ``fit``.
             y: (N, k) the true values; with groups (N·k,).
-            problem: the problem of these rows, where samples have fields or known costs of their own.
+            problem: the problem of these rows, if it has fields or known costs for each sample.
         """
         check_pandas_rows({"X": X, "sample_weight": sample_weight})
         rows = self.rows_to_decide(X, y, problem, groups=groups, base_forecast=base_forecast, known=known)
@@ -342,16 +339,17 @@ class DecisionRegressor(RegressorMixin, BaseEstimator):
         base_forecast: Any = None,
         known: Any = None,
     ) -> RowsToDecide:
-        """The problem, the forecasts and, with ``y``, the true values of these rows; arguments as for ``score``."""
+        """Return the problem, the forecasts and, if y is given, the true values of rows; arguments as in ``score``."""
         predicted = forecast_rows_to_decide(self, X, base_forecast, y=y, groups=groups, known=known)
         return read_rows_to_decide(self, predicted, y, problem, groups, known)
 
     def save(self, path: str | os.PathLike[str]) -> None:
-        """Write a model file: safetensors with a JSON document, no pickle; ``load`` reads it.
+        """Write a model file, which ``load`` reads: safetensors with a JSON document, and no pickle.
 
-        The file holds the problem, the weights, the parameters, the names and the calibration. After ``partial_fit``
-        it also holds the last samples, from which updates continue. It does not hold the history, a loss that was given
-        as an object, the base, or the function of an ``Oracle``. Of a module of your own it holds the weights alone.
+        The file holds the problem, the weights, the parameters, the names of columns and the calibration. After
+        ``partial_fit`` it also holds the last samples, from which updates continue. It does not hold the history, a
+        loss that is an object, the base, or the function of an ``Oracle``. Of a torch module that the user gave, it
+        holds only the weights.
         """
         check_is_fitted(self, "model_")
         model_file.write_model_file(self, Path(path))
@@ -364,30 +362,31 @@ class DecisionRegressor(RegressorMixin, BaseEstimator):
         base: Any = None,
         oracle: Oracle | None = None,
     ) -> Self:
-        """The estimator in a model file.
+        """Read the estimator in a model file.
 
         Args:
-            path: the file to read.
-            model: the module that the file's weights belong to, where it is one of your own.
-            base: the fitted base that the file's weights correct, where there is one.
-            oracle: the ``Oracle`` that decides, where the file was written with one.
+            path: the path of the file.
+            model: a module with the shape of the weights in the file, if ``model`` was a torch module.
+            base: the fitted base, if there was one.
+            oracle: the ``Oracle``, if the problem was one.
 
         Raises:
-            DataError: the file is not there, is not a model file, is cut off, or was altered.
-            ProblemError: the file needs a module, a base or an oracle, or another one.
+            DataError: the file is missing, is no model file, is cut off, or was altered.
+            ProblemError: the file needs a module, a base or an oracle that is not given, or another one.
         """
         return model_file.read_model_file(cls, Path(path), model, base, oracle)
 
     def _forget(self) -> None:
-        """Drop the results of an earlier training, so that a fit that fails leaves no model."""
+        """Delete the results of an earlier training, so that no model remains if the new training fails."""
         for name in _RESULTS:
             self.__dict__.pop(name, None)
 
     def _regret(self, predicted: Tensor, true: Tensor) -> float:
-        """The validation metric for a loss without a problem."""
+        """Return the normalised regret of predicted costs (N, k), the metric for a loss without a problem."""
         return normalized_regret(problem_to_decide(self.problem, None, None, predicted), predicted, true)
 
     def __sklearn_tags__(self) -> Any:
+        """Return the properties of the estimator that scikit-learn asks for."""
         tags = super().__sklearn_tags__()
         tags.target_tags.multi_output = True
         tags.regressor_tags.poor_score = True  # the score is no R²: at best 0

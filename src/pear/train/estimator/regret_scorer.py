@@ -1,4 +1,4 @@
-"""``regret_scorer``: scikit-learn's searches compare regressors by the regret of their forecasts."""
+"""``regret_scorer``: a scorer with which scikit-learn compares regressors by the regret of their decisions."""
 
 from __future__ import annotations
 
@@ -15,7 +15,14 @@ from pear.train.samples.sample_rows import read_sample_values, sample_rows_to_te
 
 
 def score_regret(problem: Problem | Model, predicted: Any, true: Any, weight: Tensor | None = None) -> float:
-    """Minus the normalised regret of predicted values (N, k), or (N,) where k is 1; weighted by ``weight`` (N,)."""
+    """Return minus the normalised regret.
+
+    Args:
+        problem: the decision problem, which needs k predicted values for each sample.
+        predicted: (N, k) predicted values, or (N,) if k is 1.
+        true: (N, k) true values, or (N,) if k is 1.
+        weight: (N,) how much each sample counts; None weighs all samples alike.
+    """
     values, came_true = (
         read_sample_values(problem, predicted, "the predictions"),
         read_sample_values(problem, true, "y"),
@@ -26,13 +33,13 @@ def score_regret(problem: Problem | Model, predicted: Any, true: Any, weight: Te
 
 
 class RegretScorer:
-    """A scorer for scikit-learn, called as ``scorer(estimator, X, C)``: minus the normalised regret.
+    """A scorer for scikit-learn: ``scorer(estimator, X, C)`` is minus the normalised regret.
 
     Args:
-        problem: the decision problem, the same for all samples; with a ``Model`` values are predicted, not costs.
+        problem: the decision problem, which all samples share. A ``Model`` maps predicted values to costs.
 
     Raises:
-        ProblemError: the problem has fields per sample; a scorer does not know which rows it gets.
+        ProblemError: the problem has fields for each sample. A scorer does not know which rows it gets.
     """
 
     def __init__(self, problem: Problem | Model) -> None:
@@ -45,7 +52,7 @@ class RegretScorer:
         self.problem = problem
 
     def __call__(self, estimator: Any, X: Any, C: Any) -> float:
-        """Return minus the normalised regret of ``estimator.predict(X)``: at most 0, which is the best."""
+        """Return minus the normalised regret of ``estimator.predict(X)``; the best score is 0."""
         check_pandas_rows({"X": X, "C": C})
         return score_regret(self.problem, estimator.predict(X), C)
 
@@ -54,14 +61,13 @@ class RegretScorer:
 
 
 def regret_scorer(problem: Problem | Model) -> RegretScorer:
-    """Make a scorer for ``GridSearchCV`` and ``cross_val_score`` that judges a regressor by its decisions.
+    """Make a scorer for ``GridSearchCV`` and ``cross_val_score`` that scores a regressor by its decisions.
 
     Args:
-        problem: the decision problem; a ``Model`` maps predicted values to costs.
+        problem: the decision problem. A ``Model`` maps predicted values to costs.
 
     Returns:
-        A function of (estimator, X, C) that gives minus the normalised regret, on the problem as it is: greater is
-        better.
+        A function of (estimator, X, C) that returns minus the normalised regret; greater is better.
 
     Example:
         >>> import numpy as np, pear

@@ -1,4 +1,4 @@
-"""Rows that a fitted ``DecisionRegressor`` decides: problem, forecasts, true values, and tables of the decisions."""
+"""``RowsToDecide``: rows for which a fitted ``DecisionRegressor`` decides, with their problem and their forecasts."""
 
 from __future__ import annotations
 
@@ -32,11 +32,11 @@ if TYPE_CHECKING:
 
 
 class RowsToDecide(NamedTuple):
-    """Rows of a table, with a problem of their own where they have known values.
+    """Rows of a table for which a fitted estimator decides.
 
     Attributes:
-        problem: the problem of these rows.
-        values: (N, k) forecasts, float64, on the device of the problem.
+        problem: the problem of these rows, including their known values.
+        values: (N, k) the forecasts in float64, on the device of the problem.
         true: (N, k) the true values, or None.
         table: the groups of a long table; None for a table with a row for each sample.
         size: the number of rows of the table.
@@ -48,9 +48,66 @@ class RowsToDecide(NamedTuple):
     table: LongTable | None
     size: int
 
+    def decide_within_bounds(self, estimator: DecisionRegressor, X: Any, level: float) -> BoundedDecisions:
+        """Return the decisions of these rows, with bounds on their costs.
+
+        Args:
+            estimator: the calibrated estimator.
+            X: the rows, whose index the decisions get.
+            level: the probability with which each cost lies within its bounds.
+
+        Raises:
+            ProblemError: the estimator is not calibrated, or too few rows were used for this level.
+        """
+        intervals: CostIntervals | None = getattr(estimator, "intervals_", None)
+        if intervals is None:
+            needed = CostIntervals(estimator.problem).rule.samples_needed(level, two_sided=True)
+            raise ProblemError(
+                f"decide(interval={level:g}) needs decisions whose costs are known; call calibrate(X, C) before, or "
+                f"pear calibrate, with at least {needed} rows that come after those of fit"
+            )
+        found = intervals.bounds(self.values, level, problem=self.problem)
+        table = decision_table(estimator, found.decisions, X, self.table)
+        names = decision_columns(estimator.problem, None if self.table is not None else estimator._columns)
+        return BoundedDecisions(table, found.planned, found.lower, found.upper, found.level, found.of, names)
+
+    def calibrate_intervals(
+        self, estimator: DecisionRegressor, intervals: CostIntervals | None, append: bool
+    ) -> CostIntervals:
+        """Return the cost intervals of an estimator, calibrated on these rows, which have true values.
+
+        Args:
+            estimator: the fitted estimator.
+            intervals: cost intervals to calibrate, or None for those of the estimator if ``append`` is true, and else
+                new ones.
+            append: whether the rows of earlier calibrations are kept.
+
+        Raises:
+            ProblemError: the intervals are those of another problem, or there is no earlier calibration to append to.
+        """
+        own: CostIntervals | None = getattr(estimator, "intervals_", None)
+        if append and (own is None or intervals is not None):
+            raise ProblemError("append=True adds rows to an earlier calibration; there is none" if own is None else (
+                "append=True goes on with the intervals of the earlier calibration; leave intervals= out"
+            ))  # fmt: skip
+        made = own if append and own is not None else intervals or CostIntervals(estimator.problem)
+        if not isinstance(made, CostIntervals):
+            raise ProblemError(f"intervals must be pear.CostIntervals(problem, …); got {type(made).__name__}")
+        if problem_of_model(made.problem).n != problem_of_model(estimator.problem).n:
+            raise ProblemError("intervals are those of another problem; pass the one that the estimator has")
+        assert self.true is not None
+        return made.calibrate(self.values, np.asarray(self.true, dtype=np.float64), problem=self.problem, append=append)
+
 
 def forecast_rows_to_decide(estimator: DecisionRegressor, X: Any, base_forecast: Any = None, **beside: Any) -> Array:
-    """Predicted values (N, k), or (N·k,) of a long table; what comes beside X must have its index."""
+    """Return the forecasts of a fitted estimator for rows X: (N, k), or (N·k,) for a long table.
+
+    Args:
+        estimator: the fitted estimator.
+        X: the rows.
+        base_forecast: the forecasts that are corrected, if ``fit`` got them, or None.
+        **beside: further tables, whose pandas index must be that of X.
+    """
     from sklearn.utils.validation import check_is_fitted, validate_data
 
     check_is_fitted(estimator, "model_")
@@ -67,15 +124,15 @@ def forecast_rows_to_decide(estimator: DecisionRegressor, X: Any, base_forecast:
 def read_rows_to_decide(
     estimator: DecisionRegressor, predicted: Array, y: Any, problem: Problem | Model | None, groups: Any, known: Any
 ) -> RowsToDecide:
-    """Bring forecasts, true values and known data of the same rows together.
+    """Return rows to decide, from their forecasts, true values and known values.
 
     Args:
         estimator: the fitted estimator.
-        predicted: (N, k), or (N·k,) of a long table, its forecasts.
+        predicted: its forecasts for the rows: (N, k), or (N·k,) for a long table.
         y: the true values, or None.
-        problem: the problem of these rows, where they have fields of their own.
-        groups: the groups of a long table, or None.
-        known: their known data, or None.
+        problem: the problem of these rows, if it is not that of the estimator, or None.
+        groups: the ids of the groups of a long table, or None.
+        known: the known values of the rows, or None.
     """
     table = read_table_groups(estimator, groups, len(predicted))
     values = predicted if table is None else table.gather(predicted)
@@ -86,61 +143,18 @@ def read_rows_to_decide(
     return RowsToDecide(own, sample_rows_to_tensor(own, values), true, table, len(predicted))
 
 
-def decide_within_bounds(estimator: DecisionRegressor, X: Any, rows: RowsToDecide, level: float) -> BoundedDecisions:
-    """Decisions with bounds on their costs.
-
-    Raises:
-        ProblemError: the estimator is not calibrated, or with too few rows for this level.
-    """
-    intervals: CostIntervals | None = getattr(estimator, "intervals_", None)
-    if intervals is None:
-        needed = CostIntervals(estimator.problem).rule.samples_needed(level, two_sided=True)
-        raise ProblemError(
-            f"decide(interval={level:g}) needs decisions whose costs are known; call calibrate(X, C) before, or pear "
-            f"calibrate, with at least {needed} rows that come after those of fit"
-        )
-    found = intervals.bounds(rows.values, level, problem=rows.problem)
-    table = decision_table(estimator, found.decisions, X, rows.table)
-    names = decision_columns(estimator.problem, None if rows.table is not None else estimator._columns)
-    return BoundedDecisions(table, found.planned, found.lower, found.upper, found.level, found.of, names)
-
-
-def calibrated_intervals(
-    estimator: DecisionRegressor, rows: RowsToDecide, intervals: CostIntervals | None, append: bool
-) -> CostIntervals:
-    """The intervals of an estimator, calibrated with these rows.
-
-    Args:
-        estimator: the fitted estimator; its own intervals go on where ``append`` asks for it.
-        rows: with true values.
-        intervals: how bounds are made, or None for the estimator's own way or the default.
-        append: whether earlier rows are kept.
-
-    Raises:
-        ProblemError: the intervals are those of another problem, or there is nothing to append to.
-    """
-    own: CostIntervals | None = getattr(estimator, "intervals_", None)
-    if append and (own is None or intervals is not None):
-        raise ProblemError("append=True adds rows to an earlier calibration; there is none" if own is None else (
-            "append=True goes on with the intervals of the earlier calibration; leave intervals= out"
-        ))  # fmt: skip
-    made = own if append and own is not None else intervals or CostIntervals(estimator.problem)
-    if not isinstance(made, CostIntervals):
-        raise ProblemError(f"intervals must be pear.CostIntervals(problem, …); got {type(made).__name__}")
-    if problem_of_model(made.problem).n != problem_of_model(estimator.problem).n:
-        raise ProblemError("intervals are those of another problem; pass the one that the estimator has")
-    assert rows.true is not None
-    return made.calibrate(rows.values, np.asarray(rows.true, dtype=np.float64), problem=rows.problem, append=append)
-
-
 def problem_to_decide(own: Problem | Model, given: Problem | Model | None, known: Any, values: Any) -> Problem | Model:
-    """The problem to decide some rows by: the estimator's or the caller's, with the known data of these rows.
+    """Return the problem of some rows, with their known values filled in.
 
     Args:
         own: the problem of the estimator.
-        given: the caller's, for rows with fields of their own, or None.
-        known: the known data of the rows, or None.
+        given: the problem that the user gives for these rows, or None for that of the estimator.
+        known: the known values of the rows, or None.
         values: (N, k) predicted values of the rows.
+
+    Raises:
+        ProblemError: the problem of the estimator has a row for each sample of ``fit``, and the user gives no other; or
+            the problems need different numbers of values.
     """
     rows = count_keyed_samples(own)
     if given is None and rows is not None:

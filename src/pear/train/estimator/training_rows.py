@@ -1,4 +1,4 @@
-"""The rows that ``DecisionRegressor`` gets, as tensors: wide and long tables, and forecasts of a base."""
+"""``TrainingRows``: the samples that a ``DecisionRegressor`` is trained on, read from tables."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from pear.problem import Model, Problem
 from pear.problem.known_samples import insert_known_samples, read_known_samples
 from pear.problem.model import problem_of_model
 from pear.problem.pandas_data import check_pandas_columns
-from pear.train.estimator.base_offset import fit_base_offset, grouped_base_offset
+from pear.train.estimator.base_offset import base_offset, fit_base_offset
 from pear.train.estimator.estimator_tables import (
     check_table_columns,
     name_table_columns,
@@ -32,14 +32,15 @@ _KINDS = np.float64, np.float32
 
 
 class TrainingRows(NamedTuple):
-    """Samples of ``fit`` or ``partial_fit``.
+    """The samples of a call of ``fit`` or ``partial_fit``, as tensors.
 
     Attributes:
-        features: (N, p), or (N, k, p) of a long table.
-        costs: (N, k).
-        offset: (N, k) forecasts of the base; None where there is no base.
-        known: (N, ·) known numbers, in the order of the model's ``known_map``; None where it has none.
-        weight: (N,) how much each sample counts; None where all count alike.
+        features: (N, p), or (N, k, p) from a long table.
+        costs: (N, k) the true values.
+        offset: (N, k) the forecasts that are corrected; None without a base.
+        known: (N, m) the known numbers of each sample, in the order of ``Model.known_map.names``; None for a problem
+            without known values.
+        weight: (N,) how much each sample counts; None if all samples count alike.
     """
 
     features: Tensor
@@ -49,36 +50,37 @@ class TrainingRows(NamedTuple):
     weight: Tensor | None = None
 
     def batch(self, scaled: Any) -> SampleBatch:
-        """The samples as the network gets them: standardised features, and forecasts of the base where there is one."""
+        """Return the samples as a batch for the network: scaled features, and the forecasts to correct, if any.
+
+        ``scaled`` is the module that scales the features.
+        """
         features: Tensor = scaled(self.features)
         return SampleBatch(features if self.offset is None else (features, self.offset), self.costs, None)
 
-    def training_samples(self, scaled: Any, ids: Array | None) -> tuple[Any, ...]:
-        """Features and costs; also ids, where they are given: the row of the problem that belongs to each sample."""
+    def samples(self, scaled: Any, ids: Any) -> tuple[Any, ...]:
+        """Return the features for the network, the costs, and, if they are not None, the ids of the samples.
+
+        Args:
+            scaled: the module that scales the features.
+            ids: the row of the problem that belongs to each sample, (N,), or None.
+        """
         features, costs = self.batch(scaled)[:2]
         return (features, costs) if ids is None else (features, costs, ids)
 
     def with_known_in(self, order: Array | None) -> TrainingRows:
-        """The rows with their known numbers put in this order (N,) of samples; None keeps the order."""
+        """Return the samples with their known numbers in this order (N,) of samples; None keeps the order."""
         if self.known is None or order is None:
             return self
         return self._replace(known=self.known[torch.from_numpy(order)])
-
-    def samples(self, scaled: Any, after: int) -> tuple[Any, ...]:
-        """Features and costs of validation samples, and, where samples have known numbers, their rows in the problem.
-
-        Args:
-            scaled: the standardisation of the features.
-            after: the number of training samples, whose rows come first in the problem.
-        """
-        features, costs = self.batch(scaled)[:2]
-        return (features, costs) if self.known is None else (features, costs, torch.arange(len(costs)) + after)
 
 
 def problem_of_training_rows(
     problem: Problem | Model, rows: TrainingRows, held_out: TrainingRows | None
 ) -> Problem | Model:
-    """Give a problem the known numbers of training rows, followed by those of validation rows, where there are some."""
+    """Return the problem with the known numbers of the training samples, followed by those of the validation samples.
+
+    A problem without known values is returned unchanged. ``held_out`` has the validation samples, or is None.
+    """
     if not isinstance(problem, Model) or problem.known_map is None:
         return problem
     parts = [part.known for part in (rows, held_out) if part is not None and part.known is not None]
@@ -89,12 +91,13 @@ def problem_of_training_rows(
 def read_training_rows(
     estimator: DecisionRegressor, given: Mapping[str, Any], dtype: torch.dtype | None = None, least: int = 1
 ) -> TrainingRows:
-    """Check the training data against scikit-learn's rules and the problem, and convert it to tensors.
+    """Read training samples from tables, after checks by the rules of scikit-learn and of the problem.
 
     Args:
-        estimator: the estimator. Where ``dtype`` is None, it forgets its last fit and records the columns of this data.
-        given: X, y, groups, base_forecast, known and sample_weight.
-        dtype: the dtype of the trained model; None if the model is yet to be made from this data.
+        estimator: the estimator. If ``dtype`` is None, it drops its earlier training, and records the columns and the
+            form of these tables.
+        given: X, y, groups, base_forecast, known and sample_weight, by name.
+        dtype: the dtype of the trained model; None for the first samples of a new training.
         least: the least number of rows.
     """
     from sklearn.utils.validation import validate_data
@@ -120,11 +123,10 @@ def read_training_rows(
     kind = dtype or features.dtype
     costs = torch.from_numpy(np.array(values)).to(device, kind)
     table = given.get("base_forecast")
-    offset = (
-        fit_base_offset(estimator, X, y, costs, groups, table)
-        if fresh
-        else grouped_base_offset(estimator, X, table, groups)
-    )
+    if fresh:
+        offset = fit_base_offset(estimator, X, y, costs, groups, table)
+    else:
+        offset = base_offset(estimator, X, table, groups)
     return TrainingRows(
         (features if groups is None else features[torch.from_numpy(groups.rows)]).to(device, kind),
         costs,
