@@ -1,4 +1,4 @@
-"""``BoosterCallReader``: reads the arguments with which LightGBM and XGBoost call an objective or a metric."""
+"""``BoosterCallReader``: reads the arguments of the calls that LightGBM and XGBoost make."""
 
 from __future__ import annotations
 
@@ -16,7 +16,13 @@ Array = np.ndarray[Any, Any]
 
 
 class BoosterCallReader:
-    """The base class of objective and metric, which reads the arguments of LightGBM's and XGBoost's calls."""
+    """The base class of objective and metric, which reads the arguments with which LightGBM and XGBoost call them.
+
+    Args:
+        problem: the decision problem, which needs k predicted values for each sample.
+        true: (N, k) true values, or None for the labels of the data.
+        groups: (N·k,) the ids of the samples that the rows of a long table belong to, or None.
+    """
 
     def __init__(self, problem: Problem | Model, true: Any, groups: Any) -> None:
         self.problem, self.inputs = problem, model_input_count(problem)
@@ -25,7 +31,11 @@ class BoosterCallReader:
         self.true = None if true is None else self._rows(true, "true")
 
     def _rows(self, values: Any, name: str) -> Array:
-        """Return values as an array (N, k); a flat array of N·k entries is read sample by sample, or by groups."""
+        """Return values (N, k) or (N·k,) as an array (N, k).
+
+        The k entries of a sample are consecutive in a flat array, unless ``groups`` says which entries belong together.
+        ``name`` is the name of the values in error messages.
+        """
         array = np.asarray(values, dtype=float)
         if self.groups is not None:
             if array.size != self.groups.rows.size:
@@ -44,7 +54,11 @@ class BoosterCallReader:
         return array
 
     def _read_call(self, first: Any, second: Any) -> tuple[Array, Array]:
-        """Return predicted and true values (N, k) of a call (predicted, data), or scikit-learn's (true, predicted)."""
+        """Return the predicted and the true values (N, k) of a call.
+
+        The arguments of a call are the predicted values and a ``Dataset`` or ``DMatrix``; or, from the interfaces of
+        scikit-learn, the true values and the predicted values.
+        """
         native = hasattr(second, "get_label")
         predicted = self._rows(first if native else second, "the forecasts")
         true = self.true

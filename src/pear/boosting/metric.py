@@ -15,12 +15,16 @@ from pear.train.validation_score import RegretMetric
 
 
 class Metric(BoosterCallReader):
-    """The normalised regret as a metric; ``metric`` makes one."""
+    """A metric of LightGBM or XGBoost: the normalised regret. ``metric`` makes one."""
 
     _kept: tuple[Array, Callable[..., float]] | None = None
 
     def __call__(self, first: Any, second: Any, *_: Any) -> Any:
-        """Return ("regret", value), and for LightGBM a third entry, False: lower is better."""
+        """Return ("regret", value), and for LightGBM a third entry, False, which says that lower is better.
+
+        Args:
+            first, second: as in ``Objective``.
+        """
         predicted, true = self._read_call(first, second)
         if self._kept is None or not np.array_equal(self._kept[0], true):  # the best decisions are found once
             keys: Any = None if count_keyed_samples(self.problem) is None else list(range(len(true)))
@@ -32,11 +36,11 @@ class Metric(BoosterCallReader):
 
 
 def metric(problem: Problem | Model, true: Any = None, *, groups: Any = None) -> Metric:
-    """Make the normalised regret a metric to stop by: ``feval`` of LightGBM, ``custom_metric`` of XGBoost.
+    """Make the normalised regret a metric for early stopping: ``feval`` of LightGBM, ``custom_metric`` of XGBoost.
 
     Args:
         problem: the decision problem, with its integers.
-        true: (N, k) true values of the validation rows, in their order; if omitted, the labels.
+        true: (N, k) true values of the validation rows, in the order of the rows. By default the labels.
         groups: (N·k,) ids of the samples that the rows of a long table belong to, as in ``objective``.
 
     Example:

@@ -1,9 +1,9 @@
-"""Regret as a custom objective and as a metric of gradient boosting.
+"""Regret as a custom objective of LightGBM and XGBoost.
 
-Let e = ŷ − y be the error of the forecast and g the gradient of the loss. The curvature of the loss along its gradient
-is ``h = Σ gᵀg / Σ eᵀg``; for a linear program with smoothing λ it is 1/λ. The objective returns ``g / h`` with a second
-derivative of 1. A leaf's step then has the unit of the costs, as under the squared error, and settings such as the
-learning rate, ``lambda_l2`` or ``min_child_weight`` have the same meaning.
+Let e = ŷ − y be the error of the forecast ŷ and g the gradient of the loss. The curvature of the loss along its
+gradient is ``h = Σ gᵀg / Σ eᵀg``; for a linear program with smoothing λ it is 1/λ. The objective returns ``g / h`` with
+a second derivative of 1. The step of a leaf then has the unit of the costs, as under the squared error, and settings
+such as the learning rate, ``lambda_l2`` or ``min_child_weight`` have the meaning that they have there.
 """
 
 from __future__ import annotations
@@ -22,11 +22,17 @@ from pear.setting_checks import check_number_setting, check_share_setting
 
 
 class Objective(BoosterCallReader):
-    """The gradient and second derivative of PEAR's loss; ``objective`` makes one.
+    """A custom objective: the gradient and the second derivative of PEAR's loss. ``objective`` makes one.
+
+    Args:
+        problem, true, groups: as in ``BoosterCallReader``.
+        loss: the loss, whose guidance is set in every round.
+        guidance: the guidance α of the first round.
+        decay: the factor of α from round to round.
 
     Attributes:
-        loss: the ``PEARLoss`` behind it, with warm starts of all rows.
-        rounds: calls so far.
+        loss: the ``PEARLoss``, which stores warm starts of all rows.
+        rounds: the number of calls so far.
     """
 
     def __init__(
@@ -38,11 +44,11 @@ class Objective(BoosterCallReader):
         self.loss, self.rounds = loss, 0
 
     def __call__(self, first: Any, second: Any, *_: Any) -> tuple[Array, Array]:
-        """Return gradient and second derivative of this round, in the shape of the forecasts.
+        """Return the gradient and the second derivative of this round, in the shape of the forecasts.
 
         Args:
-            first, second: forecasts and a ``Dataset`` or ``DMatrix``; or true values and forecasts, the order of
-                scikit-learn's interfaces.
+            first, second: the forecasts and a ``Dataset`` or ``DMatrix``; or, from the interfaces of scikit-learn, the
+                true values and the forecasts.
         """
         predicted, true = self._read_call(first, second)
         shape = np.shape(first if hasattr(second, "get_label") else second)
@@ -76,25 +82,27 @@ def objective(
     solver: str = "auto",
     on_failure: OnFailure = "raise",
 ) -> Objective:
-    """Make PEAR's loss a custom objective of LightGBM or XGBoost.
+    """Make a custom objective of LightGBM or XGBoost from PEAR's loss.
 
-    XGBoost takes labels (N, k). LightGBM takes one label a row, so that the true values come here, with
-    ``num_class=k`` among its parameters. A long table, with one row for each pair of sample and value, works with both:
-    forecasts and labels are then flat. Start from a forecaster that is trained on the squared error (``init_score``,
-    ``base_margin``); ``out_of_fold`` gives its forecasts of training rows.
+    XGBoost accepts labels (N, k). LightGBM accepts one label for each row: pass the true values as ``true``, and
+    ``num_class=k`` among the parameters of LightGBM. A long table, with a row for each value of each sample, works with
+    both; forecasts and labels are then flat. Begin with a forecaster that is trained on the squared error
+    (``init_score``, ``base_margin``); ``out_of_fold`` makes its forecasts of the training rows.
 
     Args:
-        problem: the decision problem; a ``Model`` maps the k predicted values to costs.
-        true: (N, k) true values of the training rows, in their order; if omitted, the labels. With groups (N·k,).
+        problem: the decision problem. A ``Model`` maps the k predicted values to costs.
+        true: (N, k) true values of the training rows, in the order of the rows; with groups (N·k,). By default the
+            labels.
         groups: (N·k,) ids of the samples that the rows of a long table belong to. Every group has k rows, in the
-            order of the problem's values. If omitted, the k rows of a sample follow each other.
-        smoothing, injection: as for ``PEARLoss``.
-        guidance: α of the first round; decay: what it is multiplied by after every round (1: α stays).
-        solver, on_failure: as for ``PEARLoss``; a masked sample has a gradient of zero.
+            order of the problem's values. By default the k rows of a sample are consecutive.
+        smoothing, injection: as in ``PEARLoss``.
+        guidance: the guidance α of the first round.
+        decay: the factor of α from one round to the next; 1 keeps α constant.
+        solver, on_failure: as in ``PEARLoss``. A masked sample has a gradient of zero.
 
     Returns:
         A function of (forecasts, data) or (true, forecasts), for ``lightgbm.train``, ``xgboost.train`` and the
-        regressors of both.
+        regressors of both packages.
 
     Example:
         >>> import numpy as np, pear

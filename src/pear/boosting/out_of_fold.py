@@ -1,4 +1,4 @@
-"""``out_of_fold``: forecasts of training rows by copies of a forecaster that have not seen them."""
+"""``out_of_fold``: forecasts of training rows by copies of a forecaster that were fitted without these rows."""
 
 from __future__ import annotations
 
@@ -13,24 +13,25 @@ from pear.train.long_table import group_long_table
 
 
 def out_of_fold(base: Any, X: Any, y: Any, *, groups: Any = None, folds: int = FOLDS) -> np.ndarray[Any, Any]:
-    """Forecast each of several blocks of rows by a copy of ``base`` that is fitted to the other blocks.
+    """Split the rows into consecutive blocks, and forecast each block by a copy of a base fitted to the other blocks.
 
-    A forecaster predicts the rows that it was fitted to too well, so that trees on top of its forecasts would learn
-    from errors that are too small. Use these forecasts as ``init_score`` or ``base_margin`` of the training rows, and
-    those of the fitted base for all other rows.
+    A forecaster predicts the rows that it was fitted to better than other rows. Trees that are trained on such
+    forecasts learn from errors that are too small. Use the forecasts of this function as ``init_score`` or
+    ``base_margin`` of the training rows, and those of the fitted base for all other rows.
 
     Args:
-        base: an estimator of scikit-learn, such as ``LGBMRegressor``, fitted or not; it is not changed.
-        X: rows, an array or a DataFrame.
+        base: an estimator of scikit-learn, such as ``LGBMRegressor``, fitted or not. It is not changed.
+        X: the rows, an array or a DataFrame.
         y: (N,) or (N, k) the true values.
-        groups: (N,) ids of rows that stay together, as many rows in each; None where every row is a sample.
-        folds: the number of blocks of consecutive samples.
+        groups: (N,) ids of the groups of rows that stay in one block. All groups have the same number of rows. None if
+            every row is a sample.
+        folds: the number of blocks.
 
     Raises:
-        ProblemError: the base cannot be copied and fitted.
+        ProblemError: the base cannot be copied and fitted again.
 
     Returns:
-        Forecasts in the shape that ``base.predict`` gives.
+        The forecasts, in the shape that ``base.predict`` returns.
 
     Example:
         >>> from sklearn.linear_model import Ridge

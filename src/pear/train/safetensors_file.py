@@ -1,9 +1,8 @@
 """The file format of PEAR's checkpoints, weights and model files: safetensors with a JSON document and a checksum.
 
-Arrays are tensors of the safetensors file. Everything else is in a JSON document, stored as one more tensor of bytes
-named ``document``. The document refers to an array by its name. The safetensors header holds a
-SHA-256 checksum of the whole file. Nothing of a file is used before the checksum has been verified, and nothing in a
-file can run code.
+Arrays are tensors of the safetensors file. All other values are in a JSON document, which is stored as one more tensor,
+of bytes, with the name ``document``, and which refers to arrays by their names. The safetensors header holds a SHA-256
+checksum of the whole file. A file is used only after its checksum is verified, and nothing in a file can run code.
 """
 
 from __future__ import annotations
@@ -27,7 +26,7 @@ from pear.errors import DataError, ProblemError, name_output_in_errors
 from pear.problem.matrix import is_sparse_matrix, to_csr_matrix
 
 DOCUMENT = "document"
-_HEADER = b'{"__metadata__":{"sha256":"'  # how every file begins, after eight bytes with the length of the header
+_HEADER = b'{"__metadata__":{"sha256":"'  # the begin of every file, after eight bytes with the length of the header
 _DIGITS = 64
 _CHECKSUM = slice(8 + len(_HEADER), 8 + len(_HEADER) + _DIGITS)
 _EARLIER_ZIP = b"pear sha256 "  # near the end of files that development versions before safetensors wrote
@@ -40,22 +39,22 @@ MALFORMED = (KeyError, IndexError, TypeError, ValueError, AttributeError, Runtim
 
 
 def write_safetensors(path: Path, kind: str, version: int, content: Mapping[str, Any]) -> None:
-    """Write the content to a file; a file of that name is replaced at once."""
+    """Write the content to a file, which replaces a file of that name; the arguments are as in ``pack_safetensors``."""
     replace_safetensors_file(path, pack_safetensors(kind, version, content))
 
 
 def pack_safetensors(kind: str, version: int, content: Mapping[str, Any]) -> bytes:
-    """Return the bytes of a file with this content; the same content gives the same bytes.
+    """Return the bytes of a file with this content. Equal content gives equal bytes.
 
     Args:
-        kind: the kind of file; ``read_safetensors`` checks it.
-        version: the version of the content's layout; ``read_safetensors`` checks it.
+        kind: the kind of file, which ``read_safetensors`` checks.
+        version: the version of the layout of the content, which ``read_safetensors`` checks.
         content: values by name. A value is None, a bool, a number, a text, a tensor, an array, a sparse matrix, or a
             list, tuple or dict of these. ``read_safetensors`` returns them with the same types and bits, and with all
             tensors on the CPU.
 
     Raises:
-        ProblemError: a value is of another type.
+        ProblemError: a value has another type.
     """
     tensors: dict[str, Tensor] = {}
     document = {name: _encode_safetensors_value(value, name, tensors) for name, value in content.items()}
@@ -83,15 +82,15 @@ def unpack_safetensors(data: bytes) -> dict[str, Any]:
 
 
 def add_safetensors_checksum(data: bytes) -> bytes:
-    """Return the bytes of a file with its checksum filled in."""
+    """Return the bytes of a file with the right checksum in its header."""
     return data[: _CHECKSUM.start] + _safetensors_checksum(data) + data[_CHECKSUM.stop :]
 
 
 def replace_safetensors_file(path: Path, data: bytes) -> None:
-    """Write a file through a temporary file, so that a file of that name is complete at any time.
+    """Write bytes to a file by way of a temporary file, so that the file is complete at any time.
 
     Raises:
-        OutputError: the folder is missing, the disk is full, or nothing may be written there.
+        OutputError: the folder is missing, the disk is full, or writing is not allowed.
     """
     half = path.with_name(f"{path.name}.{os.getpid()}.part")
     try:
@@ -108,17 +107,18 @@ def replace_safetensors_file(path: Path, data: bytes) -> None:
 def read_safetensors(
     path: Path, kind: str, version: int, remedy: str, check: Callable[[dict[str, Any]], None] | None = None
 ) -> dict[str, Any]:
-    """Read the content of a file, after its checksum has been verified.
+    """Return the content of a file, after its checksum is verified.
 
     Args:
         path: the path of the file.
         kind: the kind that the file must have.
         version: the version that the file must have.
-        remedy: advice to the user at the end of the error message, where the file is refused.
-        check: is called with the entry "identity" before anything else is decoded; raises where it is wrong.
+        remedy: the advice to the user at the end of an error message.
+        check: a function that is called with the entry "identity" before all other entries are decoded, and that raises
+            an error if the identity is wrong; or None.
 
     Raises:
-        DataError: the file is missing, is something else, is cut off or was altered.
+        DataError: the file is missing, has another kind or version, is cut off, or was altered.
     """
     try:
         data = path.read_bytes()
@@ -150,7 +150,7 @@ def read_safetensors(
 
 
 def _verify_safetensors_checksum(data: bytes, path: Path, kind: str, remedy: str) -> None:
-    """Raise DataError where the bytes are not a file of PEAR, or the checksum is wrong."""
+    """Raise DataError if the bytes are not those of a PEAR file, or if the checksum is wrong."""
     if data[8:].startswith(_HEADER):
         if _safetensors_checksum(data) != data[_CHECKSUM]:
             raise DataError(f"{path} is cut off, altered or damaged: its checksum is wrong; {remedy}")
@@ -169,14 +169,17 @@ def _verify_safetensors_checksum(data: bytes, path: Path, kind: str, remedy: str
 
 
 def _safetensors_checksum(data: bytes) -> bytes:
-    """Return the SHA-256 digest of all bytes except the checksum itself."""
+    """Return the SHA-256 digest of all bytes of a file except the checksum, in hexadecimal digits."""
     found = hashlib.sha256(memoryview(data)[: _CHECKSUM.start])
     found.update(memoryview(data)[_CHECKSUM.stop :])
     return found.hexdigest().encode()
 
 
 def _encode_safetensors_value(value: Any, where: str, tensors: dict[str, Tensor]) -> Any:
-    """Convert a value to JSON. Its arrays are added to ``tensors``, and the JSON holds their names."""
+    """Convert a value to JSON, in which a name stands for each array, and add its arrays to ``tensors`` by name.
+
+    ``where`` is the place of the value in the content, for error messages.
+    """
     if value is None or isinstance(value, (bool, int, str)):
         return value
     if isinstance(value, np.generic):
@@ -200,7 +203,7 @@ def _encode_safetensors_value(value: Any, where: str, tensors: dict[str, Tensor]
 
 
 def _encode_safetensors_array(value: Any, where: str, tensors: dict[str, Tensor]) -> dict[str, str]:
-    """Add a tensor or array to ``tensors``, and return the JSON that refers to it."""
+    """Add a tensor or array to ``tensors``, and return the JSON with its name."""
     if isinstance(value, Tensor) and value.layout is torch.strided:
         tag, dtype = "$tensor", str(value.dtype).removeprefix("torch.")
     elif isinstance(value, np.ndarray):
@@ -212,7 +215,7 @@ def _encode_safetensors_array(value: Any, where: str, tensors: dict[str, Tensor]
             f"{where} is a {type(value).__name__} {dtype}, and a file of PEAR holds None, numbers, texts, "
             "dense tensors and arrays of numbers, sparse matrices, and lists, tuples and dicts of these; convert it"
         )
-    name = f"{len(tensors):06}"  # in this order, which is that of the file as well
+    name = f"{len(tensors):06}"  # names in the order in which the file holds the tensors
     own = value.detach().cpu() if isinstance(value, Tensor) else torch.from_numpy(value.astype(value.dtype.name))
     tensors[name] = own.clone(memory_format=torch.contiguous_format)  # safetensors takes no tensors that share memory
     return {tag: name}
@@ -221,12 +224,13 @@ def _encode_safetensors_array(value: Any, where: str, tensors: dict[str, Tensor]
 def _decode_safetensors_value(said: Any, tensors: dict[str, Tensor]) -> Any:
     """Convert JSON from ``_encode_safetensors_value`` back to the value.
 
-    An array is taken out of ``tensors``, so that it can be named only once: a small file that names one array a
-    thousand times could otherwise fill the memory.
+    Values that JSON cannot hold are objects with a tag, a name that begins with "$", such as ``{"$tuple": [1, 2]}``.
+    Each array is removed from ``tensors``, so that a file can use it only once. Otherwise a small file that uses one
+    array a thousand times could fill the memory.
 
     Raises:
-        KeyError: an array is named twice, or is not there.
-        ValueError: a tag is unknown, or has entries beside it that it does not have.
+        KeyError: an array is missing, or is used twice.
+        ValueError: a tag is unknown, or an object with a tag has further entries.
     """
     if isinstance(said, list):
         return [_decode_safetensors_value(one, tensors) for one in said]
@@ -241,7 +245,7 @@ def _decode_safetensors_value(said: Any, tensors: dict[str, Tensor]) -> Any:
 
 
 def _decode_safetensors_tag(tag: str, said: dict[str, Any], tensors: dict[str, Tensor]) -> Any:
-    """Convert JSON with a tag, such as ``{"$tuple": [1, 2]}``, back to the value."""
+    """Convert a JSON object with a tag, such as ``{"$tuple": [1, 2]}``, back to the value."""
     value = said[tag]
     if tag == "$float":
         return float(value)
@@ -261,7 +265,7 @@ def _decode_safetensors_tag(tag: str, said: dict[str, Any], tensors: dict[str, T
 
 
 def _refuse_repeated_names(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    """Make a dict of the pairs of a JSON object; raise ValueError where a key comes twice."""
+    """Return the pairs of a JSON object as a dict; raise ValueError if a name occurs twice."""
     found = dict(pairs)
     if len(found) < len(pairs):
         raise ValueError("a key comes twice")
