@@ -24,7 +24,7 @@ import torch
 from torch import nn
 
 import pear
-from pear.decisions import smoothing
+from pear.decisions import choose_smoothing
 from pear.losses import defaults
 from pear.losses.mse import MSELoss
 from pear_lab.data.building_data import load_building
@@ -114,7 +114,7 @@ CELLS: dict[str, Callable[[int], Trial]] = {
 class Setting(NamedTuple):
     """What differs from the defaults."""
 
-    rho: float = smoothing.STRENGTH
+    rho: float = choose_smoothing.STRENGTH
     lam: float | None = None
     beta: float = 0.05
     alpha: float = 10.0
@@ -137,7 +137,7 @@ def train(cell: str, text: str, seed: int) -> float:
     setting = Setting.read(text)
     torch.manual_seed(seed)
     trial = CELLS[cell](seed)
-    smoothing.STRENGTH, defaults.DECAY = setting.rho, setting.decay
+    choose_smoothing.STRENGTH, defaults.DECAY = setting.rho, setting.decay
     protocol = {**trial.protocol, **({"patience": int(setting.patience)} if setting.patience else {})}
     config = pear.FitConfig(seed=seed, start=setting.start, **protocol)  # type: ignore[arg-type]
 

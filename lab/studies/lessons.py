@@ -44,7 +44,7 @@ from lesson_parts import (
     table,
     trial,
 )
-from pear.decisions import smoothing
+from pear.decisions import choose_smoothing
 from pear.pages.figure_style import LIGHT, OURS, save_figure, style_plain_log_scale, styled_figure
 from pear.tasks import Samples, ShortestPath
 from pear.train.fit_config import Start
@@ -133,7 +133,7 @@ def draw_gradients(figure: Path, runs: Mapping[str, Sequence[EnergyRun]], bound:
 
 def vertices(figure: Path) -> str:
     """How much smoothing it takes until decisions are no vertices, and what that much costs."""
-    multiples = (0.003, 0.01, 0.03, 0.1, 0.3, smoothing.STRENGTH, 1.0, 3.0, 10.0)
+    multiples = (0.003, 0.01, 0.03, 0.1, 0.3, choose_smoothing.STRENGTH, 1.0, 3.0, 10.0)
     flat: dict[str, list[list[float]]] = {}
     price: dict[str, list[list[float]]] = {}
     for name, make in PROBLEMS.items():
@@ -141,7 +141,7 @@ def vertices(figure: Path) -> str:
         for seed in SEEDS:
             problem, (x, c) = make(seed)
             loss = pear.PEARLoss(problem, smoothing="auto")
-            unit = loss.calibrate(c) / smoothing.STRENGTH
+            unit = loss.calibrate(c) / choose_smoothing.STRENGTH
             assert loss.units is None
             relaxed, true, predicted = problem.relaxed(), c[:200].double(), least_squares(x, c)[:200]
             lams = [multiple * unit for multiple in multiples]
@@ -156,14 +156,14 @@ def vertices(figure: Path) -> str:
             band(left, multiples, flat[name], color, name)
             band(right, multiples, price[name], color, "")
         for axes in (left, right):
-            axes.axvline(smoothing.STRENGTH, color=LIGHT["muted"], lw=1, ls=":")
+            axes.axvline(choose_smoothing.STRENGTH, color=LIGHT["muted"], lw=1, ls=":")
             axes.set_xlabel('ρ (dotted: smoothing="auto")')
             style_plain_log_scale(axes, "x")
         left.set(title="Wrong decisions with a zero gradient, %", ylim=(0, 102))
         right.set(title="Regret of the smoothed decision at ĉ = c, %", ylim=(0, 20))
         drawing.legend(loc="outside lower center", ncols=len(PROBLEMS))
         save_figure(drawing, figure)
-    shown = [multiples.index(value) for value in (0.01, 0.1, smoothing.STRENGTH, 1.0, 3.0)]
+    shown = [multiples.index(value) for value in (0.01, 0.1, choose_smoothing.STRENGTH, 1.0, 3.0)]
     rows = {}
     for name in PROBLEMS:
         share, lost = np.mean(flat[name], 0), np.mean(price[name], 0)

@@ -18,6 +18,24 @@ def read_clock() -> float:
     return time.process_time() if _counts_processor else time.perf_counter()
 
 
+class Stopwatch:
+    """A context that adds the time spent inside to ``seconds[what]``.
+
+    Args:
+        seconds: times by name.
+        what: the name.
+    """
+
+    def __init__(self, seconds: dict[str, float], what: str) -> None:
+        self._seconds, self._what = seconds, what
+
+    def __enter__(self) -> None:
+        self._began = read_clock()
+
+    def __exit__(self, *error: object) -> None:
+        self._seconds[self._what] += read_clock() - self._began
+
+
 @contextmanager
 def count_processor_time() -> Iterator[None]:
     """A context in which ``read_clock`` returns the processor time of this process, summed over all its threads.

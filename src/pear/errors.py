@@ -109,6 +109,15 @@ def name_variables_in_errors(names: Sequence[str]) -> Iterator[None]:
 
 
 @contextmanager
+def renumber_samples_in_errors(index: Sequence[int]) -> Iterator[None]:
+    """A context that renumbers the samples in errors from its block: sample i becomes sample ``index[i]``."""
+    try:
+        yield
+    except (NotUniqueError, SolveError) as error:
+        raise error.at(index) from error
+
+
+@contextmanager
 def name_output_in_errors(path: str | os.PathLike[str]) -> Iterator[None]:
     """A context that turns an ``OSError`` from its block into an ``OutputError``, which names the file and a remedy."""
     try:

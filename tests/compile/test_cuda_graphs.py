@@ -96,8 +96,8 @@ def test_the_first_pass_of_the_repair_is_the_same(name: str, made: dict[Any, Any
         qp = case.problem.canonical(cost, case.smoothing)
         candidate = dense.solve_dense_interior_point(qp, 1e-8)
         working: ActiveSet = guess_active_set(qp, candidate.x, candidate.duals)
-        systems, verdict = repair._solve_on_working_set(qp, candidate.x, candidate.duals, working)
-        again, found = repair._solve_in_cuda_graph(qp, candidate.x, candidate.duals, working)
+        systems, verdict = repair._repair_on_working_set(qp, candidate.x, candidate.duals, working)
+        again, found = repair._repair_in_cuda_graph(qp, candidate.x, candidate.duals, working)
         assert found.qp is qp
         assert found.solved.tolist() == verdict.solved.tolist()
         torch.testing.assert_close(found.x, verdict.x, rtol=1e-12, atol=1e-12 * case.size)

@@ -16,7 +16,7 @@ from torch import Tensor
 import pear
 from pear import Status
 from pear.decisions.decider import Decider
-from pear.decisions.failures import name_failures
+from pear.decisions.failure_proofs import prove_failures
 from pear.optimality.certificate import is_infeasibility_certificate, is_unboundedness_certificate
 from pear.optimality.duals_and_active_sets import Duals
 from pear.solvers import available_backends
@@ -451,9 +451,9 @@ def test_what_is_planted_is_named() -> None:
         Q, falls = (Q + Q.T) / 2, (P @ c - 0.1 * d)[None]
         for fields, expected in ((contradictory, Status.INFEASIBLE), (feasible, Status.UNBOUNDED)):
             qp = pear.Problem(Q=Q, **fields).canonical(tensor(falls))
-            assert name_failures(qp).tolist() == [expected]
+            assert prove_failures(qp).tolist() == [expected]
         definite = pear.Problem(Q=Q + 1e-11 * np.abs(Q).max() * np.eye(len(d)), **feasible).canonical(tensor(falls))
-        assert name_failures(definite).tolist() == [Status.INACCURATE]  # which is for solvers to say
+        assert prove_failures(definite).tolist() == [Status.INACCURATE]  # which is for solvers to say
 
 
 @pytest.mark.parametrize("unit", [1e-4, 1.0, 1e4])
@@ -463,9 +463,9 @@ def test_a_small_contradiction_is_named(apart: float, unit: float) -> None:
     rows = np.array([[1.0, 2.0, -1.0], [-1.0, -2.0, 1.0], [0.3, -0.2, 0.7]])
     fields = {"G": rows, "h": unit * np.array([1.0, -1.0 - 2 * apart, 1.0]), "lb": -3 * unit, "ub": 3 * unit}
     qp = pear.Problem(**fields).canonical(torch.ones(1, 3))
-    assert name_failures(qp).tolist() == [Status.INFEASIBLE]
+    assert prove_failures(qp).tolist() == [Status.INFEASIBLE]
     met = pear.Problem(**{**fields, "h": unit * np.array([1.0, -1.0 + 2 * apart, 1.0])}).canonical(torch.ones(1, 3))
-    assert name_failures(met).tolist() == [Status.INACCURATE]  # which is for solvers to say
+    assert prove_failures(met).tolist() == [Status.INACCURATE]  # which is for solvers to say
 
 
 def test_a_certificate_is_checked_and_not_believed() -> None:
@@ -495,7 +495,7 @@ def test_a_curvature_of_1e_12_is_bounded() -> None:
 @every_call
 def test_a_cost_that_overflows_is_not_finite(call: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """Its square is not a number, so that no solver and no linear program is asked."""
-    monkeypatch.setattr("pear.decisions.pipeline.name_failures", lambda qp: pytest.fail("a linear program was asked"))
+    monkeypatch.setattr("pear.decisions.pipeline.prove_failures", lambda qp: pytest.fail("a linear program was asked"))
     problem = pear.Problem(Q=np.eye(3), G=np.eye(3), h=np.ones(3))
     for size in (1e308, 1e200):
         case = Case(Status.NOT_FINITE, problem, on_simplex(size).cost, on_simplex(0.2).true)
@@ -569,7 +569,7 @@ def test_a_bound_or_a_row_in_the_way_is_no_direction_without_end() -> None:
 
 def test_rows_that_differ_by_rounding_have_points_along_which_to_fall() -> None:
     rows = pear.Problem(A=[[0.1, 0.2, 0.0], [0.3, 0.6, 0.0]], b=[0.3, 0.9 * (1 + 1e-12)])
-    assert name_failures(rows.canonical(tensor([[0.0, 0.0, -1.0]]))).tolist() == [Status.UNBOUNDED]
+    assert prove_failures(rows.canonical(tensor([[0.0, 0.0, -1.0]]))).tolist() == [Status.UNBOUNDED]
 
 
 def test_a_failure_is_kept_for_the_constraints_of_its_call() -> None:

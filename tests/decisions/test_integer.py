@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 
 import pear
 from pear.compile import thread_pools
-from pear.decisions.integer_checks import CheckedIntegers, verify_integers
+from pear.decisions.integer_checks import CheckedIntegers, check_integers
 from pear.optimality.duals_and_active_sets import Duals
 from pear.solvers.adapters.batch_arrays import ProgramArrays
 from pear.solvers.binary import binary_plan as plans
@@ -331,7 +331,7 @@ def judged(x: list[float], **fields: object) -> CheckedIntegers:
     qp = pear.Problem(n=n, **({"integer": True} | fields)).canonical(torch.ones(1, n))  # type: ignore[arg-type]
     point = torch.tensor([x], dtype=torch.float64)
     zeros = (torch.zeros(1, k, dtype=torch.float64) for k in (qp.p, qp.m, n))
-    return verify_integers(qp, Candidate(point, Duals(*zeros), torch.zeros(1, dtype=torch.int8), point.sum(1)))
+    return check_integers(qp, Candidate(point, Duals(*zeros), torch.zeros(1, dtype=torch.int8), point.sum(1)))
 
 
 @pytest.mark.parametrize(

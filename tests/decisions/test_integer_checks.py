@@ -11,7 +11,7 @@ import scipy.optimize
 import torch
 
 import pear
-from pear.decisions.integer_checks import verify_integers
+from pear.decisions.integer_checks import check_integers
 from pear.problem.quadratic_program import QuadraticProgram
 from pear.solvers.candidate import Candidate, empty_candidate
 
@@ -34,7 +34,7 @@ def test_rounding_of_a_variable_near_zero_violates_nothing() -> None:
     )
     qp = problem.canonical(torch.tensor([[1.0, 0.0, 1.0]], dtype=torch.float64))
     for off, fine in ((-1.4e-115, True), (-1e-13, True), (-1e-11, False)):
-        found = verify_integers(qp, claimed(qp, [off, 2.0, 0.0], 0.0))
+        found = check_integers(qp, claimed(qp, [off, 2.0, 0.0], 0.0))
         assert found.status.tolist() == [SOLVED if fine else INACCURATE]
 
 
@@ -42,14 +42,14 @@ def test_a_switch_that_is_off_lets_rounding_through_and_no_more() -> None:
     """min 10 y − x, x ≤ 1e9 y, 0 ≤ x ≤ 0.9, y of 0 or 1."""
     problem = pear.Problem(G=[[1.0, -1e9]], h=[0.0], lb=0.0, ub=[0.9, 1.0], integer=[1])
     qp = problem.canonical(torch.tensor([[-1.0, 10.0]], dtype=torch.float64))
-    assert verify_integers(qp, claimed(qp, [1e-12, 0.0], 0.0)).status.tolist() == [SOLVED]
-    assert not bool(verify_integers(qp, claimed(qp, [1e-8, 0.0], 0.0)).feasible)
+    assert check_integers(qp, claimed(qp, [1e-12, 0.0], 0.0)).status.tolist() == [SOLVED]
+    assert not bool(check_integers(qp, claimed(qp, [1e-8, 0.0], 0.0)).feasible)
 
 
 def test_a_large_integer_is_no_measure_of_continuous_variables() -> None:
     problem = pear.Problem(G=[[1.0, 0.0]], h=[5.0], lb=0.0, ub=[np.inf, 1e9], integer=[1])
     qp = problem.canonical(torch.tensor([[1.0, 0.0]], dtype=torch.float64))
-    assert verify_integers(qp, claimed(qp, [-1e-7, 1e9], 0.0)).status.tolist() == [INACCURATE]
+    assert check_integers(qp, claimed(qp, [-1e-7, 1e9], 0.0)).status.tolist() == [INACCURATE]
 
 
 def battery(power: float, capacity: float, efficiency: float) -> tuple[pear.Problem, Array]:
@@ -109,7 +109,7 @@ def test_a_gap_within_a_narrow_range_is_no_rounding() -> None:
     """min −x with x up to 1e-8 beside a switch that costs 1: half of the range is a gap of one half."""
     problem = pear.Problem(lb=0.0, ub=[1e-8, 1.0], integer=[1])
     qp = problem.canonical(torch.tensor([[-1.0, 1.0]], dtype=torch.float64))
-    half = verify_integers(qp, claimed(qp, [0.5e-8, 0.0], -1e-8))
+    half = check_integers(qp, claimed(qp, [0.5e-8, 0.0], -1e-8))
     assert half.status.tolist() == [INACCURATE]
     assert float(half.gap) == pytest.approx(0.5)
-    assert verify_integers(qp, claimed(qp, [1e-8, 0.0], -1e-8)).status.tolist() == [SOLVED]
+    assert check_integers(qp, claimed(qp, [1e-8, 0.0], -1e-8)).status.tolist() == [SOLVED]

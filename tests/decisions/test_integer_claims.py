@@ -13,7 +13,7 @@ import torch
 
 import pear
 from pear.decisions import integer_programs, relaxation_search
-from pear.decisions.relaxation_search import round_within_rows, search_relaxations
+from pear.decisions.relaxation_search import round_relaxation, search_relaxations
 from pear.problem.quadratic_program import QuadraticProgram
 from pear.solvers import backend_registry
 from pear.solvers.candidate import Candidate, empty_candidate
@@ -216,7 +216,7 @@ def test_a_batch_is_searched_as_its_samples_are() -> None:
 def rounded(x: list[float], c: list[float], **fields: Any) -> tuple[list[float], bool]:
     problem = pear.Problem(lb=0.0, ub=9.0, n=len(x), integer=True, **fields)
     point = torch.tensor([x], dtype=torch.float64)
-    found, fits = round_within_rows(problem.canonical(torch.tensor([c]).double()), point, point != point.round())
+    found, fits = round_relaxation(problem.canonical(torch.tensor([c]).double()), point, point != point.round())
     return found[0].tolist(), bool(fits)
 
 

@@ -14,12 +14,12 @@ def solved(monkeypatch):
     """The numbers of programs that were solved, call by call."""
     sizes = []
 
-    class Counted(integer_programs._IntegerRun):
+    class Counted(integer_programs._IntegerProgramRun):
         def __init__(self, qp):
             sizes.append(qp.batch)
             super().__init__(qp)
 
-    monkeypatch.setattr(integer_programs, "_IntegerRun", Counted)
+    monkeypatch.setattr(integer_programs, "_IntegerProgramRun", Counted)
     return sizes
 
 

@@ -12,7 +12,7 @@ from scipy import sparse
 from torch import Tensor
 
 import pear
-from pear.decisions import smoothing
+from pear.decisions import choose_smoothing
 from pear.decisions.missing_curvature import missing_curvature
 from pear.problem.matrix import SparseMatrix, to_csr_matrix
 from pear.problem.problem_units import problem_in_units
@@ -168,7 +168,7 @@ def test_the_floor_is_what_another_decision_costs() -> None:
                 ratios.append((value(other, c) - value(z, c)) / apart)
     loss = settled(problem, true)
     assert loss.units is None
-    expected = smoothing.STRENGTH * np.sort(ratios)[(len(ratios) - 1) // 2]
+    expected = choose_smoothing.STRENGTH * np.sort(ratios)[(len(ratios) - 1) // 2]
     assert loss.least_curvature == pytest.approx(expected, rel=1e-9)
 
 

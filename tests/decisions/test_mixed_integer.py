@@ -21,7 +21,7 @@ from scipy import sparse
 
 import pear
 from pear.compile import thread_pools
-from pear.decisions.integer_checks import _smallest_coefficients, complete_continuous, verify_integers
+from pear.decisions.integer_checks import _smallest_integer_coefficients, check_integers, complete_integers
 from pear.optimality.rule import INTEGRAL
 from pear.problem.matrix import SparseMatrix
 from pear.problem.quadratic_program import QuadraticProgram
@@ -156,7 +156,7 @@ def claimed(qp: QuadraticProgram, x: list[float], bound: float) -> Candidate:
 
 def test_a_term_that_is_zero_hides_no_violation() -> None:
     qp = switched(1e9)
-    wrong = verify_integers(qp, claimed(qp, [0.9, 0.0], -0.9))
+    wrong = check_integers(qp, claimed(qp, [0.9, 0.0], -0.9))
     assert wrong.status.tolist() == [INACCURATE]
     assert not bool(wrong.feasible)
     assert float(wrong.residual) > 0.1
@@ -164,28 +164,28 @@ def test_a_term_that_is_zero_hides_no_violation() -> None:
 
 def test_a_large_cost_that_is_not_paid_hides_no_gap() -> None:
     qp = pear.Problem(lb=0.0, ub=1.0, n=2, integer=True).canonical(torch.tensor([[1e9, -1.0]], dtype=torch.float64))
-    assert verify_integers(qp, claimed(qp, [0.0, 1.0], -1.5)).status.tolist() == [INACCURATE]
-    assert float(verify_integers(qp, claimed(qp, [0.0, 1.0], -1.5)).gap) == pytest.approx(0.5)
-    assert verify_integers(qp, claimed(qp, [0.0, 1.0], -1.0)).status.tolist() == [SOLVED]
+    assert check_integers(qp, claimed(qp, [0.0, 1.0], -1.5)).status.tolist() == [INACCURATE]
+    assert float(check_integers(qp, claimed(qp, [0.0, 1.0], -1.5)).gap) == pytest.approx(0.5)
+    assert check_integers(qp, claimed(qp, [0.0, 1.0], -1.0)).status.tolist() == [SOLVED]
 
 
 def test_rounding_is_followed_by_the_best_continuous_variables() -> None:
     """A switch of 1e-7 lets 0.9 through where M is 1e7; rounded to 0 it lets nothing through."""
     qp = switched(1e7)
     loose = claimed(qp, [0.9, 0.9e-7], -0.9)
-    assert verify_integers(qp, loose).status.tolist() == [INACCURATE]
-    whole = complete_continuous(qp, loose)
+    assert check_integers(qp, loose).status.tolist() == [INACCURATE]
+    whole = complete_integers(qp, loose)
     assert whole.x.round(decimals=6).tolist() == [[0.0, 0.0]]
-    assert verify_integers(qp, whole).status.tolist() == [INACCURATE]  # its bound was that of the loose point
-    assert bool(verify_integers(qp, whole).feasible)
-    inexact = complete_continuous(qp, claimed(qp, [0.9 - 1e-7, 1.0], 9.1))
+    assert check_integers(qp, whole).status.tolist() == [INACCURATE]  # its bound was that of the loose point
+    assert bool(check_integers(qp, whole).feasible)
+    inexact = complete_integers(qp, claimed(qp, [0.9 - 1e-7, 1.0], 9.1))
     assert inexact.x.tolist() == [[0.9, 1.0]]
 
 
 def test_without_a_completion_there_is_no_solution() -> None:
     problem = pear.Problem(A=[[1.0, 1.0]], b=[1.5], lb=0.0, ub=[1.0, 0.4], integer=[0])
     qp = problem.canonical(torch.ones(1, 2, dtype=torch.float64))
-    assert verify_integers(qp, complete_continuous(qp, claimed(qp, [1.0, 0.4], 1.4))).status.tolist() == [INACCURATE]
+    assert check_integers(qp, complete_integers(qp, claimed(qp, [1.0, 0.4], 1.4))).status.tolist() == [INACCURATE]
 
 
 @pytest.mark.parametrize("sense", ["min", "max"])
@@ -375,21 +375,21 @@ def test_slacks_of_a_sparse_program_are_finite() -> None:
     """Both variables at 1 violate the row, whatever the matrix is stored in."""
     dense = pear.Problem(G=[[1.0, 4.0]], h=[3.0], lb=0.0, ub=1.0, integer=[True, True])
     qp = dense.canonical(torch.ones(1, 2))
-    assert _smallest_coefficients(qp.G, qp.integer).tolist() == [[1.0]]
+    assert _smallest_integer_coefficients(qp.G, qp.integer).tolist() == [[1.0]]
     stored = SparseMatrix(sparse.csr_array(np.array([[1.0, 4.0]])), shared=True)
-    assert _smallest_coefficients(stored, qp.integer).tolist() == [[1.0]]
+    assert _smallest_integer_coefficients(stored, qp.integer).tolist() == [[1.0]]
 
 
 def test_a_bound_that_is_off_by_rounding() -> None:
     qp = pear.Problem(lb=[1e-10], ub=[1.0], integer=[True]).canonical(torch.ones(1, 1))
-    assert verify_integers(qp, claimed(qp, [0.0], 0.0)).feasible.tolist() == [True]
+    assert check_integers(qp, claimed(qp, [0.0], 0.0)).feasible.tolist() == [True]
 
 
 def test_a_gap_that_is_rounding_of_the_largest_cost() -> None:
     qp = pear.Problem(lb=0.0, ub=1.0, integer=[True, True]).canonical(torch.tensor([[1e12, 1.0]]))
-    assert verify_integers(qp, claimed(qp, [0.0, 0.0], -1e-2)).gap.tolist() == [0.0]
+    assert check_integers(qp, claimed(qp, [0.0, 0.0], -1e-2)).gap.tolist() == [0.0]
 
 
 def test_the_largest_distance_that_is_rounded_away_is_no_residual() -> None:
     qp = pear.Problem(lb=0.0, ub=1.0, n=1, integer=True).canonical(torch.ones(1, 1, dtype=torch.float64))
-    assert verify_integers(qp, claimed(qp, [INTEGRAL], 0.0)).residual.tolist() == [0.0]
+    assert check_integers(qp, claimed(qp, [INTEGRAL], 0.0)).residual.tolist() == [0.0]

@@ -60,16 +60,16 @@ def test_a_solver_that_says_infeasible_is_not_asked_again(solver: str, asked: li
 @pytest.fixture
 def programs(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     """One entry for every linear program that looks for a certificate."""
-    from pear.decisions import failures
+    from pear.decisions import failure_proofs
 
     asked: list[int] = []
-    solve = failures.solve_with_linprog
+    solve = failure_proofs.solve_with_linprog
 
     def noted(*args: Any, **options: Any) -> Any:
         asked.append(len(args[0]))
         return solve(*args, **options)
 
-    monkeypatch.setattr(failures, "solve_with_linprog", noted)
+    monkeypatch.setattr(failure_proofs, "solve_with_linprog", noted)
     return asked
 
 

@@ -13,13 +13,13 @@ from scipy import sparse
 from torch import Tensor
 
 import pear
-from pear.decisions import smoothing
+from pear.decisions import choose_smoothing
 from pear.problem.problem_units import problem_in_units
 from pear.train.compiled import LinearEpochs
 from pear.train.flat_regret import FlatRegret
 from pear.train.parallel_ranks import ParallelRanks
 
-RHO = smoothing.STRENGTH
+RHO = choose_smoothing.STRENGTH
 NAN, INF = float("nan"), float("inf")
 SIMPLEX = pear.Problem(A=np.ones((1, 3)), b=[1.0], lb=0.0)
 COST = torch.tensor([[0.1, 0.3, 0.2], [0.4, 0.2, 0.1]], dtype=torch.float64)
@@ -351,7 +351,7 @@ def test_no_advice_that_was_followed_already(
     caplog.set_level(logging.WARNING, logger="pear")
     loss = pear.PEARLoss(pear.Problem(A=np.ones((1, 5)), b=[1.0], lb=0.0), **options)
     if loss.smoothing == "auto":
-        loss._use_smoothing(smoothing.Smoothing.given(0.5))
+        loss._use_smoothing(choose_smoothing.Smoothing.given(0.5))
     loss.step(10_000)
     flat = FlatRegret(loss)
     with ParallelRanks() as alone:
@@ -364,9 +364,9 @@ def test_no_advice_that_was_followed_already(
 def test_a_range_is_the_distance_between_the_bounds() -> None:
     bounds = torch.tensor([2.0, -1.0], dtype=torch.float64), torch.tensor([5.0, 3.0], dtype=torch.float64)
     decisions = torch.tensor([[2.0, -1.0], [5.0, 3.0]], dtype=torch.float64)
-    assert smoothing._variable_ranges(decisions, bounds, lambda idle: idle.double()).tolist() == [3.0, 4.0]
+    assert choose_smoothing._choose_units(decisions, bounds, lambda idle: idle.double()).tolist() == [3.0, 4.0]
 
 
 @pytest.mark.parametrize(("costs", "size"), [([], 1.0), ([3.0, 3.0], 3.0), ([0.0, 0.0], 1.0)])
 def test_costs_that_do_not_vary_have_a_size(costs: list[float], size: float) -> None:
-    assert smoothing._cost_size(torch.tensor([costs], dtype=torch.float64)) == size
+    assert choose_smoothing._choose_size_from_costs(torch.tensor([costs], dtype=torch.float64)) == size

@@ -274,13 +274,15 @@ def test_what_auto_settles_on_is_state() -> None:
 @pytest.fixture
 def asked(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """Solvers and linear programs that are asked, one entry each."""
-    from pear.decisions import failures
+    from pear.decisions import failure_proofs
     from pear.solvers.backend_registry import Backend
 
     names: list[str] = []
-    solve, program = Backend.solve, failures.solve_with_linprog
+    solve, program = Backend.solve, failure_proofs.solve_with_linprog
     monkeypatch.setattr(Backend, "solve", lambda self, *args, **o: names.append(self.name) or solve(self, *args, **o))
-    monkeypatch.setattr(failures, "solve_with_linprog", lambda *args, **o: names.append("lp") or program(*args, **o))
+    monkeypatch.setattr(
+        failure_proofs, "solve_with_linprog", lambda *args, **o: names.append("lp") or program(*args, **o)
+    )
     return names
 
 

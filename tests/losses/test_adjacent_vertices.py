@@ -9,7 +9,7 @@ import pytest
 import torch
 
 import pear
-from pear.losses.adjacent_vertices import adjacent_vertices, extreme_rays
+from pear.losses.adjacent_vertices import adjacent_vertices, extreme_rays_at_vertex
 from pear.tasks import knapsack, random_knapsack, shortest_path
 
 
@@ -118,19 +118,19 @@ def test_points_that_are_no_vertices_are_refused() -> None:
 
 def test_extreme_rays_of_a_cone_known_by_heart() -> None:
     # y1 + y2 = y3 + y4: each of the left with each of the right.
-    rays = extreme_rays(np.array([[1.0, 1.0, -1.0, -1.0]]))
+    rays = extreme_rays_at_vertex(np.array([[1.0, 1.0, -1.0, -1.0]]))
     assert as_set(rays) == {(1, 0, 1, 0), (1, 0, 0, 1), (0, 1, 1, 0), (0, 1, 0, 1)}
-    assert len(extreme_rays(np.array([[1.0, 1.0]]))) == 0
-    assert len(extreme_rays(np.zeros((0, 3)))) == 3
+    assert len(extreme_rays_at_vertex(np.array([[1.0, 1.0]]))) == 0
+    assert len(extreme_rays_at_vertex(np.zeros((0, 3)))) == 3
 
 
 def test_rays_are_the_same_in_blocks_of_any_size(monkeypatch: pytest.MonkeyPatch) -> None:
     """Pairs of rays are looked at a block at a time: all of those of a vertex where five rows meet do not fit."""
     M = np.random.RandomState(0).randint(-3, 4, (4, 14)).astype(float)
-    together = extreme_rays(M)
+    together = extreme_rays_at_vertex(M)
     monkeypatch.setattr("pear.losses.adjacent_vertices._PAIRS", 7)
     assert len(together) > 50
-    np.testing.assert_array_equal(extreme_rays(M), together)
+    np.testing.assert_array_equal(extreme_rays_at_vertex(M), together)
     assert np.abs(M @ together.T).max() < 1e-9
 
 

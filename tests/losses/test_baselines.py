@@ -513,7 +513,7 @@ def test_a_forecast_that_is_not_finite_raises() -> None:
 
 def test_the_extra_that_brings_pyepo_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "pyepo", None)
-    adapter._model_class.cache_clear()
+    adapter._pyepo_model_class.cache_clear()
     with pytest.raises(pear.MissingExtraError, match=r"need the package pyepo.*pip install 'pear-dfl\[baselines\]'"):
         adapter.pyepo_model(GRID.problem)
 

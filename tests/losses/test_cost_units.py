@@ -13,7 +13,7 @@ from torch import Tensor, nn
 
 import pear
 from pear.losses import METHODS, LAVALoss, PFYLLoss, SPOPlusLoss, make_loss
-from pear.losses.decision_loss import DecisionLoss, typical_deviation
+from pear.losses.decision_loss import DecisionLoss
 
 GRID = pear.tasks.shortest_path((3, 3)).problem
 ITEMS = pear.Problem(G=[[3.0, 4.0, 2.0, 5.0]], h=[7.0], lb=0.0, ub=1.0, sense="max", integer=True)
@@ -145,10 +145,10 @@ def test_the_unit_is_the_typical_deviation_of_the_training_costs() -> None:
 
 
 def test_costs_that_do_not_vary_are_measured_by_their_size() -> None:
-    assert typical_deviation(torch.tensor([[-2.0, 4.0]])) == 3.0
-    assert typical_deviation(torch.zeros(3, 2)) == 1.0
-    assert typical_deviation(torch.empty(0, 2)) == 1.0
-    assert typical_deviation(torch.tensor([[1.0, 1.0], [3.0, 5.0], [math.nan, 1e9]])) == pytest.approx(1.5)
+    assert DecisionLoss.typical_deviation(torch.tensor([[-2.0, 4.0]])) == 3.0
+    assert DecisionLoss.typical_deviation(torch.zeros(3, 2)) == 1.0
+    assert DecisionLoss.typical_deviation(torch.empty(0, 2)) == 1.0
+    assert DecisionLoss.typical_deviation(torch.tensor([[1.0, 1.0], [3.0, 5.0], [math.nan, 1e9]])) == pytest.approx(1.5)
 
 
 @pytest.mark.parametrize("unit", [0.0, -1.0, math.inf, math.nan, True, "cents"])
@@ -169,7 +169,7 @@ def test_a_resumed_run_keeps_the_unit(tmp_path: Path) -> None:
             path = tmp_path / "run" if broken else None
             pear.fit(model, loss, (features, true), (features, true), config=config, checkpoint=path)
         assert isinstance(loss, DecisionLoss)
-        assert loss.chosen_unit == typical_deviation(true)
+        assert loss.chosen_unit == DecisionLoss.typical_deviation(true)
         ended[broken] = model.weight.detach()
     assert torch.equal(ended[False], ended[True])
 

@@ -13,7 +13,7 @@ from torch.overrides import TorchFunctionMode
 
 import pear
 from pear.decisions import decision_device
-from pear.decisions.decision_device import choose_device, estimate_times
+from pear.decisions.decision_device import choose_device, estimate_device_times
 from pear.losses import make_loss
 from pear.problem import Model, Problem
 
@@ -60,7 +60,7 @@ def demand() -> Model:
     ids=["path-5", "portfolio", "assignment", "path-12", "dense"],
 )
 def test_a_core_is_estimated_within_a_factor_of_three(problem: Problem, microseconds: float) -> None:
-    core, _ = estimate_times(problem, 10, fused=True)
+    core, _ = estimate_device_times(problem, 10, fused=True)
     assert microseconds / 3 < core / 10 < 3 * microseconds
 
 
@@ -261,7 +261,7 @@ def test_a_moved_problem_keeps_smoothing_and_warm_starts(smoothing: Any, monkeyp
     loss = pear.PEARLoss(model, smoothing)
     expected, before = loss(predicted, true, keys=range(6)), loss.decider
     copy = battery()
-    monkeypatch.setattr("pear.losses.decision_module.move_problem", lambda problem, device: copy)
+    monkeypatch.setattr("pear.losses.decision_module.move_problem_to_device", lambda problem, device: copy)
     loss._move_problem(CPU)
     assert loss.problem is copy.problem
     assert loss.given is model
@@ -281,10 +281,10 @@ def test_another_problem_asks_for_another_choice() -> None:
 
 def test_a_copy_is_made_once() -> None:
     problem, far_away = path(3), torch.device("meta")
-    moved = decision_device.move_problem(problem, far_away)
+    moved = decision_device.move_problem_to_device(problem, far_away)
     assert moved.device == far_away
-    assert decision_device.move_problem(problem, far_away) is moved
-    assert decision_device.move_problem(problem, CPU) is problem
+    assert decision_device.move_problem_to_device(problem, far_away) is moved
+    assert decision_device.move_problem_to_device(problem, CPU) is problem
 
 
 # -- a GPU -------------------------------------------------------------------------------------------------------------

@@ -13,7 +13,7 @@ from torch import Tensor
 
 import pear
 from pear.losses import RFWOLoss, RFYLLoss
-from pear.losses.frank_wolfe import FrankWolfeLoss, nearest_in_hull
+from pear.losses.frank_wolfe import FrankWolfeLoss, find_frank_wolfe_points
 from pear.tasks import knapsack, shortest_path
 
 WEIGHTS = torch.randint(1, 9, (2, 8), generator=torch.Generator().manual_seed(0)).double()
@@ -113,7 +113,7 @@ def test_a_sample_is_asked_no_more_once_it_is_decided() -> None:
         return corners[cost.argmin(1)]
 
     cost = torch.tensor([[0.0, 9.0, 9.0], [0.0, 0.1, 0.2]], dtype=torch.float64)
-    found = nearest_in_hull(decide, cost, 1.0, 100)
+    found = find_frank_wolfe_points(decide, cost, 1.0, 100)
     assert asked == [[0, 1], [0, 1], [1], [1]]
     assert found.calls == 4
     torch.testing.assert_close(found.z[1], torch.tensor([1.3, 1.0, 0.7]).double() / 3)

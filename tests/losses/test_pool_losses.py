@@ -289,7 +289,7 @@ def test_no_sample_is_compared_with_a_solution_that_it_cannot_have() -> None:
         predicted, true = costs(6, batch=4, seed=seed)
         loss(predicted, true, keys=order[:4])
     for i in range(6):
-        rows = loss.pools.of(loss._name_sets([i], 1)).rows
+        rows = loss.pools.of(loss._name_constraint_sets([i], 1)).rows
         assert len(rows) > 1
         assert bool((rows @ WEIGHTS.T <= problem.h[i]).all())
 
@@ -302,7 +302,7 @@ def test_bounds_of_their_own_show_the_unit_of_each_sample() -> None:
         for amount in (0.25, 0.75):
             decision = torch.tensor([[1e9, amount]], dtype=torch.float64)
             loss(decision, decision, keys=[key])
-        assert len(loss.pools.of(loss._name_sets([key], 1)).rows) == count
+        assert len(loss.pools.of(loss._name_constraint_sets([key], 1)).rows) == count
 
 
 def test_an_oracle_with_a_relaxation_of_each_sample_has_a_pool_for_each() -> None:

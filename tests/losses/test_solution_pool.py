@@ -11,7 +11,7 @@ from torch import Tensor
 
 import pear
 from pear.losses import SolutionPools, solution_pool
-from pear.losses.solution_pool import name_solutions
+from pear.losses.solution_pool import name_pooled_solutions
 
 NO_SETS = [None]
 
@@ -28,7 +28,7 @@ def filled(n: int = 4, size: int = 10) -> SolutionPools:
 
 def names_of(rows: list[list[float]], width: list[float] | None = None) -> list[bytes]:
     bounds = None if width is None else torch.tensor(width, dtype=torch.float64)
-    return name_solutions(torch.tensor(rows, dtype=torch.float64), bounds)
+    return name_pooled_solutions(torch.tensor(rows, dtype=torch.float64), bounds)
 
 
 # --- what counts as the same solution -------------------------------------------------------------------------------

@@ -20,7 +20,7 @@ from scipy import sparse
 from verdicts import INF, Array, Point, Verdict, compiled, dense, point
 
 import pear
-from pear.decisions.integer_checks import verify_integers
+from pear.decisions.integer_checks import check_integers
 from pear.optimality import rule
 from pear.optimality.active_set_rule import guess_active_set
 from pear.optimality.certificate import is_infeasibility_certificate, is_unboundedness_certificate
@@ -369,7 +369,7 @@ def integer_status(x: float, bound: float) -> int:
     qp = replace(program(np.zeros((1, 1)), [1.0], lb=[1.0], ub=[2.0]), integer=torch.tensor([True]))
     point, bounds, fine = torch.tensor([[x]]).double(), torch.tensor([bound]).double(), torch.zeros(1, dtype=torch.int8)
     candidate = replace(empty_candidate(1, 1, 0, 0, qp.c), x=point, status=fine, bound=bounds)
-    return int(verify_integers(qp, candidate).status)
+    return int(check_integers(qp, candidate).status)
 
 
 @holds("INTEGRAL", "torch")

@@ -90,8 +90,8 @@ SETTINGS = {
     "sensitivity/sparse_reduced_systems.py": "shifts of a factorisation",
     "optimality/definiteness.py": "rounding of float32",
     "sensitivity/convexity.py": "rounding of Lanczos estimates",
-    "decisions/continuous_programs.py": "Newton's method",
-    "decisions/failures.py": "the search for a certificate, which the rule checks",
+    "decisions/newton_method.py": "Newton's method",
+    "decisions/failure_proofs.py": "the search for a certificate, which the rule checks",
     "decisions/proximal_points.py": "the curvature that a proximal program adds; its solution is repaired without it",
 }
 NOT_A_TOLERANCE = 1e-100  # numbers below keep a division from overflowing

@@ -14,7 +14,7 @@ from torch import Tensor
 
 import pear
 from pear.compile import thread_pools
-from pear.decisions.integer_checks import verify_integers
+from pear.decisions.integer_checks import check_integers
 from pear.optimality.rule import GAP, INTEGRAL, OPTIMAL
 from pear.problem.quadratic_program import QuadraticProgram
 from pear.solvers.backend_registry import get_backend, resolve_backends
@@ -104,7 +104,7 @@ def test_the_engine_equals_branch_and_cut(kind: Any, seed: int, sense: str) -> N
     problem, cost = programs(kind, seed, sense)
     qp = problem.canonical(torch.from_numpy(cost))
     assert supports(qp)
-    ours, theirs = (verify_integers(qp, get_backend(name).solve(qp, OPTIMAL)) for name in ("binary", "highs"))
+    ours, theirs = (check_integers(qp, get_backend(name).solve(qp, OPTIMAL)) for name in ("binary", "highs"))
     free = (qp.ub.floor() > qp.lb.ceil()).any(1).expand(COUNT)  # where nothing is left to choose, others are asked
     assert ours.status[free].tolist() == theirs.status[free].tolist()
     assert set(theirs.status.tolist()) <= {SOLVED, INFEASIBLE}
@@ -115,7 +115,7 @@ def test_the_engine_equals_branch_and_cut(kind: Any, seed: int, sense: str) -> N
     assert bool((ours.residual[solved] <= 1e-11).all())
     with thread_pools.limit_threads(3):
         plan.forget_binary_plans()
-        assert torch.equal(verify_integers(qp, get_backend("binary").solve(qp, OPTIMAL)).x[solved], x)
+        assert torch.equal(check_integers(qp, get_backend("binary").solve(qp, OPTIMAL)).x[solved], x)
 
 
 def test_some_programs_of_the_test_have_no_solution() -> None:
@@ -196,7 +196,7 @@ def second_best(qp: QuadraticProgram, x: Tensor) -> Tensor:
 def test_every_integer_solver_carries_a_bound(solver: str) -> None:
     qp, candidate = solved_knapsack(solver)
     assert candidate.bound is not None
-    found = verify_integers(qp, candidate)
+    found = check_integers(qp, candidate)
     assert found.status.tolist() == [SOLVED] * 4
     torch.testing.assert_close(candidate.bound, (qp.c * found.x).sum(1), rtol=1e-11, atol=0)
     assert float(found.residual.max()) <= 1e-11
@@ -234,7 +234,7 @@ WRONG = (
 @pytest.mark.parametrize("how", WRONG)
 def test_wrong_candidates_are_never_called_solved(how: str, monkeypatch: pytest.MonkeyPatch) -> None:
     qp, candidate, residual = tamper(how, *solved_knapsack())
-    found = verify_integers(qp, candidate)
+    found = check_integers(qp, candidate)
     assert found.status.tolist() == [INACCURATE] * 4
     assert float(found.residual.min()) >= 0.2 * residual
     if how.startswith(("bound", "fractional", "not quite")):
@@ -255,7 +255,7 @@ def test_what_is_within_tolerance_is_rounded_and_solved() -> None:
     assert candidate.bound is not None
     size = (qp.c * candidate.x).abs().sum(1)
     near = replace(candidate, x=candidate.x - 0.5 * INTEGRAL, bound=candidate.bound - 0.5 * GAP * size)
-    found = verify_integers(qp, near)
+    found = check_integers(qp, near)
     assert torch.equal(found.x, candidate.x)
     assert found.status.tolist() == [SOLVED] * 4
     assert float(found.residual.max()) == pytest.approx(0.5 * GAP, rel=1e-2)

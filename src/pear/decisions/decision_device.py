@@ -1,8 +1,9 @@
-"""The device that decides where the costs are on a GPU and the problem is on the CPU.
+"""The device that decides if costs and problem are on different devices.
 
-A GPU takes about the same time for one sample as for a thousand, and a CPU core takes its time for every sample. Small
-batches are therefore decided on the CPU, to which only their costs travel; for large ones the problem is copied to the
-GPU. A problem that the user has put on a GPU stays there. Results come back to the device of the costs.
+A GPU takes about the same time for one sample as for a thousand. The time of a CPU core is proportional to the number
+of samples. Small batches on a GPU are therefore copied to the CPU and decided there; for large batches the problem is
+copied to the GPU. A problem that the user has put on a GPU stays there. Results are copied back to the device of the
+costs.
 """
 
 from __future__ import annotations
@@ -29,28 +30,29 @@ Function = TypeVar("Function", bound=Callable[..., Any])
 Result = TypeVar("Result")
 Decidable = TypeVar("Decidable", Problem, Model, Problem | Model)
 
-# Microseconds, measured on an NVIDIA H200 and on one core; docs/speed.md has the tables. The choice counts one core, so
-# that it depends neither on the machine nor on its load: more cores only make the CPU faster.
+# Microseconds, measured on an NVIDIA H200 and on one core; docs/speed.md has the tables. The choice assumes one core,
+# so that it depends neither on the machine nor on its load; more cores only make the CPU faster.
 GPU_STEP = 2_000.0
-"""A step of a loss or layer on a GPU, whose program fits a kernel: 1.1 to 2.9 ms for 1 to 512 samples of random costs,
-and 5.9 ms for 32 in a training on paths, where a core with warm starts takes 1.1 ms."""
+"""The time of one step of a loss or layer on a GPU, if its programs fit a kernel. Measured: 1.1 to 2.9 ms for 1 to 512
+samples of random costs; 5.9 ms for 32 samples in a training on paths, for which a core with warm starts takes 1.1
+ms."""
 GPU_PIPELINE = 25_000.0
-"""A batch of quadratic programs that goes down the pipeline on a GPU, step by step: 21 to 42 ms for 64 samples."""
+"""The time of a batch of quadratic programs in the pipeline on a GPU. Measured: 21 to 42 ms for 64 samples."""
 CPU_ENTRY, CPU_ROWS = 0.02, 10
-"""One core takes about CPU_ENTRY · (n + rows) · (rows + CPU_ROWS) for a sample. Measured, and by this formula: paths
-through a 5×5 grid 25 (45), portfolios of 100 assets 37 (22), assignments of 12 100 (114), paths through a 12×12 grid
-1,200 (1,257), 100 variables and 30 rows 250 (104)."""
+"""One core takes about CPU_ENTRY · (n + rows) · (rows + CPU_ROWS) microseconds for a sample. Measured times, and in
+brackets those of the formula: paths through a 5×5 grid 25 (45), portfolios of 100 assets 37 (22), assignments of 12
+workers 100 (114), paths through a 12×12 grid 1,200 (1,257), 100 variables and 30 rows 250 (104)."""
 
 _copies: WeakKeyDictionary[Problem | Model, dict[torch.device, Any]] = WeakKeyDictionary()
 
 
-def estimate_times(problem: Problem, samples: int, fused: bool) -> tuple[float, float]:
-    """Estimate the microseconds that one CPU core and that a GPU take to decide.
+def estimate_device_times(problem: Problem, samples: int, fused: bool) -> tuple[float, float]:
+    """Estimate the time that one CPU core and that a GPU take to decide a batch, in microseconds.
 
     Args:
         problem: the plain problem.
         samples: the number of samples.
-        fused: whether a GPU may decide in one kernel: for a loss or layer with curvature.
+        fused: whether one GPU kernel may decide the batch, as for a loss or layer with curvature.
     """
     rows = sum(side.shape[-1] for side in (problem.b, problem.h) if side is not None)
     core = samples * CPU_ENTRY * (problem.n + rows) * (rows + CPU_ROWS)
@@ -60,37 +62,38 @@ def estimate_times(problem: Problem, samples: int, fused: bool) -> tuple[float, 
 def choose_device(
     problem: Problem | Model, home: torch.device, samples: int, fused: bool = False
 ) -> tuple[torch.device, str]:
-    """Choose the device that decides where costs are on another device than the problem.
+    """Choose the device that decides if costs are on another device than the problem.
 
     Args:
-        problem: the problem, or the model around it.
+        problem: the problem, or a model with it.
         home: the device of the costs.
         samples: the number of samples that are decided in one call.
-        fused: as for ``estimate_times``.
+        fused: as for ``estimate_device_times``.
 
     Returns:
-        The device, and a sentence that says why.
+        The device, and a sentence with the reason.
     """
     plain = problem_of_model(problem)
     own = plain.device
     if own.type != "cpu":
         return own, f"decisions for costs on {home} are made on {own}, where the problem is"
-    kind = f"costs on {home}" if home.type != "cuda" else _kind_for_the_cpu(problem, fused)
+    kind = f"costs on {home}" if home.type != "cuda" else _kind_decided_on_cpu(problem, fused)
     if kind:
         return own, f"decisions for {kind} are made on the CPU, and results go back to {home}"
-    fused = fused and importlib.util.find_spec("triton") is not None  # in which the kernels are written
-    core, gpu = estimate_times(plain, samples, fused)
-    about = f"one core takes about {_describe_time(core)} for {samples:,} samples and {home} {_describe_time(gpu)}"
+    fused = fused and importlib.util.find_spec("triton") is not None  # the kernels are written in Triton
+    core, gpu = estimate_device_times(plain, samples, fused)
+    by_core, by_gpu = _describe_device_time(core), _describe_device_time(gpu)
+    about = f"one core takes about {by_core} for {samples:,} samples and {home} {by_gpu}"
     if core <= gpu:
         return own, f"decisions for costs on {home} are made on the CPU: {about}"
     return home, f"decisions are made on {home}, with a copy of the problem: {about}"
 
 
-def _kind_for_the_cpu(problem: Problem | Model, fused: bool) -> str:
-    """Return the name of a kind of problem that is always decided on the CPU; "" for other problems.
+def _kind_decided_on_cpu(problem: Problem | Model, fused: bool) -> str:
+    """Return the kind of a problem, in words, if problems of its kind are always decided on the CPU; otherwise "".
 
-    Solvers of sparse and integer programs run there, and the user's φ may hold tensors that are there. Linear programs
-    and recourse have no kernel: 240 paths through a 5×5 grid take 9 ms on a core and 1,170 ms on a GPU.
+    Solvers of sparse and integer programs run only on the CPU, and the user's φ may contain tensors on the CPU. Linear
+    programs and recourse have no kernel: 240 paths through a 5×5 grid take 9 ms on a core and 1,170 ms on a GPU.
     """
     plain = problem_of_model(problem)
     kinds = {
@@ -103,8 +106,8 @@ def _kind_for_the_cpu(problem: Problem | Model, fused: bool) -> str:
     return next((kind for kind, applies in kinds.items() if applies), "")
 
 
-def move_problem(problem: Decidable, device: torch.device) -> Decidable:
-    """Return the problem or model on a device; a copy is made once and lives as long as the original."""
+def move_problem_to_device(problem: Decidable, device: torch.device) -> Decidable:
+    """Return the problem or model on a device. Its copy is made once and lives as long as the original."""
     plain = problem_of_model(problem)
     if plain.device == device:
         return problem
@@ -117,51 +120,51 @@ def move_problem(problem: Decidable, device: torch.device) -> Decidable:
 
 
 def bring_to_decision_device(problem: Decidable, costs: Tensor) -> tuple[Decidable, Tensor]:
-    """Return problem and costs (B, n) on the device that decides for them, and log the choice where there is one."""
+    """Return the problem and the costs (B, n) on the device that decides; if there is a choice, log it."""
     if problem_of_model(problem).device == costs.device:
         return problem, costs
     device, note = choose_device(problem, costs.device, len(costs))
     logger.info(note)
-    return move_problem(problem, device), costs.to(device)
+    return move_problem_to_device(problem, device), costs.to(device)
 
 
-def follow_costs(function: Function) -> Function:
-    """Decorate a function of a problem and costs, so that the two may be on different devices.
+def on_chosen_device(function: Function) -> Function:
+    """Decorate a function of a problem and costs so that the two may be on different devices.
 
-    The function gets both on the device that ``choose_device`` names. Its result comes back to the device of the first
-    tensor among its arguments.
+    The function gets both on the device that ``choose_device`` chooses. Its result is copied back to the device of the
+    costs, the first tensor among its arguments.
     """
 
     @wraps(function)
     def call(problem: Any, *args: Any, **kwargs: Any) -> Any:
-        costs = first_tensor(args, kwargs)
+        costs = find_device_argument(args, kwargs)
         if costs is None or not isinstance(problem, (Problem, Model)):
             return function(problem, *args, **kwargs)
         home = costs.device
         if problem_of_model(problem).device == home:
             return function(problem, *args, **kwargs)
-        device, note = choose_device(problem, home, count_samples(costs))
+        device, note = choose_device(problem, home, count_samples_to_decide(costs))
         logger.debug(note)
-        args, kwargs = move_arguments(args, kwargs, device)
-        return move_tensors(function(move_problem(problem, device), *args, **kwargs), home)
+        args, kwargs = move_arguments_to_device(args, kwargs, device)
+        return move_result_to_device(function(move_problem_to_device(problem, device), *args, **kwargs), home)
 
     return cast(Function, call)
 
 
-def first_tensor(args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Tensor | None:
-    """Return the first tensor among the arguments of a call, which are its costs; None without any."""
+def find_device_argument(args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Tensor | None:
+    """Return the first tensor among the arguments of a call, which contains its costs; None if there is no tensor."""
     if args and isinstance(args[0], Tensor):
         return args[0]
     return next((value for value in (*args, *kwargs.values()) if isinstance(value, Tensor)), None)
 
 
-def count_samples(costs: Tensor) -> int:
+def count_samples_to_decide(costs: Tensor) -> int:
     """Return the number of samples in costs (B, n) or (n,)."""
     return len(costs) if costs.dim() > 1 else 1
 
 
-def move_arguments(args: Any, kwargs: Any, device: torch.device) -> tuple[Any, Any]:
-    """Return the arguments of a call with all tensors on a device; a tensor that occurs twice is copied once."""
+def move_arguments_to_device(args: Any, kwargs: Any, device: torch.device) -> tuple[Any, Any]:
+    """Return the arguments of a call with all tensors on a device. A tensor that occurs twice is copied once."""
     moved: dict[int, Tensor] = {}
 
     def move(value: Any) -> Any:
@@ -170,18 +173,23 @@ def move_arguments(args: Any, kwargs: Any, device: torch.device) -> tuple[Any, A
     return tuple(map(move, args)), {name: move(value) for name, value in kwargs.items()}
 
 
-def move_tensors(result: Result, device: torch.device) -> Result:
-    """Return the result of a call, a tensor, a record of tensors or a tuple of these, with its tensors on a device."""
+def move_result_to_device(result: Result, device: torch.device) -> Result:
+    """Return the result of a call with its tensors on a device.
+
+    Args:
+        result: a tensor, a record of tensors, or a tuple of tensors and records.
+        device: the device.
+    """
     found: Any = result
     if isinstance(found, (Tensor, TensorRecord)):
         found = found.to(device)
     elif isinstance(found, tuple):
-        parts = (move_tensors(part, device) for part in found)
+        parts = (move_result_to_device(part, device) for part in found)
         found = type(found)(*parts) if hasattr(found, "_fields") else tuple(parts)
     moved: Result = found
     return moved
 
 
-def _describe_time(microseconds: float) -> str:
-    """Return a time in words, in milliseconds with two digits."""
+def _describe_device_time(microseconds: float) -> str:
+    """Describe a time in milliseconds, with two digits."""
     return f"{microseconds / 1000:.2g} ms"

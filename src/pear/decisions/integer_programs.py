@@ -1,9 +1,10 @@
-"""Integer programs: a relaxation or a solver proposes a point, which is rounded, completed and verified.
+"""Integer programs: a relaxation or a solver proposes a point, which is rounded, completed and checked.
 
-An integer solver supplies the integer variables and a bound on the objective. For these integers, the continuous
-variables solve a linear program, which the pipeline of continuous programs solves exactly. No claim of a solver of
-another package is trusted: our own relaxations search for a better point, or close every branch. What they
-cannot decide is passed to another solver if that costs little, and is otherwise marked as unchecked.
+An integer solver proposes the integer variables and a bound on the objective. The continuous variables are then the
+solution of a linear program, which the pipeline of continuous programs solves exactly. PEAR does not trust the claims
+of other packages' solvers. A short search by branch and bound looks for a better point, or proves that no point is
+better. If the search cannot decide, a claim of optimality is marked as unchecked. A claim that a program is infeasible
+or unbounded then goes to the next solver, and is marked as unchecked unless that solver confirms it.
 """
 
 from __future__ import annotations
@@ -15,8 +16,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from pear.decisions.integer_checks import CheckedIntegers, complete_continuous, verify_integers
-from pear.decisions.kept_integers import IntegerResults, solve_distinct
+from pear.decisions.integer_checks import CheckedIntegers, check_integers, complete_integers
+from pear.decisions.kept_integers import IntegerResults, solve_unless_kept
 from pear.decisions.relaxation_search import NODES, search_relaxations
 from pear.decisions.solution import Solution
 from pear.errors import ProblemError
@@ -33,17 +34,19 @@ from pear.solvers.candidate import Candidate, empty_candidate
 
 logger = logging.getLogger("pear")
 
-_FEW = 8 * NODES  # nodes of the search for a point where a solver says that there is none
-_ROOT = 1  # nodes of a search that asks for the relaxation alone
+_FEW = 8 * NODES  # nodes of the search for a point if a solver claims that no point is feasible
+_ROOT = 1  # nodes of a search that solves only the relaxation itself
 _WITHOUT_POINT = (Status.INFEASIBLE, Status.UNBOUNDED)
 
 
 def solve_integer_programs(
     problem: Problem, cost: Tensor, smoothing: float | str = 0.0, solver: str = "auto", **overrides: Any
 ) -> Solution:
-    """Solve a batch of integer programs; every returned solution is feasible and proven optimal.
+    """Solve a batch of integer programs.
 
-    Samples without a verified solution go to the next solver that takes integer programs.
+    A sample without a checked solution goes to the next solver that supports integer programs. A solution with the
+    status SOLVED is feasible, and its objective reaches a lower bound. ``unchecked`` says whether this bound is only
+    the claim of a single solver.
 
     Args:
         problem, smoothing, solver, overrides: as for ``pear.solve``.
@@ -61,12 +64,12 @@ def solve_integer_programs(
     qp = problem.canonical(cost, 0.0, **overrides)
 
     def solve_some(part: QuadraticProgram) -> IntegerResults:
-        run = _IntegerRun(part)
+        run = _IntegerProgramRun(part)
         run.execute(solver)
         return IntegerResults(run.found, run.unchecked)
 
     own_matrices = overrides.get("A") is not None or overrides.get("G") is not None
-    results = solve_some(qp) if own_matrices else solve_distinct(problem, qp, solver, solve_some)
+    results = solve_some(qp) if own_matrices else solve_unless_kept(problem, qp, solver, solve_some)
     found, status = results.found, results.found.status
     solved = status == Status.SOLVED
     usable = solved | ((status == Status.TIME_LIMIT) & found.feasible)
@@ -85,14 +88,15 @@ def solve_integer_programs(
     )
 
 
-class _IntegerRun:
-    """The state of one batch: what was found, and which claims nothing has confirmed.
+class _IntegerProgramRun:
+    """The state of one batch of integer programs while it is solved.
 
     Attributes:
         qp: B integer programs.
-        found: the best that is known of each sample. A sample with status INACCURATE is open.
-        claimed: (B,) int8, INFEASIBLE or UNBOUNDED where a solver says so and it is not confirmed; SOLVED elsewhere.
-        unchecked: (B,) bool, whether the status of a sample rests on the claim of one solver.
+        found: the best known point and the status of each sample. A sample with status INACCURATE is open.
+        claimed: (B,) int8, INFEASIBLE or UNBOUNDED if one solver claims this of a sample and nothing confirms it;
+            SOLVED for all other samples.
+        unchecked: (B,) bool, whether the status of a sample rests on the claim of a single solver.
     """
 
     def __init__(self, qp: QuadraticProgram) -> None:
@@ -111,7 +115,7 @@ class _IntegerRun:
         )
 
     def execute(self, solver: str) -> None:
-        """Ask the relaxation, then one solver after another, until every sample has a status."""
+        """Try the relaxation, then one solver after another, until every sample has a status."""
         status, relaxed = self.found.status, solver != "auto"
         for backend in usable_backends(resolve_backends(solver, "milp", self.qp.is_sparse), self.qp):
             if not relaxed and not backend.own_proofs:
@@ -128,23 +132,24 @@ class _IntegerRun:
             status[status == Status.INACCURATE] = int(Status.TIME_LIMIT)
 
     def _open(self) -> Tensor:
-        """Positions of the samples that have no status yet."""
+        """Return the positions of the samples that have no status yet."""
         return (self.found.status == Status.INACCURATE).nonzero()[:, 0]
 
-    def _part(self, index: Tensor) -> QuadraticProgram:
+    def _programs_at(self, index: Tensor) -> QuadraticProgram:
+        """Return the programs of the samples at ``index`` (k,); the whole batch is not copied."""
         return self.qp if len(index) == self.qp.batch else self.qp[index]
 
     def _try_relaxation(self) -> None:
-        """Solve what a relaxation with few fractional integers, split a few times, decides by itself."""
+        """Solve the samples that a short search of the relaxation decides without an integer solver."""
         index = self._open()
         if len(index):
-            part = self._part(index)
+            part = self._programs_at(index)
             self._search(index, part, torch.full_like(part.c[:, 0], torch.inf), NODES)
 
     def _ask(self, backend: Backend, index: Tensor) -> None:
-        """Let a solver propose points for the samples at ``index``, and check what it claims."""
-        part = self._part(index)
-        checked = verify_integers(part, complete_continuous(part, backend.solve(part, OPTIMAL)))
+        """Let a solver propose points for the samples at ``index`` (k,), and check its claims."""
+        part = self._programs_at(index)
+        checked = check_integers(part, complete_integers(part, backend.solve(part, OPTIMAL)))
         if backend.own_proofs:
             self.found.put(index, checked)
             return
@@ -160,13 +165,19 @@ class _IntegerRun:
             if len(where):
                 self._search(index[where], part[where], value[where], nodes)
         self._note_claims(index, said)
-        self._judge_endless(index[said == Status.UNBOUNDED])
+        self._judge_unbounded(index[said == Status.UNBOUNDED])
 
     def _search(self, index: Tensor, part: QuadraticProgram, value: Tensor, nodes: int) -> None:
-        """Search the relaxations of some samples for points better than ``value`` (k,), and write what is proven.
+        """Search the relaxations of some samples for better points, and store what the search proves.
 
-        A sample whose search is complete has its own bound. Where the search meets a better point and is not complete,
-        the solver's bound is false, and the sample stays open.
+        A complete search gives a proven bound. If an incomplete search finds a better point, the solver's bound is
+        false, and the sample stays open.
+
+        Args:
+            index: (k,) the positions of the samples.
+            part: their programs.
+            value: (k,) objectives of their known points; infinite if no point is known.
+            nodes: the largest number of linear programs per sample.
         """
         searched = search_relaxations(part, value, nodes)
         better = searched.x.isfinite().all(1)
@@ -183,46 +194,46 @@ class _IntegerRun:
         self.unchecked[index[empty | searched.ray]], self.unchecked[false] = False, False
 
     def _accept(self, index: Tensor, part: QuadraticProgram, x: Tensor, bound: Tensor) -> None:
-        """Write the points x (k, n) with their own bounds (k,), where they pass the check."""
-        proposal = _proposal(part, x, bound)
-        checked = verify_integers(part, proposal)
+        """Store those points x (k, n) that pass the check with their bounds (k,)."""
+        proposal = self._proposal(part, x, bound)
+        checked = check_integers(part, proposal)
         rounded = (checked.status != Status.SOLVED).nonzero()[:, 0]
         if len(rounded):
-            checked.put(rounded, verify_integers(part[rounded], complete_continuous(part[rounded], proposal[rounded])))
+            checked.put(rounded, check_integers(part[rounded], complete_integers(part[rounded], proposal[rounded])))
         good = checked.status == Status.SOLVED
         self.found.put(index[good], checked[good])
         self.unchecked[index[good]] = False
 
     def _note_claims(self, index: Tensor, said: Tensor) -> None:
-        """Store which samples have no point; a claim that a second solver repeats is confirmed."""
+        """Store claims ``said`` (k,) of a solver that samples have no solution; a second solver confirms a claim."""
         for name in _WITHOUT_POINT:
             still = index[(said == name) & (self.found.status[index] == Status.INACCURATE)]
             twice = still[self.claimed[still] == name]
             self.found.status[twice] = int(name)
             self.claimed[still] = int(name)
 
-    def _judge_endless(self, index: Tensor) -> None:
-        """Judge the samples that a solver calls unbounded, by a direction of the relaxation and a feasible point.
+    def _judge_unbounded(self, index: Tensor) -> None:
+        """Check a solver's claim that samples are unbounded, by a direction of the relaxation and a feasible point.
 
-        In rational numbers, a feasible integer program is unbounded exactly where its relaxation is.
+        A feasible integer program with rational numbers is unbounded if and only if its relaxation is.
         """
         costs = self.qp.c[index].any(1)
-        self.claimed[index[~costs]] = int(Status.SOLVED)  # what costs nothing does not fall
+        self.claimed[index[~costs]] = int(Status.SOLVED)  # an objective of zero is bounded
         index = index[costs & (self.found.status[index] == Status.INACCURATE)]
         if not len(index):
             return
         part = self.qp[index]
-        without_cost = _IntegerRun(replace(part, c=torch.zeros_like(part.c)))
+        without_cost = _IntegerProgramRun(replace(part, c=torch.zeros_like(part.c)))
         without_cost.execute("auto")
         point, root = without_cost.found.status, search_relaxations(part, torch.zeros_like(part.c[:, 0]), _ROOT)
         self.found.status[index[root.ray & (point == Status.SOLVED)]] = int(Status.UNBOUNDED)
         nowhere = point == Status.INFEASIBLE
         self.found.status[index[nowhere]] = int(Status.INFEASIBLE)
         self.unchecked[index[nowhere]] = without_cost.unchecked[nowhere]
-        self.claimed[index[root.bounded]] = int(Status.SOLVED)  # there is nothing to fall along: the claim is false
+        self.claimed[index[root.bounded]] = int(Status.SOLVED)  # the relaxation is bounded, so that the claim is false
 
-
-def _proposal(qp: QuadraticProgram, x: Tensor, bound: Tensor) -> Candidate:
-    """Points (B, n) with bounds (B,) that are claimed to be optimal."""
-    status = torch.zeros(qp.batch, dtype=torch.int8, device=qp.c.device)
-    return replace(empty_candidate(qp.batch, qp.n, qp.p, qp.m, like=qp.c), x=x, status=status, bound=bound)
+    @staticmethod
+    def _proposal(qp: QuadraticProgram, x: Tensor, bound: Tensor) -> Candidate:
+        """Make a candidate of points (B, n) with proven bounds (B,), which claims that the points are optimal."""
+        status = torch.zeros(qp.batch, dtype=torch.int8, device=qp.c.device)
+        return replace(empty_candidate(qp.batch, qp.n, qp.p, qp.m, like=qp.c), x=x, status=status, bound=bound)

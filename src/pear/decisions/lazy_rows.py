@@ -1,4 +1,4 @@
-"""``lazy_oracle``: a problem whose rows are too many to write down, and are added where a decision violates them."""
+"""``lazy_oracle``: a problem with so many rows that they are added only when a decision violates them."""
 
 from __future__ import annotations
 
@@ -18,18 +18,19 @@ from pear.problem.derived_problems import problem_with_rows
 Array = NDArray[np.float64]
 Separate = Callable[[Array], tuple[Any, Any] | None]
 """A function from a decision z (n,) to rows (r, n), or one row (n,), and right-hand sides (r,), or a number, with
-``rows @ z > sides``; None where the decision violates no row."""
+``rows @ z > sides``; None if the decision violates no row."""
 
 _MOST_ROUNDS = 1_000  # of solving and separating
 
 
 class LazyRows:
-    """Decides a problem with rows that a function finds: solve, separate, add rows, and solve again.
+    """A function from costs to decisions of a problem with lazy rows, which a function ``separate`` finds.
 
-    Rows that one sample has needed are kept for all others.
+    A call solves the problem, finds violated rows, adds them, and solves again until no row is violated. The added rows
+    stay for all later samples.
 
     Args:
-        problem: the problem without the rows, the same for all samples.
+        problem: the problem without the lazy rows, the same for all samples.
         separate: finds rows that a decision violates.
 
     Attributes:
@@ -43,17 +44,17 @@ class LazyRows:
         self._lock = Lock()
 
     def __call__(self, costs: Array) -> Array:
-        """Decide for costs (B, n); returns decisions (B, n) that violate no row.
+        """Decide for costs (B, n); return decisions (B, n) that violate no row.
 
         Raises:
-            ProblemError: ``separate`` returns something else than rows that are violated, or finds ever more of them.
+            ProblemError: ``separate`` returns anything but violated rows, or finds violated rows in every round.
             SolveError: a sample has no decision.
         """
         decisions, todo = np.zeros_like(costs), np.arange(len(costs))
         with self._lock:
             for _ in range(_MOST_ROUNDS):
                 decisions[todo] = self._solve(costs[todo], todo.tolist())
-                known = {*_row_keys(self.rows, self.sides)}
+                known = {*self._lazy_row_keys(self.rows, self.sides)}
                 found = [self._find_violated(decisions[i], known) for i in todo]
                 for rows, sides in found:
                     self._add(rows, sides)
@@ -65,7 +66,7 @@ class LazyRows:
         )
 
     def _solve(self, costs: Array, samples: list[int]) -> Array:
-        """Solve with the rows that were added so far; errors name these samples."""
+        """Solve for costs (k, n) with the rows added so far; errors name the given sample numbers."""
         problem = problem_with_rows(self.problem, self.rows, self.sides) if len(self.rows) else self.problem
         try:
             return solve(problem, torch.from_numpy(costs)).x.numpy()
@@ -73,7 +74,15 @@ class LazyRows:
             raise error.at(samples) from None
 
     def _find_violated(self, z: Array, known: set[tuple[float, ...]]) -> tuple[Array, Array]:
-        """Return the rows and right-hand sides that a decision (n,) violates; ``known`` were there when it was made."""
+        """Return the rows (r, n) and right-hand sides (r,) that a decision violates.
+
+        Args:
+            z: (n,) the decision.
+            known: the keys of the lazy rows of the program whose solution is z.
+
+        Raises:
+            ProblemError: ``separate`` returns no valid rows, rows that z satisfies, or a known row.
+        """
         found, n = self.separate(z.copy()), self.problem.n
         if found is None:
             return np.zeros((0, n)), np.zeros(0)
@@ -87,7 +96,7 @@ class LazyRows:
         excess = rows @ z - sides
         if len(rows) and not (excess > 0).any():
             raise ProblemError("separate returned rows that the decision satisfies; return None where none is violated")
-        again = [key in known for key in _row_keys(rows, sides)]
+        again = [key in known for key in self._lazy_row_keys(rows, sides)]
         if any(again):
             raise ProblemError(
                 f"separate finds a row violated by {excess[again].max():.1e} that was added before; let it accept "
@@ -96,10 +105,15 @@ class LazyRows:
         return rows, sides
 
     def _add(self, rows: Array, sides: Array) -> None:
-        """Add rows that are not there yet."""
-        known = {*_row_keys(self.rows, self.sides)}
-        new = [i for i, key in enumerate(_row_keys(rows, sides)) if key not in known]
+        """Add those of rows (r, n) with right-hand sides (r,) that have not been added yet."""
+        known = {*self._lazy_row_keys(self.rows, self.sides)}
+        new = [i for i, key in enumerate(self._lazy_row_keys(rows, sides)) if key not in known]
         self.rows, self.sides = np.vstack([self.rows, rows[new]]), np.append(self.sides, sides[new])
+
+    @staticmethod
+    def _lazy_row_keys(rows: Array, sides: Array) -> list[tuple[float, ...]]:
+        """Return the numbers of each row (r, n) and its right-hand side (r,) as a tuple, by which rows are compared."""
+        return [(*row, side) for row, side in zip(rows.tolist(), sides.tolist(), strict=True)]
 
     def __getstate__(self) -> dict[str, Any]:
         """Return the attributes without the lock."""
@@ -110,27 +124,27 @@ class LazyRows:
 
 
 def lazy_oracle(problem: Problem, separate: Separate) -> Oracle:
-    """Make an ``Oracle`` of a problem with rows that a function finds, such as the subtours of a round trip.
+    """Make an ``Oracle`` of a problem with lazy rows, which a function finds, such as the subtours of a round trip.
 
-    A decision is solved for without the rows, ``separate`` finds those that it violates, they are added, and the
-    decision is solved for again, until none is violated. Rows stay for all samples. The decision is as exact as the
-    solver: it is optimal under the rows that were added, and thus under all of them, if ``separate`` misses none. PEAR
-    trains on the problem without the rows.
+    The problem is solved without the lazy rows. ``separate`` finds rows that the decision violates. These rows are
+    added, and the problem is solved again, until no row is violated. Added rows stay for all samples. A decision is
+    optimal under the added rows, and therefore under all rows if ``separate`` misses no violated row. PEAR trains on
+    the problem without the lazy rows.
 
     Args:
-        problem: the problem without the rows, the same for all samples; integers stay integers.
-        separate: maps a decision z (n,) to rows and right-hand sides with ``rows @ z > sides``, (r, n) and (r,), or
-            (n,) and a number; None where no row is violated.
+        problem: the problem without the lazy rows, the same for all samples; it may have integers.
+        separate: maps a decision z (n,) to violated rows and their right-hand sides, with ``rows @ z > sides``. They
+            have shapes (r, n) and (r,), or (n,) and (). It returns None if the decision violates no row.
 
     Returns:
-        The oracle. Its ``function.rows`` and ``function.sides`` are the rows that were added so far.
+        The oracle. Its ``function.rows`` and ``function.sides`` are the rows added so far and their right-hand sides.
 
     Raises:
         ProblemError: the problem has no program, or fields per sample.
 
     Example:
         >>> import numpy as np, pear
-        >>> def at_most_one(z):  # of neighbours, whatever their number
+        >>> def at_most_one(z):  # of two neighbours
         ...     both = np.flatnonzero(z[:-1] + z[1:] > 1.5)
         ...     return None if not len(both) else (np.eye(4)[both] + np.eye(4)[both + 1], np.ones(len(both)))
         >>> shifts = pear.lazy_oracle(pear.Problem(lb=0, ub=1, n=4, integer=True, sense="max"), at_most_one)
@@ -144,8 +158,3 @@ def lazy_oracle(problem: Problem, separate: Separate) -> Oracle:
     if not callable(separate):
         raise ProblemError(f"separate must be a function from a decision to rows that it violates; got {separate!r}")
     return Oracle(LazyRows(problem, separate), sense=problem.sense, batched=True, relaxation=problem)
-
-
-def _row_keys(rows: Array, sides: Array) -> list[tuple[float, ...]]:
-    """Return a tuple of numbers for each row, by which equal rows are recognised."""
-    return [(*row, side) for row, side in zip(rows.tolist(), sides.tolist(), strict=True)]

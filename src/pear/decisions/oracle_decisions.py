@@ -1,4 +1,4 @@
-"""Decisions of an ``Oracle`` as a ``Solution``: claimed by its function, with what was wrong in words."""
+"""Decisions of an ``Oracle``, which its function claims to be best, as a ``Solution``."""
 
 from __future__ import annotations
 
@@ -30,13 +30,13 @@ def decide_by_oracle(oracle: Oracle, cost: Tensor, smoothing: Any, solver: str, 
     Args:
         oracle: the oracle.
         cost: (B, n) on the device of the oracle.
-        smoothing, solver, fields: arguments of ``pear.solve`` that an oracle does not take.
+        smoothing, solver, fields: arguments of ``pear.solve`` that an oracle does not support.
 
     Returns:
-        The decisions, and words for an error message: who decided, and what was wrong with which sample.
+        The decisions, and words for an error message: who decided, and what is wrong with which sample.
 
     Raises:
-        ProblemError: there is an argument that an oracle does not take.
+        ProblemError: ``smoothing``, ``solver`` or ``fields`` are given.
     """
     extra = [*given_fields(**fields), *(["smoothing"] if smoothing else []), *(["solver"] if solver != "auto" else [])]
     if extra:
@@ -64,22 +64,22 @@ def decide_by_oracle(oracle: Oracle, cost: Tensor, smoothing: Any, solver: str, 
         duals=None,
         kkt_residual=unknown,
         repaired=torch.zeros_like(status, dtype=torch.bool),
-        gap=torch.where(has_decision_status(status), torch.inf, unknown),  # nobody has proven a bound
-        unchecked=torch.zeros_like(status, dtype=torch.bool),  # their status says that they are the oracle's word
+        gap=torch.where(has_decision_status(status), torch.inf, unknown),  # no bound is proven
+        unchecked=torch.zeros_like(status, dtype=torch.bool),  # the status CLAIMED says so already
     )
     if oracle.is_new():
-        _compare_with_relaxation(oracle, x[has_decision_status(status)], cost[has_decision_status(status)])
+        _compare_oracle_decisions(oracle, x[has_decision_status(status)], cost[has_decision_status(status)])
     wrong = [(i, one.complaint) for i, one in enumerate(found) if one is not None and one.complaint]
     said = "; ".join(f"sample {i}: {complaint}" for i, complaint in wrong[:_MOST_COMPLAINTS])
     return solution, f"the oracle ({said})" if said else "the oracle"
 
 
-def _compare_with_relaxation(oracle: Oracle, x: Tensor, cost: Tensor) -> None:
-    """Warn where decisions x (B, n) violate the oracle's relaxation, which must contain them: PEAR trains on it."""
+def _compare_oracle_decisions(oracle: Oracle, x: Tensor, cost: Tensor) -> None:
+    """Log a warning if decisions x (B, n) under costs (B, n) violate the oracle's relaxation, on which PEAR trains."""
     if not isinstance(oracle.relaxation, Problem) or oracle.batch is not None or not len(x):
         return
     qp = oracle.relaxation.relaxed().canonical(cost)
-    size = torch.maximum(x.abs(), SHARE_OF_SIZE * x.abs().amax(1, keepdim=True))  # −1e-115 is no violation of 0
+    size = torch.maximum(x.abs(), SHARE_OF_SIZE * x.abs().amax(1, keepdim=True))  # so that −1e-115 does not violate 0
     parts = [
         (matvec(qp.A, x) - qp.b).abs() / positive_size(matvec(qp.A.abs(), size) + qp.b.abs()),
         (matvec(qp.G, x) - qp.h) / positive_size(matvec(qp.G.abs(), size) + finite_size(qp.h)),

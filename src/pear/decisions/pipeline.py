@@ -1,9 +1,9 @@
 """The pipeline from a batch of programs to verified solutions.
 
-    screen → warm start → solver → verify → repair → name the failure → ask another solver
+    screen → warm start → solver → verify → repair → prove the failure → try another solver
 
-Dense and sparse programs, on the CPU and on a GPU, take the same steps. A dense batch is solved as a whole; for sparse
-programs see ``sparse_batches``.
+Dense and sparse programs, on the CPU and on a GPU, go through the same steps. A dense batch is solved as a whole; for
+sparse programs see ``sparse_batches``.
 """
 
 from __future__ import annotations
@@ -16,10 +16,10 @@ import torch
 from torch import Tensor
 
 from pear.compile.cuda_graphs import run_programs_as_graph
-from pear.decisions.failures import known_infeasible, name_failures
-from pear.decisions.proximal_points import may_have_many_solutions, try_proximal_points
-from pear.decisions.repair import FailedGuesses, RepairResult, can_exchange, repair, repair_sparse, sharpen_points
-from pear.decisions.sparse_batches import solve_sparse_programs
+from pear.decisions.failure_proofs import known_infeasibility_proofs, prove_failures
+from pear.decisions.proximal_points import may_need_proximal_points, try_proximal_points
+from pear.decisions.repair import FailedRepairs, RepairResult, repair, repair_last_digits, repair_sparse
+from pear.decisions.sparse_batches import solve_sparse_batch
 from pear.optimality.active_set_rule import exact_active_set, guess_active_set
 from pear.optimality.duals_and_active_sets import ActiveSet, Duals
 from pear.optimality.kkt_residual import kkt_residual
@@ -29,17 +29,18 @@ from pear.optimality.verification import Verification, verify
 from pear.problem.quadratic_program import QuadraticProgram
 from pear.sensitivity.convexity import is_convex_program
 from pear.sensitivity.reduced_systems import ReducedSystems, reduced_systems
+from pear.sensitivity.sparse_reduced_systems import sparse_system_plan
 from pear.sensitivity.verified_solutions import VerifiedSolutions
 from pear.solvers.backend_registry import Backend, usable_backends
 from pear.solvers.candidate import Candidate, CandidateProjector, PartCandidateProjector, Start
 
 logger = logging.getLogger("pear")
 
-_FROM_START = 8  # exchanges of constraints for a warm start; more would cost as much as a solver
-_FROM_OTHER_SOLVERS = 3  # exchanges for the candidate of a second or later solver
-_AGREED = 2  # candidates whose working set failed before, after which a sample counts as INACCURATE
-_DIVERGED = 1e3  # KKT residual from which a candidate's multipliers are ignored
-_SPARSE_FROM = 100  # variables from which a dense program with few non-zeros is first solved as a sparse one
+_FROM_START = 8  # the most exchanges of constraints for a warm start; more would take as long as a solver
+_FROM_OTHER_SOLVERS = 3  # the most exchanges for a candidate of a second or later solver
+_AGREED = 2  # after so many candidates with a working set that failed before, a sample is INACCURATE
+_DIVERGED = 1e3  # the KKT residual above which a candidate's multipliers are ignored
+_SPARSE_FROM = 100  # the least variables of a dense program with few non-zeros that is first solved as a sparse one
 
 
 def solve_in_pipeline(
@@ -57,19 +58,19 @@ def solve_in_pipeline(
     Args:
         qp: B programs; B may be 0.
         solvers: the solvers to try, in order.
-        start: warm starts; where one still passes the check, no solver is called.
+        start: warm starts. A sample whose warm start passes the check needs no solver.
         check_convexity: whether to test H; samples with an indefinite H get the status NOT_CONVEX.
-        seek_vertex: whether to return a vertex of a linear program with several solutions, where a solver can.
-        known: (B,) int8 statuses of samples whose failure was proven before; SOLVED where nothing is known. No solver
+        seek_vertex: whether to return a vertex if a linear program has several solutions and a solver can find one.
+        known: (B,) int8 statuses of samples whose failure was proven before; SOLVED for all other samples. No solver
             gets a sample that is known to fail.
-        named: whether the user chose the first solver by name; UnknownSolverError where it does not take the programs.
-        proximal: whether to try proximal points; proximal programs themselves do not.
+        named: whether the user chose the first solver by name; UnknownSolverError if it does not support the programs.
+        proximal: whether to try proximal points; False for proximal programs themselves.
     """
     solvers = list(solvers)
     if not qp.is_sparse:
         return _PipelineRun(qp, check_convexity, known, proximal).execute(solvers, named, start, seek_vertex)
 
-    together = start is not None and not (seek_vertex and qp.is_linear) and can_exchange(qp)
+    together = start is not None and not (seek_vertex and qp.is_linear) and sparse_system_plan(qp) is not None
 
     def begin(at: Tensor) -> _PipelineRun:
         return _PipelineRun(qp[at], check_convexity=True, known=None if known is None else known[at])
@@ -77,7 +78,7 @@ def solve_in_pipeline(
     def check_starts(at: Tensor) -> VerifiedSolutions:
         assert start is not None
         run = begin(at)
-        run.repair_starts(start[at])
+        run.repair_warm_starts(start[at])
         run.status[run.todo()] = int(Status.INACCURATE)
         return run.finish()
 
@@ -86,11 +87,19 @@ def solve_in_pipeline(
 
     if not qp.batch:
         return _PipelineRun(qp, check_convexity=False).finish()
-    return solve_sparse_programs(qp, check_starts if together else None, solve_one)
+    return solve_sparse_batch(qp, check_starts if together else None, solve_one)
 
 
 class _PipelineRun:
-    """The state of one batch in the pipeline."""
+    """The state of one batch in the pipeline; the arguments are those of ``solve_in_pipeline``.
+
+    Attributes:
+        status: (B,) int8, SOLVED for samples that are verified or may still be solved.
+        complete: whether all points of the last solver were verified, as one batch.
+        examined: (B,) bool, whether linear programs have looked for the reason of a sample's failure.
+        agreed: (B,) the number of a sample's candidates with a working set that failed before.
+        solver: the name of the solver whose candidates are being checked.
+    """
 
     def __init__(
         self, qp: QuadraticProgram, check_convexity: bool, known: Tensor | None = None, proximal: bool = True
@@ -101,16 +110,16 @@ class _PipelineRun:
         self.duals = Duals(qp.c.new_zeros(B, p), qp.c.new_zeros(B, m), qp.c.new_zeros(B, n))
         self.working = ActiveSet.none(B, n, m, qp.c.device)
         self.status = run_programs_as_graph("screen", screen_programs, qp)
-        self.complete = False  # whether all points of the last solver have been verified, as one batch
+        self.complete = False
         if known is not None:
             self.status = torch.where(self.status == Status.SOLVED, known, self.status)
-        infeasible = known_infeasible(qp)
+        infeasible = known_infeasibility_proofs(qp)
         if infeasible is not None:
             self.status[infeasible & (self.status == Status.SOLVED)] = int(Status.INFEASIBLE)
         if check_convexity and bool((self.status == Status.SOLVED).any()):
             self.status[(self.status == Status.SOLVED) & ~is_convex_program(qp)] = int(Status.NOT_CONVEX)
         self.verified = torch.zeros(B, dtype=torch.bool, device=qp.c.device)
-        self.examined = self.verified.clone()  # whether linear programs have looked for the reason of a failure
+        self.examined = self.verified.clone()
         self.reused = self.verified.clone()
         self.exchanges = torch.zeros(B, dtype=torch.long, device=qp.c.device)
         self.sharpened = torch.full_like(qp.c[:, 0], torch.nan)
@@ -118,9 +127,9 @@ class _PipelineRun:
         self.verdict: Verification | None = None
         self.projector: CandidateProjector | None = None
         self.projects = self.verified.clone()
-        self.guesses = FailedGuesses()
-        self.agreed = torch.zeros_like(self.exchanges)  # candidates with a working set that has failed before
-        self.solver = ""  # the name of the solver whose candidates are being checked
+        self.guesses = FailedRepairs()
+        self.agreed = torch.zeros_like(self.exchanges)
+        self.solver = ""
 
     def execute(
         self, solvers: list[Backend], named: bool, start: Start | None, seek_vertex: bool, check_starts: bool = True
@@ -130,7 +139,7 @@ class _PipelineRun:
         first: Backend | None = None
         for solver in usable_backends(solvers, self.qp, named):
             if first is None and start is not None and check_starts and not solver.starts_afresh:
-                self.repair_starts(start)
+                self.repair_warm_starts(start)
             left = self.todo()
             wanted = left | self.between_vertices(solver) if seek_vertex and first is not None else left
             if not bool(wanted.any()):
@@ -139,7 +148,7 @@ class _PipelineRun:
                 message = "%s left %d of %d samples unverified; asking %s"
                 logger.debug(message, first.name, int(left.sum()), self.qp.batch, solver.name)
             for some in self.batches_to_solve(wanted, left, first):
-                # small programs are first tried as a dense batch; samples that a solver has left unsolved are not
+                # small programs first go to a solver as a dense batch, and as sparse programs if this fails
                 if solver.warm_sparse and (first is not None or self.qp.n >= _SPARSE_FROM):
                     self.solve_as_sparse(solver, some, start)
                 if bool(some.any()):
@@ -147,7 +156,7 @@ class _PipelineRun:
             if self.complete and not seek_vertex:
                 return self.finish()
             first = first or solver
-            self.name_failures(self.todo())
+            self.prove_failures_of(self.todo())
         self.solve_by_proximal_points(solvers if self.proximal else [])
         self.status[self.todo()] = int(Status.INACCURATE)
         return self.finish()
@@ -169,20 +178,16 @@ class _PipelineRun:
         together = wanted & ~left
         return [*alone, together] if bool(together.any()) else alone
 
-    def name_failures(self, suspects: Tensor) -> None:
-        """Find out by linear programs whether samples are infeasible or unbounded, before another solver runs.
-
-        Args:
-            suspects: (B,) bool; a sample that was examined before is skipped.
-        """
+    def prove_failures_of(self, suspects: Tensor) -> None:
+        """Find out by linear programs which samples ``suspects`` (B,) are infeasible or unbounded, each only once."""
         left = (suspects & ~self.examined).nonzero()[:, 0]
         if len(left):
             self.examined[left] = True
-            status = name_failures(self.programs_at(left))
+            status = prove_failures(self.programs_at(left))
             self.status[left] = torch.where(status == Status.INACCURATE, int(Status.SOLVED), status).to(torch.int8)
 
     def programs_at(self, index: Tensor) -> QuadraticProgram:
-        """Return the programs of the samples ``index`` (k,); the whole batch is not copied."""
+        """Return the programs of the samples at ``index`` (k,); the whole batch is not copied."""
         return self.qp if len(index) == self.qp.batch else self.qp[index]
 
     def todo(self) -> Tensor:
@@ -190,15 +195,15 @@ class _PipelineRun:
         return (self.status == Status.SOLVED) & ~self.verified
 
     def between_vertices(self, solver: Backend) -> Tensor:
-        """Return which verified samples are not at a vertex, (B,) bool; none where ``solver`` finds no vertices."""
+        """Return which verified samples are not at a vertex, (B,) bool; all False if ``solver`` finds no vertices."""
         if not solver.vertex or not bool(self.verified.any()):
             return torch.zeros_like(self.verified)
         systems = reduced_systems(self.qp, self.working) if self.systems is None else self.systems
         error = torch.ones_like(self.x)
         return self.verified & ~systems.project(error)[3]
 
-    def repair_starts(self, start: Start) -> None:
-        """Repair warm starts. A start that needs no exchange of constraints counts as reused."""
+    def repair_warm_starts(self, start: Start) -> None:
+        """Repair warm starts. A warm start that needs no exchange of constraints counts as reused."""
         where = (self.todo() & start.has_start).nonzero()[:, 0]
         some = start[where]
         found = repair_sparse(self.programs_at(where), some, _FROM_START) if len(where) else None
@@ -210,11 +215,11 @@ class _PipelineRun:
         self.exchanges.zero_()
 
     def solve_with(self, solver: Backend, wanted: Tensor, start: Start | None, last_only: bool) -> None:
-        """Solve the samples ``wanted`` with one solver, to rising accuracy; solved samples are cleared in ``wanted``.
+        """Solve samples with one solver, to rising accuracy.
 
         Args:
             solver: the solver.
-            wanted: (B,) bool, updated in place.
+            wanted: (B,) bool, the samples to solve; solved samples become False in place.
             start: warm starts, or None.
             last_only: whether a solver without warm starts skips its less accurate rounds.
         """
@@ -232,7 +237,7 @@ class _PipelineRun:
                     wanted.fill_(False)
                     return
                 wanted[left[good]] = False
-                self.examine_claims(left, good, candidate)
+                self.prove_claims(left, good, candidate)
                 left = left[~good & (self.status[left] == Status.SOLVED)]
                 if not len(left):
                     return
@@ -240,15 +245,15 @@ class _PipelineRun:
                     break
                 begun = candidate if candidate.resume is not None else None
 
-    def examine_claims(self, index: Tensor, good: Tensor, candidate: Candidate) -> None:
-        """Test samples of ``index`` (k,) that the candidate calls infeasible or unbounded and that are not ``good``."""
+    def prove_claims(self, index: Tensor, good: Tensor, candidate: Candidate) -> None:
+        """Try to prove a candidate's claims that samples at ``index`` (k,) fail; ``good`` samples are skipped."""
         claimed = (candidate.status == Status.INFEASIBLE) | (candidate.status == Status.UNBOUNDED)
         suspects = torch.zeros_like(self.verified)
         suspects[index] = claimed & ~good
-        self.name_failures(suspects & self.todo())
+        self.prove_failures_of(suspects & self.todo())
 
     def solve_as_sparse(self, solver: Backend, wanted: Tensor, start: Start | None) -> None:
-        """Solve dense programs with few non-zeros as sparse programs; solved samples are cleared in ``wanted`` (B,)."""
+        """Solve dense programs with few non-zeros as sparse programs; solved samples become False in ``wanted``."""
         left = wanted.nonzero()[:, 0]
         programs = None if self.qp.is_sparse else self.programs_at(left).sparse_form()
         if programs is None or not len(left):
@@ -260,11 +265,11 @@ class _PipelineRun:
         wanted[left] = self.todo()[left]
 
     def solve_by_proximal_points(self, solvers: list[Backend]) -> None:
-        """Solve the samples that all solvers have left and that may have many solutions."""
+        """Solve by proximal points the samples that no solver has solved and whose H is singular."""
         left = self.todo()
         if not solvers or not bool(left.any()):
             return
-        left &= may_have_many_solutions(self.qp)
+        left &= may_need_proximal_points(self.qp)
         for some in self.batches_to_solve(left, left, solvers[0]) if bool(left.any()) else ():
             index = some.nonzero()[:, 0]
 
@@ -276,11 +281,7 @@ class _PipelineRun:
             self.status[index[infeasible]] = int(Status.INFEASIBLE)
 
     def check_candidate(self, index: Tensor, candidate: Candidate, max_exchanges: int) -> Tensor:
-        """Verify a candidate's points for the samples ``index`` (k,), and repair those that fail.
-
-        Returns:
-            (k,) bool: the samples that pass in the end.
-        """
+        """Verify or repair a candidate's points for the samples at ``index`` (k,); return which pass, (k,) bool."""
         qp, working = self.programs_at(index), candidate.working
         passed = (candidate.status == Status.SOLVED) & candidate.verified
         self.verdict = None
@@ -296,7 +297,7 @@ class _PipelineRun:
                 self.projects[index] = passed
         rest = (~passed & candidate.x.isfinite().all(1)).nonzero()[:, 0]
         if len(rest):
-            # a method that verifies leaves few hard samples; repaired alone, they do not depend on their neighbours
+            # a solver that verifies leaves few hard samples; they are repaired alone, independent of each other
             for some in rest.split(1) if candidate.verified and not rest.is_cuda else (rest,):
                 if len(some) == len(index):
                     return self._repair_candidate(index, qp, candidate, max_exchanges)
@@ -306,16 +307,16 @@ class _PipelineRun:
     def _repair_candidate(
         self, index: Tensor, qp: QuadraticProgram, candidate: Candidate, max_exchanges: int
     ) -> Tensor:
-        """Repair points of a candidate that failed the check; returns which samples pass now, (k,) bool."""
+        """Repair points of a candidate that did not pass the check; return which samples pass now, (k,) bool."""
         x, duals, guess = candidate.x, candidate.duals.map(torch.nan_to_num), candidate.guess
         doubtful = candidate.status != Status.SOLVED
         if bool(doubtful.any()):
-            # multipliers of a solver that diverged are worse than none
+            # the multipliers of a solver that diverged are worse than zeros
             diverged = doubtful & (kkt_residual(qp, x, duals) > _DIVERGED)
             duals = duals.map(lambda value: torch.where(diverged[:, None], 0.0, value))
         if candidate.working is not None and candidate.verified:
             # the candidate is optimal to the solver's accuracy; only the last digits are missing
-            passed = self._accept_repair(index, sharpen_points(qp, x, duals, candidate.working))
+            passed = self._accept_repair(index, repair_last_digits(qp, x, duals, candidate.working))
             left = (~passed).nonzero()[:, 0]
             qp, x, duals = qp[left], x[left], duals[left]
             guess = guess if guess is None else guess[left]
@@ -328,31 +329,31 @@ class _PipelineRun:
         good = self._repair(index[left], x, duals, guess, max_exchanges)
         if self.complete:
             return self.verified
-        self.guesses.add_guesses(index[left[~good]], guess[~good], self.solver)
+        self.guesses.add_failed(index[left[~good]], guess[~good], self.solver)
         passed[left] = good
         return passed
 
     def _failed_before(self, index: Tensor, guess: ActiveSet) -> Tensor:
-        """Return which samples ``index`` have a guess that failed before, (k,) bool.
+        """Return which samples at ``index`` (k,) have a guessed working set that failed before, (k,) bool.
 
         A sample with two such guesses becomes INACCURATE: solvers that agree on a working set have found the solution,
         but float64 is too coarse to verify it.
         """
-        if self.qp.is_sparse:  # without exact refinement, other multipliers are worth a try
+        if self.qp.is_sparse:  # without exact refinement, other multipliers may succeed
             return torch.zeros_like(index, dtype=torch.bool)
-        tried = self.guesses.failed_before(index, guess, self.solver)
+        tried = self.guesses.have_failed(index, guess, self.solver)
         self.agreed[index[tried]] += 1
         self.status[index[self.agreed[index] >= _AGREED]] = int(Status.INACCURATE)
         return tried
 
     def _repair(self, index: Tensor, x: Tensor, duals: Duals, working: ActiveSet, max_exchanges: int) -> Tensor:
-        """Repair points of the samples ``index`` (k,) and keep those that pass; returns which do, (k,) bool."""
+        """Repair points of the samples at ``index`` (k,), and keep points that pass; return which do, (k,) bool."""
         if not len(index):
             return self.verified[index]
         return self._accept_repair(index, repair(self.programs_at(index), x, duals, working, max_exchanges))
 
     def _accept_repair(self, index: Tensor, result: RepairResult) -> Tensor:
-        """Keep the repaired points of the samples ``index`` that pass; returns which do, (k,) bool."""
+        """Keep those repaired points of the samples at ``index`` (k,) that pass; return which do, (k,) bool."""
         self._accept(index, result.solved, result.x, result.duals, result.working)
         self.exchanges[index] += result.exchanges + ~result.solved
         self.sharpened[index] = result.sharpened
@@ -361,7 +362,7 @@ class _PipelineRun:
         return result.solved
 
     def _accept(self, index: Tensor, good: Tensor, x: Tensor, duals: Duals, working: ActiveSet) -> None:
-        """Keep the points of the samples ``index`` that are ``good``."""
+        """Keep the points of those samples at ``index`` (k,) that are ``good`` (k,)."""
         if len(index) == self.qp.batch and bool(good.all()):
             self.x, self.duals, self.working = x, duals, working
             self.verified = good.clone()

@@ -1,12 +1,12 @@
-"""Proximal points: solutions of programs with a singular H, by way of programs that have one solution only.
+"""Proximal points: solutions of programs with a singular H, found with the help of programs with only one solution.
 
-Where H is singular, many points may be optimal, with different working sets. A solver may end between them, where no
-working set fits, or far out along a direction in which nothing changes. The proximal program
+If H is singular, many points may be optimal, with different working sets. A solver may end between these points, where
+no working set fits, or far out along a direction in which the objective is constant. The proximal program
 
     min ½zᵀHz + cᵀz + ½ρ‖z − z₀‖²    over the same constraints
 
-has one solution, its proximal point. It is nearer to the solutions of the program itself than z₀, the nearer the
-smaller ρ is. The repair drops ρ: it starts from the working set of the proximal point.
+has only one solution, the proximal point. It is nearer to the solutions of the original program than z₀; the smaller ρ,
+the nearer it is. The repair starts from the working set of the proximal point, and solves the program without ρ.
 """
 
 from __future__ import annotations
@@ -24,11 +24,11 @@ from pear.sensitivity.verified_solutions import VerifiedSolutions
 from pear.solvers.candidate import Start
 
 _RHO = 1e-6  # ρ, relative to the largest diagonal entry of H
-_POINTS = 5  # proximal points to try
+_POINTS = 5  # the most proximal points of a program
 
 
-def may_have_many_solutions(qp: QuadraticProgram) -> Tensor:
-    """Whether H is singular but not zero, (B,) bool; False for sparse programs, for which this method is not made."""
+def may_need_proximal_points(qp: QuadraticProgram) -> Tensor:
+    """Whether H is singular but not zero, (B,) bool; False for sparse programs, which this method does not support."""
     if qp.is_sparse or qp.is_linear:
         return torch.zeros(qp.batch, dtype=torch.bool, device=qp.c.device)
     return lacks_strict_convexity(qp).expand(qp.batch)
@@ -39,15 +39,15 @@ def try_proximal_points(
     solve: Callable[[QuadraticProgram], VerifiedSolutions],
     repair: Callable[[Tensor, Start], Tensor],
 ) -> Tensor:
-    """Repair one proximal point after another, until the programs are solved or too many points have been tried.
+    """Repair one proximal point after another, until the programs are solved or five points have been tried.
 
     Args:
         qp: dense programs with a singular H.
         solve: solves proximal programs.
-        repair: repairs points of the samples at positions (k,) and returns which are solved, (k,) bool.
+        repair: repairs points of the samples at positions (k,) and returns which samples are solved, (k,) bool.
 
     Returns:
-        (B,) bool, True where the proximal program, and with it the program itself, is infeasible.
+        (B,) bool, whether the proximal program is infeasible, and so the program itself.
     """
     rho = _RHO * qp.H.diagonal(dim1=1, dim2=2).amax(1)[:, None]
     H = qp.H + torch.diag_embed(rho.expand(-1, qp.n))

@@ -1,9 +1,9 @@
-"""A check of integer solutions by our own relaxations: branch and bound with verified linear programs, and few nodes.
+"""A check of integer solutions by branch and bound, with verified linear programs and few nodes.
 
-A solver of another package claims that no point is better than its own, or that there is none. Here each node is a
-continuous program whose optimum satisfies the optimality conditions, or whose infeasibility has a certificate. The
-solver's point is given, so that a node ends where its optimum is no better. A sample that needs more than its share of
-nodes is left undecided.
+A solver of another package claims that no point is better than its own, or that no point is feasible. In the search
+here, each node is a continuous program whose optimum satisfies the optimality conditions, or whose infeasibility has a
+certificate. The search knows the solver's point, and closes a node whose optimum is not better than this point. A
+sample that needs too many nodes stays undecided.
 """
 
 from __future__ import annotations
@@ -26,23 +26,23 @@ from pear.solvers import time_limit
 from pear.solvers.backend_registry import Backend, resolve_backends
 
 NODES = 8
-"""Largest number of linear programs that the search solves for one sample, unless its caller allows for more."""
-_AT_ONCE, _ONE_BY_ONE = 256, 8  # samples that are searched together: with shared matrices, and with their own
+"""The largest number of linear programs that a search solves for one sample, unless its caller allows more."""
+_AT_ONCE, _ONE_BY_ONE = 256, 8  # samples that are searched together: with shared matrices, and with matrices each
 _HALF = 0.5
-_LP_SOLVERS = 2  # tried for a node; where both fail, the sample is left undecided
+_LP_SOLVERS = 2  # tried for a node; if both fail, the sample stays undecided
+_MOST_ENTRIES = 10_000_000  # the most entries of the columns that are rounded at the same time
 
 
 @dataclass(frozen=True)
-class SearchedIntegers(TensorRecord):
-    """What the search says about each sample.
+class SearchedRelaxations(TensorRecord):
+    """The results of the searches for a batch of samples.
 
     Attributes:
         complete: (B,) bool, whether every branch was closed.
-        x: (B, n) the best point with whole integers that the search itself met; NaN where it met none that is better
-            than the given value.
-        bound: (B,) a proven lower bound of the objective; −inf where the search is not complete, inf where no point is
+        x: (B, n) the best integer point that the search found; NaN if it found none better than the given value.
+        bound: (B,) a proven lower bound of the objective; −inf if the search is not complete, inf if no point is
             feasible.
-        ray: (B,) bool, whether the objective of the relaxation falls without end, along a direction that was checked.
+        ray: (B,) bool, whether a checked direction proves that the relaxation is unbounded.
         bounded: (B,) bool, whether the relaxation has a solution.
     """
 
@@ -53,15 +53,16 @@ class SearchedIntegers(TensorRecord):
     bounded: Tensor
 
 
-class _Node(NamedTuple):
-    """A node of the search: a relaxation that is solved, with an integer variable that is fractional at its optimum.
+class _RelaxationNode(NamedTuple):
+    """A node of the search: a solved relaxation in which an integer variable is fractional.
 
     Attributes:
-        objective: its optimum.
+        objective: the optimum of the relaxation.
         terms: the sum of the absolute terms of the optimum, to which tolerances are relative.
-        lb: (n,) lower bounds of its variables.
-        ub: (n,) upper bounds of its variables.
-        at: the variable at which it is split, and ``value``, its value.
+        lb: (n,) lower bounds of the variables.
+        ub: (n,) upper bounds of the variables.
+        at: the number of the fractional variable at which the node is split.
+        value: the value of this variable.
     """
 
     objective: float
@@ -72,8 +73,8 @@ class _Node(NamedTuple):
     value: float
 
     def halves(self) -> list[tuple[Tensor, Tensor]]:
-        """The bounds of the two halves, the one nearer to the optimum last, because the last node is taken first."""
-        # rounding may leave a bound: a half without any whole number would not be a smaller node
+        """Return the bounds lb and ub of the two halves; the half nearer to the optimum, solved first, comes last."""
+        # value may exceed a bound by rounding; each half must contain a whole number
         middle = min(max(math.floor(self.value), float(self.lb[self.at])), float(self.ub[self.at]) - 1.0)
         upper, lower = self.ub.clone(), self.lb.clone()
         upper[self.at], lower[self.at] = middle, middle + 1.0
@@ -81,54 +82,54 @@ class _Node(NamedTuple):
         return [below, above] if self.value - middle > _HALF else [above, below]
 
 
-def search_relaxations(qp: QuadraticProgram, value: Tensor, nodes: int = NODES) -> SearchedIntegers:
-    """Search for points that are better than ``value``, and close every branch that has none.
+def search_relaxations(qp: QuadraticProgram, value: Tensor, nodes: int = NODES) -> SearchedRelaxations:
+    """Search for points that are better than ``value``, and close every branch that contains none.
 
     Args:
         qp: B integer programs.
-        value: (B,) objectives of feasible points; infinite where none is known.
-        nodes: the number of linear programs per sample.
+        value: (B,) objectives of feasible points; infinite if none is known.
+        nodes: the largest number of linear programs per sample.
     """
     size = _AT_ONCE if qp.shares_matrices else _ONE_BY_ONE
     parts = torch.arange(qp.batch, device=qp.c.device).split(size)
-    searched: SearchedIntegers = SearchedIntegers.cat(
-        [_Search(qp[part] if qp.batch > size else qp, value[part], nodes).run() for part in parts]
+    searched: SearchedRelaxations = SearchedRelaxations.cat(
+        [_RelaxationSearch(qp[part] if qp.batch > size else qp, value[part], nodes).run() for part in parts]
     )
     return searched
 
 
-class _Search:
-    """The search for one batch. It goes depth first in every sample, and all samples take a step at the same time.
+class _RelaxationSearch:
+    """The searches for one batch. Each search goes depth first, and all samples make a step at the same time.
 
     Attributes:
         qp: B integer programs.
-        nodes: the number of linear programs per sample.
+        nodes: the largest number of linear programs per sample.
         best: the objective of each sample's best point so far.
-        x: (B, n) the best point that the search has met.
+        x: (B, n) the best point that the search has found.
         bound: the least optimum of each sample's closed branches.
         spent: the number of linear programs of each sample so far.
-        open: the open nodes of each sample; None where the sample is undecided.
+        open: the open nodes of each sample; None if the sample stays undecided.
     """
 
     def __init__(self, qp: QuadraticProgram, value: Tensor, nodes: int) -> None:
         self.qp, self.nodes, self.best = qp, nodes, value.tolist()
         self.x = torch.full_like(qp.c, torch.nan)
         self.bound, self.spent = [math.inf] * qp.batch, [0] * qp.batch
-        self.open: list[list[_Node] | None] = [[] for _ in range(qp.batch)]
+        self.open: list[list[_RelaxationNode] | None] = [[] for _ in range(qp.batch)]
 
-    def run(self) -> SearchedIntegers:
-        """Search until every sample is complete or undecided."""
+    def run(self) -> SearchedRelaxations:
+        """Search until the search of every sample is complete or gives up."""
         qp = self.qp
         assert qp.integer is not None
         lb = torch.where(qp.integer, (qp.lb - INTEGRAL).ceil(), qp.lb).expand(qp.batch, qp.n)
         ub = torch.where(qp.integer, (qp.ub + INTEGRAL).floor(), qp.ub).expand(qp.batch, qp.n)
-        root = self._solve(list(range(qp.batch)), lb, ub)
+        root = self._solve_nodes(list(range(qp.batch)), lb, ub)
         while halves := [(i, *half) for i in range(qp.batch) for half in self._next_halves(i)]:
             samples, lower, upper = zip(*halves, strict=True)
-            self._solve(list(samples), torch.stack(lower), torch.stack(upper))
+            self._solve_nodes(list(samples), torch.stack(lower), torch.stack(upper))
         decided = [stack is not None for stack in self.open]
         bound = [min(*pair) if done else -math.inf for *pair, done in zip(self.bound, self.best, decided, strict=True)]
-        return SearchedIntegers(
+        return SearchedRelaxations(
             complete=torch.tensor(decided, device=qp.c.device),
             x=self.x,
             bound=torch.tensor(bound, dtype=qp.c.dtype, device=qp.c.device),
@@ -137,7 +138,7 @@ class _Search:
         )
 
     def _next_halves(self, i: int) -> list[tuple[Tensor, Tensor]]:
-        """The halves of the next node of sample i that may hold a better point; none where there is no such node."""
+        """Return the halves of the next node of sample i that may contain a better point; [] if no node may."""
         stack = self.open[i]
         while stack:
             node = stack.pop()
@@ -151,18 +152,28 @@ class _Search:
         return []
 
     def _is_no_better(self, i: int, objective: float, terms: float) -> bool:
+        """Whether a node of sample i has an optimum that is not better than the best point, within the tolerance."""
         return objective >= self.best[i] - 0.5 * GAP * terms
 
-    def _solve(self, samples: list[int], lb: Tensor, ub: Tensor) -> Tensor:
-        """Solve the relaxations of nodes with the bounds lb and ub (K, n), and keep what is open; return statuses."""
+    def _solve_nodes(self, samples: list[int], lb: Tensor, ub: Tensor) -> Tensor:
+        """Solve the relaxations of K nodes, store points that are better, and keep open nodes.
+
+        Args:
+            samples: the number of the sample of each node.
+            lb: (K, n) lower bounds.
+            ub: (K, n) upper bounds.
+
+        Returns:
+            (K,) statuses of the relaxations.
+        """
         part = self.qp[torch.tensor(samples, dtype=torch.int64, device=self.qp.c.device)]
         lp = replace(part, lb=lb, ub=ub, integer=None, plan={})
-        solved = solve_in_pipeline(lp, _vertex_solvers(lp))
+        solved = solve_in_pipeline(lp, _relaxation_solvers(lp))
         assert part.integer is not None
         point = solved.x.clamp(lb, ub)  # by rounding only
         fraction = torch.where(part.integer, (point - point.round()).abs(), 0.0)
-        # a switch of 1e-7 beside a big M is no whole number: rounding counts as whole, nothing more
-        rounded, fits = round_within_rows(part, point, fraction > ROUNDOFF)
+        # a binary variable of 1e-7 with a big M is not whole: only rounding errors are ignored
+        rounded, fits = round_relaxation(part, point, fraction > ROUNDOFF)
         columns = (
             solved.status.tolist(),
             (part.c * point).sum(1).tolist(),
@@ -187,26 +198,23 @@ class _Search:
             if not fractional or self._is_no_better(i, objective, terms):
                 self.bound[i] = min(self.bound[i], objective)
             else:
-                node = _Node(objective, terms, lb[k], ub[k], at, float(point[k, at]))
+                node = _RelaxationNode(objective, terms, lb[k], ub[k], at, float(point[k, at]))
                 self.open[i] = None if 2 * fractional > self.nodes else [*stack, node]
         return solved.status
 
 
-def _vertex_solvers(lp: QuadraticProgram) -> list[Backend]:
-    """The solvers of the nodes: those that end at a vertex, where integers are more often whole than inside a face."""
+def _relaxation_solvers(lp: QuadraticProgram) -> list[Backend]:
+    """Return the solvers of the nodes: those that end at a vertex, where more integers are whole than elsewhere."""
     rows = [row for row in resolve_backends("auto", "lp", lp.is_sparse) if row.vertex]
-    # the first solver must be installed; a dense program's own is, and a search for packages takes long
+    # for sparse programs the first solver must be installed; PEAR's own solver of dense programs always is
     return [row for row in rows if not lp.is_sparse or row.installed][:_LP_SOLVERS]
 
 
-_MOST_ENTRIES = 10_000_000  # entries of the columns that are looked at together
+def round_relaxation(qp: QuadraticProgram, x: Tensor, fractional: Tensor) -> tuple[Tensor, Tensor]:
+    """Round every fractional integer up or down so that no row is violated, while the other variables stay the same.
 
-
-def round_within_rows(qp: QuadraticProgram, x: Tensor, fractional: Tensor) -> tuple[Tensor, Tensor]:
-    """Round every fractional integer up or down, to where no row is violated while the other variables stay.
-
-    A switch that costs nothing often ends between two whole numbers, and both or one of them are as good. Where both
-    are possible, the cheaper one is taken, and the lower one among equals.
+    A binary variable without a cost is often fractional although 0 or 1 would be as good. If both directions are
+    possible, the integer is rounded to the cheaper value, or down if both cost the same.
 
     Args:
         qp: B programs.
@@ -214,14 +222,14 @@ def round_within_rows(qp: QuadraticProgram, x: Tensor, fractional: Tensor) -> tu
         fractional: (B, n) bool, the integers to round.
 
     Returns:
-        (B, n) rounded points, and (B,) bool, whether all integers of a point could be rounded together.
+        (B, n) rounded points, and (B,) bool, whether all integers of a point could be rounded at the same time.
     """
     sample, at = fractional.nonzero(as_tuple=True)
     rounded = x.clone()
     if not len(at) or len(at) * max(qp.m + qp.p, 1) > _MOST_ENTRIES:
         return rounded, torch.zeros(len(x), dtype=torch.bool, device=x.device)
-    slack, moves = _slacks(qp, x), (_columns(qp.A, sample, at) == 0).all(1)
-    columns, value = _columns(qp.G, sample, at), x[sample, at]
+    slack, moves = _relaxation_row_slacks(qp, x), (_relaxation_columns_to_round(qp.A, sample, at) == 0).all(1)
+    columns, value = _relaxation_columns_to_round(qp.G, sample, at), x[sample, at]
     possible = [
         moves & (columns * (target - value)[:, None] <= slack[sample]).all(1)
         for target in (value.floor(), value.ceil())
@@ -230,17 +238,17 @@ def round_within_rows(qp: QuadraticProgram, x: Tensor, fractional: Tensor) -> tu
     rounded[sample, at] = torch.where(up, value.ceil(), value.floor())
     stuck = torch.zeros(len(x), dtype=torch.bool, device=x.device)
     stuck[sample[~(possible[0] | possible[1])]] = True
-    return rounded, ~stuck & (_slacks(qp, rounded) >= 0).all(1)
+    return rounded, ~stuck & (_relaxation_row_slacks(qp, rounded) >= 0).all(1)
 
 
-def _slacks(qp: QuadraticProgram, x: Tensor) -> Tensor:
-    """The slacks of the inequality rows at x, with room for rounding, (B, m)."""
+def _relaxation_row_slacks(qp: QuadraticProgram, x: Tensor) -> Tensor:
+    """Compute the slacks (B, m) of the inequality rows at x (B, n), increased by a tolerance for rounding errors."""
     terms = matvec(qp.G.abs(), x.abs()) + finite_size(qp.h)
     return qp.h - matvec(qp.G, x) + ROUNDOFF * terms
 
 
-def _columns(matrix: Any, sample: Tensor, at: Tensor) -> Tensor:
-    """The columns ``at`` (K,) of the matrices of ``sample`` (K,), shape (K, r)."""
+def _relaxation_columns_to_round(matrix: Any, sample: Tensor, at: Tensor) -> Tensor:
+    """Return column ``at[k]`` of the matrix (B or 1, r, n) of sample ``sample[k]``, for each k. Shape (K, r)."""
     if matrix.is_sparse:
         return torch.from_numpy(matrix.csr[:, at.numpy()].toarray().T)
     shared: Tensor = matrix[0][:, at].T if matrix.shape[0] == 1 else matrix[sample, :, at]

@@ -1,9 +1,10 @@
-"""Repair: from a candidate to a solution that is exact to rounding.
+"""Repair: from a candidate of a solver to a solution that is exact to rounding.
 
-For a working set, the optimality conditions are one reduced linear system. Its solution is optimal if no inactive
-constraint is violated and no multiplier has the wrong sign, however inexact the candidate was. Otherwise constraints
-are exchanged (block principal pivoting): violated ones enter the working set, and those with a wrong sign leave it. All
-are exchanged at once while their number falls; otherwise one at a time, the last in order.
+For a given working set of active constraints, the optimality conditions are one reduced linear system. Its solution is
+optimal if no inactive constraint is violated and no multiplier has the wrong sign, however inexact the candidate was.
+Otherwise constraints are exchanged (block principal pivoting): violated constraints enter the working set, and
+constraints whose multiplier has the wrong sign leave it. All these wrong constraints are exchanged at once while their
+number falls; otherwise only the last in order is exchanged.
 """
 
 from __future__ import annotations
@@ -29,8 +30,8 @@ from pear.solvers.candidate import Start
 _Solve = Callable[[Tensor, Tensor, Tensor], tuple[Tensor, ...]]
 
 _VERDICT_PROPERTIES = ("wrong", "unbalanced", "none_wrong", "kkt_residual", "solved")
-_COMPILED_EXCHANGES = 3  # compiled exchanges that take no more time than one that is not
-_PATIENCE = 3  # exchanges in a row that may leave the number of wrong constraints as large as it was
+_COMPILED_EXCHANGES = 3  # compiled exchanges in the time of one exchange that is not compiled
+_PATIENCE = 3  # the most exchanges in a row after which the number of wrong constraints has not fallen
 
 
 @dataclass(frozen=True)
@@ -38,15 +39,15 @@ class RepairResult:
     """The outcome of ``repair``.
 
     Attributes:
-        x: (B, n) the last points, exact where solved.
+        x: (B, n) the last points, exact for solved samples.
         duals: the multipliers of these points.
         working: the working sets of these points.
-        solved: (B,) bool, whether every optimality condition holds.
+        solved: (B,) bool, whether all optimality conditions hold.
         exchanges: (B,) the number of changes of the working set.
-        sharpened: (B,) the KKT residual in extended precision, where float64 was too coarse to verify the point; NaN
-            elsewhere.
-        systems: the factorised systems, where one factorisation solved the whole batch; otherwise None.
-        verdict: the verification, where one factorisation solved the whole batch; otherwise None.
+        sharpened: (B,) the KKT residuals in extended precision of points for whose verification float64 was too coarse;
+            NaN for other points.
+        systems: the factorised systems if one factorisation solved the whole batch, otherwise None.
+        verdict: the verification if one factorisation solved the whole batch, otherwise None.
     """
 
     x: Tensor
@@ -60,12 +61,13 @@ class RepairResult:
 
 
 def repair(qp: QuadraticProgram, x: Tensor, duals: Duals, working: ActiveSet, max_exchanges: int) -> RepairResult:
-    """Solve exactly on the working sets and exchange constraints until every condition holds.
+    """Solve exactly on the working sets, and exchange constraints until all optimality conditions hold.
 
     Args:
         qp: the programs.
         x: (B, n) points near the solutions.
-        duals: their multipliers. Where multipliers are not unique, the result has those nearest to these.
+        duals: the multipliers of these points. If multipliers are not unique, the result has those nearest to
+            ``duals``.
         working: guessed working sets.
         max_exchanges: the largest number of changes of a sample's working set.
     """
@@ -74,7 +76,7 @@ def repair(qp: QuadraticProgram, x: Tensor, duals: Duals, working: ActiveSet, ma
     if compiled is not None:
         return compiled
     factored, first = (
-        _solve_in_cuda_graph(qp, x, duals, working) if x.is_cuda else _solve_on_working_set(qp, x, duals, working)
+        _repair_in_cuda_graph(qp, x, duals, working) if x.is_cuda else _repair_on_working_set(qp, x, duals, working)
     )
     point, multipliers, wrong, verdict = _refine_repaired(factored, first, working)
     good, none = verdict.solved, torch.zeros(qp.batch, dtype=torch.long, device=x.device)
@@ -82,24 +84,20 @@ def repair(qp: QuadraticProgram, x: Tensor, duals: Duals, working: ActiveSet, ma
     if bool(good.all()):
         return RepairResult(point, multipliers, working, good, none, exact, factored, verdict)
     good = good.clone()
-    exact = _refine_exactly(verdict, working, good, point, multipliers)
+    exact = _repair_in_extended_precision(verdict, working, good, point, multipliers)
     found = RepairResult(point, multipliers, working.map(torch.clone), good, none, exact)
     todo = (~good & (wrong.count() > 0) & factored.usable).nonzero()[:, 0]
     if len(todo) and max_exchanges:
-        # each exchange begins with the candidate's multipliers: those of a contradictory set may be huge
-        _exchange_and_solve(qp, found, duals, wrong[todo], todo, factored.cheap, max_exchanges)
+        # each exchange begins with the candidate's multipliers, because those of a contradictory set may be huge
+        _repair_by_exchanges(qp, found, duals, wrong[todo], todo, factored.cheap, max_exchanges)
     return found
 
 
-def can_exchange(qp: QuadraticProgram) -> bool:
-    """Whether ``repair_sparse`` takes these programs: sparse ones whose systems can be factored whole."""
-    return qp.is_sparse and sparse_system_plan(qp) is not None
-
-
 def repair_sparse(qp: QuadraticProgram, start: Start, max_exchanges: int) -> RepairResult | None:
-    """Do what ``repair`` does for sparse programs, all samples in one compiled call; None where that is not possible.
+    """Repair sparse programs in one compiled call for all samples; return None if that is not possible.
 
-    The compiled exchanges cost a fraction of those of ``repair``, so that more of them are made.
+    A compiled exchange takes a third of the time of another exchange, so that three times ``max_exchanges`` are
+    allowed.
     """
     plan = sparse_system_plan(qp) if qp.is_sparse else None
     if plan is None:
@@ -113,17 +111,17 @@ def repair_sparse(qp: QuadraticProgram, start: Start, max_exchanges: int) -> Rep
     return RepairResult(found.x, found.duals, found.working, solved, found.exchanges, unknown, verdict=kept)
 
 
-def _exchange_and_solve(
+def _repair_by_exchanges(
     qp: QuadraticProgram, found: RepairResult, start: Duals, wrong: ActiveSet, todo: Tensor, cheap: bool, most: int
 ) -> None:
-    """Exchange constraints and solve again until the samples ``todo`` are solved or a limit is reached.
+    """Exchange constraints and solve again until k samples are solved or a limit is reached.
 
     Args:
         qp: the programs of the whole batch.
-        found: the points of the whole batch, which are updated.
-        start: the multipliers that the samples started from.
+        found: the points of the whole batch, which are updated in place.
+        start: the multipliers from which the repair started.
         wrong: the constraints of the k samples to exchange first.
-        todo: (k,) the numbers of the samples.
+        todo: (k,) the positions of the samples.
         cheap: whether factorisations are cheap enough to exchange a single constraint.
         most: the largest number of exchanges of a sample.
     """
@@ -131,8 +129,8 @@ def _exchange_and_solve(
     fewest = torch.full_like(todo, torch.iinfo(torch.long).max)
     patience = torch.full_like(todo, _PATIENCE)
     for _ in range(most):
-        chosen, fewest, patience = _choose_exchanges(wrong, fewest, patience)
-        held = _exchange_constraints(sub, held, chosen, found.x[todo])
+        chosen, fewest, patience = _choose_repair_exchanges(wrong, fewest, patience)
+        held = _repair_working_set(sub, held, chosen, found.x[todo])
         found.working.put(todo, held)
         found.exchanges[todo] += 1
         if not cheap:
@@ -140,10 +138,10 @@ def _exchange_and_solve(
             todo, sub, held, fewest, patience = todo[on], sub[on], held[on], fewest[on], patience[on]
         if not len(todo):
             return
-        systems, first = _solve_on_working_set(sub, found.x[todo], start[todo], held)
+        systems, first = _repair_on_working_set(sub, found.x[todo], start[todo], held)
         point, multipliers, wrong, verdict = _refine_repaired(systems, first, held)
         good = verdict.solved.clone()
-        found.sharpened[todo] = _refine_exactly(verdict, held, good, point, multipliers)
+        found.sharpened[todo] = _repair_in_extended_precision(verdict, held, good, point, multipliers)
         found.x[todo], found.solved[todo] = point, good
         found.duals.put(todo, multipliers)
         on = (~good & (wrong.count() > 0) & systems.usable).nonzero()[:, 0]
@@ -152,26 +150,28 @@ def _exchange_and_solve(
         todo, sub, held, wrong, fewest, patience = todo[on], sub[on], held[on], wrong[on], fewest[on], patience[on]
 
 
-def sharpen_points(qp: QuadraticProgram, x: Tensor, duals: Duals, working: ActiveSet) -> RepairResult:
-    """Refine points (B, n) with residuals in extended precision, without exchanging constraints."""
+def repair_last_digits(qp: QuadraticProgram, x: Tensor, duals: Duals, working: ActiveSet) -> RepairResult:
+    """Refine points (B, n) with residuals in extended precision, without an exchange of constraints."""
     x, duals, verdict = x.clone(), duals.map(torch.clone), verify(qp, x, duals, working)
     good = verdict.solved.clone()
-    residual = _refine_exactly(verdict, working, good, x, duals)
+    residual = _repair_in_extended_precision(verdict, working, good, x, duals)
     return RepairResult(x, duals, working, good, torch.zeros(qp.batch, dtype=torch.long, device=x.device), residual)
 
 
-def _refine_exactly(verdict: Verification, working: ActiveSet, good: Tensor, x: Tensor, duals: Duals) -> Tensor:
+def _repair_in_extended_precision(
+    verdict: Verification, working: ActiveSet, good: Tensor, x: Tensor, duals: Duals
+) -> Tensor:
     """Refine points that have no wrong constraint but are not exact yet, with residuals in extended precision.
 
     Args:
         verdict: the verification of the points.
-        working: their working sets.
-        good: (B,) bool, whether a point is solved; updated in place.
+        working: the working sets of the points.
+        good: (B,) bool, whether a point is exact; updated in place.
         x: (B, n) points; updated in place.
-        duals: their multipliers; updated in place.
+        duals: the multipliers of the points; updated in place.
 
     Returns:
-        (B,) KKT residuals of the points that become exact, NaN elsewhere.
+        (B,) KKT residuals of the points that become exact; NaN for all other points.
     """
     sharpened = torch.full_like(x[:, 0], torch.nan)
     if verdict.qp.is_sparse or x.is_cuda:
@@ -184,39 +184,39 @@ def _refine_exactly(verdict: Verification, working: ActiveSet, good: Tensor, x: 
     return sharpened
 
 
-def _solve_on_working_set(
+def _repair_on_working_set(
     qp: QuadraticProgram, x: Tensor, duals: Duals, working: ActiveSet
 ) -> tuple[ReducedSystems, Verification]:
-    """Solve the reduced systems of the working sets; returns the systems and the verification of their solution."""
+    """Solve the reduced systems of the working sets; return the systems and the verification of their solutions."""
     systems = reduced_systems(qp, working)
-    return systems, _solve_with_systems(qp, systems, x, duals, working)
+    return systems, _repair_with_systems(qp, systems, x, duals, working)
 
 
-def _solve_with_systems(
+def _repair_with_systems(
     qp: QuadraticProgram, systems: ReducedSystems, x: Tensor, duals: Duals, working: ActiveSet
 ) -> Verification:
-    """Move the points (B, n) onto their working sets by one step of factored systems, and verify the result."""
+    """Move points x (B, n) onto their working sets by one step of the factored systems, and verify the result."""
     x = torch.where(working.lower, qp.lb, torch.where(working.upper, qp.ub, x)).nan_to_num()
     inequality = torch.where(working.rows, duals.inequality, 0.0).nan_to_num()
     duals = Duals(duals.equality.nan_to_num(), inequality, duals.bound)
-    x, duals = _add_reduced_solution(qp, working, x, duals, systems.step)
+    x, duals = _take_repair_step(qp, working, x, duals, systems.step)
     return verify(qp, x, duals, working)
 
 
-def _solve_in_cuda_graph(
+def _repair_in_cuda_graph(
     qp: QuadraticProgram, x: Tensor, duals: Duals, working: ActiveSet
 ) -> tuple[ReducedSystems, Verification]:
-    """Do the same as ``_solve_on_working_set`` for dense programs on a GPU, replaying a CUDA graph where possible."""
-    systems, verdict = DenseReducedSystems.replayed(qp, working, _verdict_for_cuda_graph, x, duals)
+    """Do the same as ``_repair_on_working_set`` for dense programs on a GPU, with a CUDA graph if possible."""
+    systems, verdict = DenseReducedSystems.replayed(qp, working, _repair_for_cuda_graph, x, duals)
     vars(verdict)["qp"] = qp
     return systems, verdict
 
 
-def _verdict_for_cuda_graph(
+def _repair_for_cuda_graph(
     systems: DenseReducedSystems, qp: QuadraticProgram, working: ActiveSet, x: Tensor, duals: Duals
 ) -> Verification:
-    """Solve and verify in a form that a CUDA graph can record: all properties are computed, no program is returned."""
-    verdict = _solve_with_systems(qp, systems, x, duals, working)
+    """Repair and verify as a CUDA graph can record: with all properties computed, and without the program."""
+    verdict = _repair_with_systems(qp, systems, x, duals, working)
     for name in _VERDICT_PROPERTIES:
         getattr(verdict, name)
     vars(verdict)["qp"] = None
@@ -226,39 +226,50 @@ def _verdict_for_cuda_graph(
 def _refine_repaired(
     systems: ReducedSystems, verdict: Verification, working: ActiveSet
 ) -> tuple[Tensor, Duals, ActiveSet, Verification]:
-    """Refine the samples whose working set has no wrong constraint.
+    """Refine the points of samples whose working set has no wrong constraint.
+
+    Args:
+        systems: the reduced systems of the working sets.
+        verdict: the verification of the points.
+        working: the working sets.
 
     Returns:
-        Points (B, n), multipliers, the constraints to exchange, and the verification.
+        Points (B, n), multipliers, the constraints to exchange next, and the verification.
     """
     qp, x, duals = verdict.qp, verdict.x, verdict.duals
-    # nothing is to be exchanged and the point is not exact yet: refine, then solve more carefully
+    # if no constraint is wrong and the point is not exact yet: refine, then solve more carefully
     for solve in (systems.step, systems.solve_carefully):
         stuck = verdict.none_wrong & (verdict.unbalanced > SHARP)
         lost = verdict.none_wrong & ~(verdict.unbalanced <= FEASIBLE)
         some_stuck, some_lost = torch.stack([stuck.any(), lost.any()]).tolist()
         if not some_stuck:
             break
-        x, duals = _add_reduced_solution(qp, working, x, duals, solve, stuck)
+        x, duals = _take_repair_step(qp, working, x, duals, solve, stuck)
         verdict = verify(qp, x, duals, working)
     else:
         lost = verdict.none_wrong & ~(verdict.unbalanced <= FEASIBLE)
         some_lost = bool(lost.any())
     if not some_lost:
         return x, duals, verdict.wrong, verdict
-    # still nothing to exchange: the objective falls along a direction in which it is flat
+    # if still no constraint is wrong, the objective falls along a direction without curvature
     downhill = systems.flat(-kkt_gradient(qp, x, duals))
-    wrong, length = _ratio_test(verdict, downhill, working, lost)
+    wrong, length = _find_repair_limit(verdict, downhill, working, lost)
     return x + length * downhill, duals, wrong, verdict
 
 
-def _ratio_test(
+def _find_repair_limit(
     verdict: Verification, direction: Tensor, working: ActiveSet, where: Tensor
 ) -> tuple[ActiveSet, Tensor]:
-    """Find the first constraint in a direction (B, n), which then enters the working set.
+    """Find the constraint that a direction meets first, by a ratio test.
+
+    Args:
+        verdict: the verification of the points.
+        direction: (B, n) the direction.
+        working: the working sets.
+        where: (B,) bool, the samples that move along the direction.
 
     Returns:
-        The wrong constraints, with the first one added for the samples ``where`` (B,); and the step lengths (B, 1).
+        The wrong constraints, to which the first constraint is added, and the step lengths (B, 1).
     """
     qp, x, wrong = verdict.qp, verdict.x, verdict.wrong
     rates = torch.cat([matvec(qp.G, direction), -direction, direction], 1)
@@ -276,7 +287,7 @@ def _ratio_test(
     return wrong, torch.where(where, length, 0.0)
 
 
-def _add_reduced_solution(
+def _take_repair_step(
     qp: QuadraticProgram,
     working: ActiveSet,
     x: Tensor,
@@ -286,13 +297,13 @@ def _add_reduced_solution(
 ) -> tuple[Tensor, Duals]:
     """Add a solution of the reduced system to points and multipliers.
 
-    The multipliers of bounds follow from the gradient. A sample whose system could not be factored stays as it is.
+    The multipliers of bounds follow from the gradient. A sample whose system could not be factored does not change.
 
     Args:
         qp: the programs.
         working: the working sets.
         x: (B, n) points.
-        duals: their multipliers.
+        duals: the multipliers of the points.
         solve: solves the reduced systems.
         where: (B,) bool, the samples to change; None changes all.
     """
@@ -306,13 +317,13 @@ def _add_reduced_solution(
     return x, Duals(equality, inequality, torch.where(working.fixed, -slope, 0.0))
 
 
-def _choose_exchanges(wrong: ActiveSet, fewest: Tensor, patience: Tensor) -> tuple[ActiveSet, Tensor, Tensor]:
-    """Choose the constraints to exchange: all wrong ones while their number falls, otherwise the last one alone.
+def _choose_repair_exchanges(wrong: ActiveSet, fewest: Tensor, patience: Tensor) -> tuple[ActiveSet, Tensor, Tensor]:
+    """Choose the constraints to exchange: all wrong constraints while their number falls, otherwise only the last.
 
     Args:
         wrong: the wrong constraints.
         fewest: (B,) the smallest number of wrong constraints so far.
-        patience: (B,) how many more exchanges may pass without lowering that number.
+        patience: (B,) the number of further exchanges that need not lower ``fewest``.
 
     Returns:
         The chosen constraints, and the updated ``fewest`` and ``patience``.
@@ -330,10 +341,10 @@ def _choose_exchanges(wrong: ActiveSet, fewest: Tensor, patience: Tensor) -> tup
     return chosen, torch.minimum(fewest, count), patience
 
 
-def _exchange_constraints(qp: QuadraticProgram, working: ActiveSet, exchange: ActiveSet, x: Tensor) -> ActiveSet:
-    """Return working sets with constraints exchanged: members leave, others enter.
+def _repair_working_set(qp: QuadraticProgram, working: ActiveSet, exchange: ActiveSet, x: Tensor) -> ActiveSet:
+    """Return the working sets after an exchange: members among the exchanged constraints leave, others enter.
 
-    A variable that would be held at both bounds is held at the nearer one.
+    A variable that would then be at both bounds is at the bound nearer to x (B, n).
     """
     lower, upper = working.lower ^ exchange.lower, working.upper ^ exchange.upper
     both = lower & upper
@@ -341,34 +352,34 @@ def _exchange_constraints(qp: QuadraticProgram, working: ActiveSet, exchange: Ac
     return ActiveSet(working.rows ^ exchange.rows, lower & ~(both & ~nearer_lower), upper & ~(both & nearer_lower))
 
 
-class FailedGuesses(dict[tuple[int, bytes], str]):
-    """Guessed working sets from which the repair failed, each with the name of the first solver that led to it.
+class FailedRepairs(dict[tuple[int, bytes], str]):
+    """The guessed working sets from which a repair failed, each with the name of the first solver that led to it.
 
-    Where the repair fails from a guess, it nearly always fails from the same guess of another solver too, because both
-    candidates agree to several digits. A more accurate candidate of the same solver is tried again.
+    A repair that fails from a guess nearly always fails from the same guess of another solver, too, because both
+    candidates agree to several digits. A more accurate candidate of the same solver is repaired again.
     """
 
-    def add_guesses(self, index: Tensor, guess: ActiveSet, solver: str) -> None:
-        """Store guesses that failed.
+    def add_failed(self, index: Tensor, guess: ActiveSet, solver: str) -> None:
+        """Store guesses from which the repair failed.
 
         Args:
-            index: (k,) numbers of the samples.
-            guess: (k, …) their guessed working sets.
+            index: (k,) positions of the samples.
+            guess: the k guessed working sets of these samples.
             solver: the name of the solver whose candidates led to the guesses.
         """
-        for name in _name_guesses(index, guess):
-            self.setdefault(name, solver)
+        for key in self._keys_of_guesses(index, guess):
+            self.setdefault(key, solver)
 
-    def failed_before(self, index: Tensor, guess: ActiveSet, solver: str) -> Tensor:
-        """Return which guesses have already failed for a candidate of another solver, (k,) bool.
+    def have_failed(self, index: Tensor, guess: ActiveSet, solver: str) -> Tensor:
+        """Return from which guesses a repair for another solver has failed, (k,) bool.
 
-        The arguments are those of ``add_guesses``.
+        The arguments are those of ``add_failed``.
         """
-        failed = [self.get(name, solver) != solver for name in _name_guesses(index, guess)]
+        failed = [self.get(key, solver) != solver for key in self._keys_of_guesses(index, guess)]
         return torch.tensor(failed, dtype=torch.bool, device=index.device)
 
-
-def _name_guesses(index: Tensor, guess: ActiveSet) -> list[tuple[int, bytes]]:
-    """Return a key for each guess (k, …): the number of its sample, and the members of its working set as bytes."""
-    rows = torch.cat([guess.rows, guess.lower, guess.upper], 1).cpu().numpy()
-    return [(i, row.tobytes()) for i, row in zip(index.tolist(), rows, strict=True)]
+    @staticmethod
+    def _keys_of_guesses(index: Tensor, guess: ActiveSet) -> list[tuple[int, bytes]]:
+        """Return a key of each guess: the position of its sample, and the members of its working set as bytes."""
+        rows = torch.cat([guess.rows, guess.lower, guess.upper], 1).cpu().numpy()
+        return [(i, row.tobytes()) for i, row in zip(index.tolist(), rows, strict=True)]

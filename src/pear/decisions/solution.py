@@ -1,12 +1,13 @@
-"""``Solution``: the result of ``pear.solve``, and its description in one line."""
+"""``Solution``: the result of ``pear.solve``, its conversions, and its description in one line."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import torch
 from torch import Tensor
 
+from pear.decisions.smoothing import Smoothing
 from pear.optimality.duals_and_active_sets import ActiveSet, Duals
 from pear.optimality.status import Status, has_decision_status
 from pear.optimality.tensor_record import TensorRecord
@@ -21,20 +22,20 @@ class Solution(TensorRecord):
     """Verified solutions of a batch.
 
     Attributes:
-        x: (B, n) decisions. A row whose status is neither SOLVED nor CLAIMED holds NaN. Only a row with TIME_LIMIT may
-            hold the best feasible point that was found in time.
+        x: (B, n) decisions. The row of a sample whose status is neither SOLVED nor CLAIMED contains NaN or, if the
+            status is TIME_LIMIT and a feasible point was found, the best such point.
         value: (B,) objective in the problem's own sense, smoothing included.
         status: (B,) int8 of ``Status``.
         active: the constraints that are tight at ``x``.
         weak: the tight constraints whose multiplier is zero; they count as active.
         duals: multipliers of the minimised problem; None for integer problems.
-        kkt_residual: (B,) largest of the scaled primal, dual and complementarity residuals; for integer problems the
-            largest of constraint violation, distance to integers and relative gap; NaN where an oracle decides.
-        repaired: (B,) bool, whether the solver's active set was wrong and has been corrected.
+        kkt_residual: (B,) the largest of the scaled primal, dual and complementarity residuals; for integer problems
+            the largest of constraint violation, distance to integers and relative gap; NaN for decisions of an oracle.
+        repaired: (B,) bool, whether the solver's active set was wrong and was corrected.
         gap: (B,) relative distance of the objective at ``x`` from the proven bound: 0 for a solved continuous problem,
             infinite without a bound, NaN without a point.
-        unchecked: (B,) bool, whether the status of an integer program rests on the claim of one solver: our relaxations
-            could not decide it with few nodes, and no second solver said so. False for continuous problems.
+        unchecked: (B,) bool, whether the status of an integer program rests on the claim of a single solver, which
+            neither a short search by PEAR nor a second solver has confirmed. False for continuous problems.
     """
 
     x: Tensor
@@ -50,7 +51,7 @@ class Solution(TensorRecord):
 
     @property
     def solved(self) -> Tensor:
-        """Whether each sample has a decision, proven or claimed by an oracle, (B,) bool."""
+        """Whether each sample has a decision, which is proven to be optimal or claimed by an oracle, (B,) bool."""
         return has_decision_status(self.status)
 
     @property
@@ -60,29 +61,32 @@ class Solution(TensorRecord):
 
     def __repr__(self) -> str:
         facts = "".join(f"; {name} {fact}" for name, fact in self._facts().items())
-        return f"Solution({describe_statuses(self.status, self.x.shape[1])}{facts})"
+        return f"Solution({describe_solution_statuses(self.status, self.x.shape[1])}{facts})"
 
     def _repr_html_(self) -> str:
-        return html_table("Solution", {"samples": describe_statuses(self.status, self.x.shape[1]), **self._facts()})
+        return html_table(
+            "Solution", {"samples": describe_solution_statuses(self.status, self.x.shape[1]), **self._facts()}
+        )
 
     def _facts(self) -> dict[str, str]:
+        """Return what the description says after the statuses, as text by name."""
         found = self.value[self.value.isfinite()]
         mean = {"mean value": f"{float(found.mean()):.4g}"} if len(found) else {}
         unchecked = int(self.unchecked.sum())
         words = {"unchecked": f"{unchecked} (the solver's word)"} if unchecked else {}
-        return mean | worst_residual(self.kkt_residual) | words
+        return mean | worst_solution_residual(self.kkt_residual) | words
 
 
-def describe_statuses(status: Tensor, variables: int) -> str:
-    """Describe a batch in one line that counts the samples by status (B,)."""
+def describe_solution_statuses(status: Tensor, variables: int) -> str:
+    """Describe a batch in one line, with its number of samples of each status, from statuses (B,)."""
     kinds, counts = status.unique(return_counts=True)
     found = ", ".join(f"{int(k)} {Status(int(s)).name}" for s, k in zip(kinds, counts, strict=True))
     samples = "1 sample" if len(status) == 1 else f"{len(status)} samples"
     return f"{samples} of {variables} variables{': ' if found else ''}{found}"
 
 
-def worst_residual(residual: Tensor) -> dict[str, str]:
-    """Return the largest finite residual (B,) as text, under the name "kkt_residual"; {} where none is finite."""
+def worst_solution_residual(residual: Tensor) -> dict[str, str]:
+    """Return the largest finite residual of (B,) as text, under the name "kkt_residual"; {} if none is finite."""
     known = residual[residual.isfinite()]
     return {"kkt_residual": f"≤ {float(known.max()):.1e}"} if len(known) else {}
 
@@ -105,3 +109,18 @@ def as_solution(problem: Problem, v: VerifiedSolutions) -> Solution:
         gap=torch.where(v.solved, 0.0, torch.nan).to(v.x),
         unchecked=torch.zeros_like(v.solved),
     )
+
+
+def solution_in_dtype(solution: Solution, dtype: torch.dtype) -> Solution:
+    """Return a solution with its floating-point tensors in a dtype."""
+    if dtype == torch.float64:  # every solution is computed in float64
+        return solution
+    return solution.map(lambda value: value.to(dtype) if value.is_floating_point() else value)
+
+
+def solution_in_user_units(solution: Solution, scale: Smoothing) -> Solution:
+    """Convert a solution of a problem in the units of a smoothing to the variables of the user's problem."""
+    if scale.units is None or solution.duals is None:
+        return solution
+    duals = replace(solution.duals, bound=scale.per_unit(solution.duals.bound))
+    return replace(solution, x=scale.times_units(solution.x), duals=duals)

@@ -1,6 +1,6 @@
-"""Batches of sparse programs: warm starts are checked together, what is left is solved one by one, in threads.
+"""Batches of sparse programs: warm starts are checked together, and all other samples are solved one by one in threads.
 
-The factors of a batch would not fit into memory, so that samples that need a solver are solved alone.
+Samples that need a solver are solved alone, because the factors of a whole batch would not fit into memory.
 """
 
 from __future__ import annotations
@@ -20,11 +20,11 @@ from pear.sensitivity.sparse_reduced_systems import SparseReducedSystems
 from pear.sensitivity.verified_solutions import VerifiedSolutions
 
 _TOGETHER = 64  # samples whose warm starts are checked together
-_KEPT = 2**26  # most numbers in the factors that a batch keeps for its gradient
+_KEPT = 2**26  # the most numbers in the factors that a batch keeps for its gradient
 _COLUMNS = ("x", "duals", "active", "weak", "status", "kkt_residual", "repaired", "reused", "working", "projects")
 
 
-def solve_sparse_programs(
+def solve_sparse_batch(
     qp: QuadraticProgram,
     check_starts: Callable[[Tensor], VerifiedSolutions] | None,
     solve_one: Callable[[Tensor], VerifiedSolutions],
@@ -33,9 +33,9 @@ def solve_sparse_programs(
 
     Args:
         qp: B > 0 sparse programs.
-        check_starts: checks the warm starts of the samples at (k,). A sample whose start does not pass is INACCURATE.
-            None if there are no starts.
-        solve_one: solves the sample at (1,).
+        check_starts: checks the warm starts of the samples at positions (k,), and gives samples whose warm start does
+            not pass the status INACCURATE; None if there are no warm starts.
+        solve_one: solves the sample at position (1,).
     """
     everything = torch.arange(qp.batch)
     checked = [] if check_starts is None else [check_starts(at) for at in everything.split(_TOGETHER)]
@@ -47,12 +47,12 @@ def solve_sparse_programs(
 
     map_in_threads(solve_in_turn, len(todo))
     solved = [one for one in singles if one is not None]
-    joined = _join(solved if len(todo) == qp.batch else checked)
+    joined = _join_sparse_batch(solved if len(todo) == qp.batch else checked)
     kept: list[Any] = [None] * qp.batch
     for i, one in zip(todo.tolist(), solved, strict=True):
         kept[i] = one.kept
     if 0 < len(todo) < qp.batch:
-        for name, rows in _join(solved).items():
+        for name, rows in _join_sparse_batch(solved).items():
             if isinstance(rows, TensorRecord):
                 joined[name].put(todo, rows)
             else:
@@ -64,8 +64,8 @@ def solve_sparse_programs(
     )
 
 
-def _join(parts: list[VerifiedSolutions]) -> dict[str, Any]:
-    """Join the solutions of several batches, but for what they keep of their programs."""
+def _join_sparse_batch(parts: list[VerifiedSolutions]) -> dict[str, Any]:
+    """Join the solutions of parts of a batch, without their programs and factors; return columns by name."""
     columns = {name: [getattr(part, name) for part in parts] for name in _COLUMNS}
     return {
         name: torch.cat(column) if isinstance(column[0], Tensor) else type(column[0]).cat(column)

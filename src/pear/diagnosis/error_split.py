@@ -14,9 +14,10 @@ from typing import Literal
 import torch
 from torch import Tensor
 
+from pear.decisions.choose_smoothing import choose_smoothing
 from pear.decisions.continuous_programs import solve_continuous_programs
 from pear.decisions.failures import report_failures
-from pear.decisions.smoothing import Smoothing, choose_smoothing
+from pear.decisions.smoothing import Smoothing
 from pear.optimality.rule import NEGLIGIBLE
 from pear.problem import Problem
 from pear.problem.matrix import matvec

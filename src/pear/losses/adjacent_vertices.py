@@ -1,4 +1,4 @@
-"""The vertices adjacent to a vertex of ``{Az = b, Gz ≤ h, lb ≤ z ≤ ub}``, which may be degenerate."""
+"""The vertices adjacent to a vertex of ``{Az = b, Gz ≤ h, lb ≤ z ≤ ub}``; the vertex may be degenerate."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ from pear.problem import Problem
 
 Array = NDArray[np.float64]
 
-_PAIRS = 2**22  # pairs of rays that are tested together, in arrays of 16 MB
-_MOST_PAIRS = 2**32  # pairs of rays that are tested at most, which takes minutes
+_PAIRS = 2**22  # pairs of rays that are tested at the same time, in arrays of 16 MB
+_MOST_PAIRS = 2**32  # the largest number of pairs of rays that are tested; so many take minutes
 
 
 def adjacent_vertices_in_problem(problem: Problem, z: Tensor) -> list[Tensor]:
@@ -42,10 +42,10 @@ def adjacent_vertices_in_problem(problem: Problem, z: Tensor) -> list[Tensor]:
 def adjacent_vertices(z: Array, G: Array, h: Array, lb: Array, ub: Array, A: Array | None = None) -> Array:
     """Find all vertices that share an edge with the vertex ``z``.
 
-    At z, the variables N are at a bound and the rows K are tight. Let y ≥ 0 measure how far a direction leaves each of
-    these constraints. After the other variables F are eliminated from the rows K, the feasible directions are the y
-    with ``M y = 0``. Where z is not degenerate, M is empty, and every y_j alone is an edge. Otherwise
-    the edges are the extreme rays of the cone of feasible directions. Rows of A stay tight.
+    At z, the variables N are at a bound, the variables F are not, and the rows K are tight. Let y ≥ 0 measure how far a
+    direction leaves each of these bounds and rows. Eliminating the variables F from the rows K leaves a system ``M y =
+    0``, whose solutions y ≥ 0 are the feasible directions. If z is not degenerate, M is empty, and every unit vector is
+    an edge. Otherwise the edges are the extreme rays of the cone of feasible directions. Rows of A stay tight.
 
     Args:
         z: (n,) a vertex.
@@ -59,7 +59,7 @@ def adjacent_vertices(z: Array, G: Array, h: Array, lb: Array, ub: Array, A: Arr
         (k, n) distinct vertices.
 
     Raises:
-        ProblemError: z is not feasible, not a vertex, or so degenerate that its edges are too many to be found.
+        ProblemError: z is not feasible, not a vertex, or so degenerate that it has too many edges.
     """
     scale = max(1.0, float(np.abs(z).max(initial=0.0)))
     low, high = z - lb <= TIGHT * scale, ub - z <= TIGHT * scale
@@ -67,25 +67,26 @@ def adjacent_vertices(z: Array, G: Array, h: Array, lb: Array, ub: Array, A: Arr
     tight = (h - G @ z) / norm <= TIGHT * scale
     if (np.minimum(z - lb, ub - z) < -TIGHT * scale).any() or ((h - G @ z) / norm < -TIGHT * scale).any():
         raise ProblemError("the point violates a constraint; pass what decide_relaxed() returns")
-    between, held = ~(low | high), low ^ high  # a variable whose bounds coincide is neither: it never moves
+    between, held = ~(low | high), low ^ high  # a variable with equal bounds is in neither, because it never moves
     E = np.zeros((0, len(z))) if A is None else A / np.maximum(np.abs(A).sum(1, keepdims=True), 1e-300)
     G_K = np.vstack([E, G[tight] / norm[tight, None]])
-    left, right = _eliminate_columns(G_K[:, between])
+    left, right = _eliminate_vertex_columns(G_K[:, between])
     inward = np.where(low, 1.0, -1.0)[held]
     # The rows K of a direction d: G_KF d_F + G_KN d_N + s = 0, with d_N = inward · y_N and s = y_K (0 for rows of A).
     moves = np.hstack([G_K[:, held] * inward, np.eye(len(G_K))[:, len(E) :]])
-    rays = extreme_rays(left @ moves)
+    rays = extreme_rays_at_vertex(left @ moves)
     directions = np.zeros((len(rays), len(z)))
     directions[:, held] = rays[:, : held.sum()] * inward
     directions[:, between] = -rays @ (right @ moves).T
-    return _first_constraints(z, directions, G[~tight], h[~tight], lb, ub)
+    return _adjacent_along_directions(z, directions, G[~tight], h[~tight], lb, ub)
 
 
-def extreme_rays(M: Array) -> Array:
+def extreme_rays_at_vertex(M: Array) -> Array:
     """Compute the extreme rays of ``{y ≥ 0, My = 0}`` for M (r, q) by the double description method.
 
-    Equations are added one at a time. A ray on one side of the new equation is combined with each adjacent ray on the
-    other side. Two rays are adjacent where the earlier equations leave their joint support two dimensions.
+    The equations of M are added one after another. Each ray on one side of the new equation is combined with each
+    adjacent ray on the other side. Two rays are adjacent if the vectors that satisfy the earlier equations and are zero
+    where both rays are zero form a space of two dimensions.
 
     Returns:
         (k, q) rays, each with a largest entry of 1.
@@ -101,22 +102,22 @@ def extreme_rays(M: Array) -> Array:
                 f"the vertex is too degenerate: {len(M)} constraints more than it needs meet in it, and with {i} of "
                 f"them {len(rays):,} edges leave it already; leave the sample out, or use PEAR, which needs none"
             )
-        a, b = _adjacent_pairs(rays, first, second, M[:i])
+        a, b = _adjacent_ray_pairs(rays, first, second, M[:i])
         new = rays[a] * -side[b, None] + rays[b] * side[a, None]
         new /= np.maximum(new.max(1, keepdims=True, initial=0.0), 1e-300)
         rays = np.vstack([rays[side == 0], new])
     return rays
 
 
-def _adjacent_pairs(
+def _adjacent_ray_pairs(
     rays: Array, first: NDArray[np.intp], second: NDArray[np.intp], M: Array
 ) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
     """Find the pairs of extreme rays of ``{y ≥ 0, My = 0}`` that span a face of two dimensions.
 
     Args:
         rays: (k, q) extreme rays.
-        first: row numbers of the candidates for the first ray of a pair.
-        second: row numbers of the candidates for the second ray.
+        first: the row numbers of the rays that may be the first ray of a pair.
+        second: the row numbers of the rays that may be the second ray.
         M: (r, q) equations.
 
     Returns:
@@ -124,9 +125,9 @@ def _adjacent_pairs(
     """
     r, support = len(M), rays > RANK
     found = [(first[:0], second[:0])]
-    # a block of pairs at a time: a vertex where several rows meet has hundreds of millions
+    # in blocks of pairs, because a degenerate vertex may have hundreds of millions of pairs
     for some in np.array_split(first, 1 + len(first) * len(second) // _PAIRS):
-        # joint supports of more columns leave more than two dimensions
+        # with more columns in their joint support, two rays leave more than two dimensions
         one, other = support[some].astype(np.float32), support[second].astype(np.float32)
         size = one.sum(1)[:, None] + other.sum(1) - one @ other.T
         i, j = np.nonzero(size <= r + 2)
@@ -141,7 +142,7 @@ def _adjacent_pairs(
     return a, b
 
 
-def _eliminate_columns(G_KF: Array) -> tuple[Array, Array]:
+def _eliminate_vertex_columns(G_KF: Array) -> tuple[Array, Array]:
     """Return an orthonormal basis (as rows) of the complement of the columns of G_KF, and the pseudo-inverse of G_KF.
 
     Raises:
@@ -159,8 +160,8 @@ def _eliminate_columns(G_KF: Array) -> tuple[Array, Array]:
     return U[:, f:].T, Vt.T @ (U[:, :f] / sizes).T
 
 
-def _first_constraints(z: Array, directions: Array, G: Array, h: Array, lb: Array, ub: Array) -> Array:
-    """Return the points where directions (k, n) from z meet their first constraint; unlimited ones are left out."""
+def _adjacent_along_directions(z: Array, directions: Array, G: Array, h: Array, lb: Array, ub: Array) -> Array:
+    """Return the points at which directions (k, n) from z meet their first constraint, without unlimited directions."""
     size = np.maximum(np.abs(directions).max(1, keepdims=True, initial=0.0), 1e-300)
     directions = np.where(np.abs(directions) <= RANK * size, 0.0, directions)
     with np.errstate(divide="ignore", invalid="ignore"):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Hashable
-from typing import Any, Literal, NamedTuple
+from typing import Any, NamedTuple, Unpack
 
 import torch
 from torch import Tensor
@@ -12,7 +12,7 @@ from pear.decisions.solve import solve
 from pear.errors import ProblemError
 from pear.losses.cosine import cosine_distance
 from pear.losses.decision_loss import Decide
-from pear.losses.random_draws import DrawingLoss
+from pear.losses.random_draws import DrawingLoss, DrawSettings
 from pear.optimality.rule import TIGHT
 from pear.problem import Model, Problem
 from pear.problem.model import problem_of_model
@@ -24,24 +24,21 @@ from pear.setting_checks import check_share_setting
 class CaVELoss(DrawingLoss):
     """``ℓ = u (1 − cos(−ĉ, p))``, where p is the projection of −ĉ on the cone of the constraints active at z*(c).
 
-    Where −ĉ lies in the cone of the active constraints' normals, z*(c) is optimal in the relaxation under ĉ, and the
-    loss is zero (cone-aligned vector estimation; Tang and Khalil, 2024). The projection is exact: −ĉ is split into p
-    and its projection d on the feasible directions at z*(c), which a verified QP finds. For maximisation every cost
-    changes its sign. Best decisions are found once, and a step solves one QP per sample, however hard the integers are.
+    The cone consists of all non-negative combinations of the normals of these constraints. If it contains −ĉ, then
+    z*(c) is optimal in the relaxation under ĉ, and the loss is zero (cone-aligned vector estimation; Tang and Khalil,
+    2024). The projection is exact: ``p = −ĉ − d``, where d is the projection of −ĉ on the feasible directions at z*(c),
+    the solution of a verified QP. For maximisation every cost changes its sign. The best decision of a sample with an
+    id is computed once. A training step solves one continuous QP per sample, also for an integer problem.
 
-    ``inner_ratio`` moves p into the cone, towards the mean of the unit normals; it stands for the projection that is
-    stopped early (CaVE+). With ``solve_ratio`` below 1, other batches take −ĉ instead of p, moved in the same way,
-    and solve nothing (CaVE Hybrid).
+    With ``inner_ratio`` r the loss compares ĉ with a point inside the cone, ``(1 − r) p/‖p‖ + r a``, where a is the
+    mean of the unit normals. It replaces the projection that CaVE+ stops early. With ``solve_ratio`` below 1, some
+    batches use −ĉ in place of p and solve nothing (CaVE Hybrid).
 
     Args:
-        problem: the decision problem, with a linear objective and constraints; those of an ``Oracle`` are its
-            relaxation's.
-        decide: maps costs (B, n) to best decisions (B, n); ``pear.solve`` on ``problem`` if omitted.
-        inner_ratio: from 0, the exact projection, to below 1.
+        problem: the decision problem, dense, with a linear objective; an ``Oracle`` must have a relaxation.
+        inner_ratio: r, from 0 (p itself) to 1.
         solve_ratio: the probability that a batch is projected.
-        seed: the seed of the loss's own ``numpy.random.RandomState``, whose state is part of ``state_dict()``.
-        mse_weight: weight of ``½ ‖ĉ − c‖² / u``, mean over the samples, added to the loss.
-        cost_unit: u, the unit of the costs; "auto" is their typical deviation, see ``DecisionLoss``.
+        decide, seed, mse_weight, cost_unit: as for ``DrawingLoss``.
 
     Example:
         >>> import torch, pear
@@ -58,23 +55,21 @@ class CaVELoss(DrawingLoss):
         decide: Decide | None = None,
         inner_ratio: float = 0.0,
         solve_ratio: float = 1.0,
-        seed: int = 135,
-        mse_weight: float = 0.0,
-        cost_unit: float | Literal["auto"] = "auto",
+        **shared: Unpack[DrawSettings],
     ) -> None:
-        super().__init__(problem, decide, seed, mse_weight, cost_unit)
+        super().__init__(problem, decide, **shared)
         if problem_of_model(program_of_oracle(self.problem, "CaVE")).is_sparse:
             raise ProblemError("CaVE takes dense problems; this one is sparse: use PEAR")
         self.inner_ratio = check_share_setting("inner_ratio", inner_ratio)
         self.solve_ratio = check_share_setting("solve_ratio", solve_ratio)
 
     def values(self, predicted: Tensor, true: Tensor, ids: list[Hashable] | None) -> Tensor:
-        """Compute the distance of each sample with its projection held fixed, which has the same derivative."""
+        """Compute the loss of each sample, (B,), with p as a constant; the derivative is the same."""
         best = self.best(true.double(), ids)
         ascent = -self.problem.sign * predicted
         with self.timed("solve"):
             program = problem_of_model(program_of_oracle(select_by_keys(self.problem, ids), "CaVE")).relaxed()
-            cone = _Cone.at(program, best)
+            cone = _CaveCone.at(program, best)
             solves = self.solve_ratio == 1 or self.draws.generator.uniform() < self.solve_ratio
             inside = ascent.detach().double()
             inside = cone.project(inside) if solves else inside
@@ -86,14 +81,14 @@ class CaVELoss(DrawingLoss):
             return self.settle_unit(true) * cosine_distance(ascent, inside.to(ascent))
 
 
-class _Cone(NamedTuple):
-    """The normal cones at points of ``{Az = b, Gz ≤ h, lb ≤ z ≤ ub}``.
+class _CaveCone(NamedTuple):
+    """The normal cones at points of ``{Az = b, Gz ≤ h, lb ≤ z ≤ ub}``, given by the constraints active there.
 
     Attributes:
         program: the problem, dense.
-        tight: (B, m) which rows of G are active; None where there are none.
-        low: (B, n) which lower bounds are active.
-        high: (B, n) which upper bounds are active.
+        tight: (B, m) bool, which rows of G are active; None if the problem has no G.
+        low: (B, n) bool, which lower bounds are active.
+        high: (B, n) bool, which upper bounds are active.
     """
 
     program: Problem
@@ -102,8 +97,8 @@ class _Cone(NamedTuple):
     high: Tensor
 
     @classmethod
-    def at(cls, program: Problem, points: Tensor) -> _Cone:
-        """Find the constraints that are active at points (B, n), by the slack of an exact solution."""
+    def at(cls, program: Problem, points: Tensor) -> _CaveCone:
+        """Find the constraints that are active at exact solutions (B, n), by their slacks."""
         z = points.to(program.device)
         scale = z.abs().amax(1, keepdim=True).clamp_min(1.0)
         none = torch.zeros_like(z, dtype=torch.bool)
@@ -115,8 +110,8 @@ class _Cone(NamedTuple):
         slack = program.h - (program.G @ z[..., None])[..., 0]
         return cls(program, slack <= TIGHT * scale * sizes, low, high)
 
-    def project(self, rows: Tensor) -> Tensor:
-        """Project rows (B, n) on the cones: what remains without their projections on the feasible directions."""
+    def project(self, vectors: Tensor) -> Tensor:
+        """Project vectors (B, n) on the cones, by subtracting their projections on the feasible directions."""
         program, inf = self.program, torch.inf
         fields: dict[str, Any] = {"lb": torch.where(self.low, 0.0, -inf), "ub": torch.where(self.high, 0.0, inf)}
         if program.A is not None and program.b is not None:
@@ -124,10 +119,10 @@ class _Cone(NamedTuple):
         if program.G is not None and self.tight is not None:
             fields |= {"G": program.G, "h": torch.where(self.tight, 0.0, inf)}
         directions = Problem(Q=torch.eye(program.n, dtype=torch.float64, device=program.device), **fields)
-        return rows - solve(directions, -rows).x.to(rows)
+        return vectors - solve(directions, -vectors).x.to(vectors)
 
     def mean_normal(self) -> Tensor:
-        """The mean (B, n) of the unit normals of active constraints; an equation has two, which cancel."""
+        """Compute the mean (B, n) of the active constraints' unit normals; the two normals of an equation cancel."""
         program = self.program
         total = self.high.double() - self.low.double()
         count = self.high.sum(1) + self.low.sum(1)

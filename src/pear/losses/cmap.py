@@ -1,4 +1,4 @@
-"""``CMAPLoss``: the best decision against the solution of a pool that the forecast prefers."""
+"""``CMAPLoss``: the best decision compared with the solution of a pool that is cheapest under the forecast."""
 
 from __future__ import annotations
 
@@ -11,18 +11,12 @@ from pear.losses.solution_pool import PooledSolutions
 class CMAPLoss(PoolLoss):
     """``ℓ = ĉᵀz*(c) − min_v ĉᵀv`` over the solutions v of a pool, mean over the batch; gradient ``z*(c) − v``.
 
-    This is the contrastive MAP loss (Mulamba et al., 2021): ``NCELoss`` with the one solution of the pool that the
-    forecast prefers. It is zero where that is the best decision. The paper's variant with ĉ − c instead of ĉ has
-    the same gradient. For maximisation every cost changes its sign.
+    This is the contrastive MAP loss (Mulamba et al., 2021). ``NCELoss`` uses the mean of the pool; this loss uses only
+    the solution that is cheapest under the forecast, and is zero if that solution is z*(c). The paper's variant with
+    ĉ − c instead of ĉ has the same gradient. For maximisation every cost changes its sign.
 
     Args:
-        problem: the decision problem, with a linear objective.
-        decide: maps costs (B, n) to best decisions (B, n); ``pear.solve`` on ``problem`` if omitted.
-        solve_ratio: the share of the steps in which solutions for the forecasts join the pool.
-        pool_size: the largest number of solutions in a pool, see ``PoolLoss``.
-        seed: the seed of the random choice of these steps.
-        mse_weight: weight of ``½ ‖ĉ − c‖² / u``, mean over the samples, added to the loss.
-        cost_unit: u, the unit of the costs; "auto" is their typical deviation, see ``DecisionLoss``.
+        problem, decide, solve_ratio, pool_size, seed, mse_weight, cost_unit: as for ``PoolLoss``.
 
     Example:
         >>> import torch, pear
@@ -37,7 +31,7 @@ class CMAPLoss(PoolLoss):
     """
 
     def compare(self, cost: Tensor, true: Tensor, best: Tensor, pooled: PooledSolutions) -> Tensor:
-        """Compare the best decision with the cheapest solution of the pool under the forecast."""
+        """Compute the predicted cost of the best decision minus that of the cheapest solution of the pool, (B,)."""
         sign = self.problem.sign
         preferred = pooled.at(pooled.lowest(pooled.products(sign * cost.detach())))
         return sign * (cost * (best - preferred)).sum(1)

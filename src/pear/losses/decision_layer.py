@@ -8,12 +8,12 @@ from typing import Any, Literal
 import torch
 from torch import Tensor
 
-from pear.decisions.decider import Decisions
+from pear.decisions.decided_batch import DecidedBatch
 from pear.decisions.failures import OnFailure, report_failures
-from pear.decisions.recourse_decider import refuse_fields
+from pear.decisions.recourse_decider import RecourseDecider
 from pear.errors import ProblemError, name_variables_in_errors
 from pear.losses.autograd_inputs import fit_gradient_to_input, input_requires_gradient
-from pear.losses.decision_module import DecisionModule, on_decision_device
+from pear.losses.decision_module import DecisionModule, on_module_device
 from pear.losses.defaults import DECISION
 from pear.losses.eager import eager
 from pear.problem import Model, Problem
@@ -24,7 +24,7 @@ from pear.problem.tensor_conversion import to_batch_tensor
 from pear.sensitivity.derivatives import objective_derivatives
 
 _INPUTS = ("cost", *FIELDS)
-"""What the layer gives derivatives by, in the order of ``objective_derivatives`` and ``Decisions.derivatives``."""
+"""The inputs that have derivatives, in the order of ``objective_derivatives`` and ``DecidedBatch.derivatives``."""
 _ROW_FIELDS = frozenset(FIELDS) - {"Q"}
 
 
@@ -35,18 +35,20 @@ class DecisionLayer(DecisionModule):
     factorisation of the forward pass. All derivatives follow from its solution:
     ``∂c = −p``, ``∂Q = −½(p zᵀ + z pᵀ)``, ``∂(right-hand sides) = q``, ``∂J = −(v pᵀ + q zᵀ)`` with the multipliers v,
     and for a variable at a bound ``∂bound = w − Hp − Jᵀq``. Inactive constraints have derivative zero, and weakly
-    active constraints count as active. Where rows are linearly dependent, right-hand sides get the derivative of least
+    active constraints count as active. If rows are linearly dependent, right-hand sides get the derivative of least
     norm, with rows scaled to length one.
 
     Args:
-        problem: the decision problem; an integer problem is relaxed. A ``Model`` maps predicted values to costs. Where
-            it also predicts right-hand sides, the layer solves the elastic problem of its recourse.
+        problem: the decision problem; an integer problem is relaxed. The cost map of a ``Model`` maps predicted values
+            to costs. If the model also predicts right-hand sides, the layer solves the elastic problem of its recourse.
         smoothing: λ ≥ 0, or "auto".
         solver: "auto" or a name that ``pear solvers`` lists.
-        on_failure: "raise" raises an error for failed samples. "mask" warns; their decisions and derivatives are zero.
+        on_failure: "raise" raises an error for failed samples. "mask" warns, and failed samples have decisions and
+            derivatives of zero.
 
     Attributes:
-        status: (B,) int8 of ``pear.Status``, of the last call, on the device that decides; None before the first call.
+        status: (B,) int8 of ``pear.Status``, the statuses of the last call, on the device that decides; None before the
+            first call.
 
     Example:
         >>> import torch, pear
@@ -55,7 +57,7 @@ class DecisionLayer(DecisionModule):
         >>> z = layer(cost)
         >>> z[0, 0].backward()
         >>> z, cost.grad
-        (tensor([[0.6000, 0.4000]], grad_fn=<_DecisionBackward>), tensor([[-0.5000,  0.5000]]))
+        (tensor([[0.6000, 0.4000]], grad_fn=<_LayerDecisionBackward>), tensor([[-0.5000,  0.5000]]))
     """
 
     def __init__(
@@ -79,7 +81,7 @@ class DecisionLayer(DecisionModule):
         self.status: Tensor | None = None
 
     @eager
-    @on_decision_device
+    @on_module_device
     def forward(
         self,
         cost: Tensor,
@@ -95,8 +97,8 @@ class DecisionLayer(DecisionModule):
         """Decide for a batch.
 
         Args:
-            cost: (B, n), or (B, k) values that the cost map of a ``Model`` takes.
-            Q: (n, n) or (B, n, n) curvature. This field and those below replace the problem's own in this call.
+            cost: (B, n) costs, or (B, k) values, which the cost map of a ``Model`` maps to costs.
+            Q: (n, n) or (B, n, n) curvature. Q, A, b, G, h, lb and ub replace the problem's own fields in this call.
             A: (p, n) or (B, p, n) equality rows.
             b: (p,) or (B, p) right-hand sides of A.
             G: (m, n) or (B, m, n) inequality rows.
@@ -130,41 +132,41 @@ class DecisionLayer(DecisionModule):
             return scale.times_units(decisions.x.to(cost.dtype, copy=True))
         return scale.times_units(self._differentiable(decisions, cost, given))
 
-    def _differentiable(self, decisions: Decisions, cost: Tensor, fields: dict[str, Any]) -> Tensor:
-        """Return the decisions (B, n), which autograd follows to the costs and to the given fields."""
+    def _differentiable(self, decisions: DecidedBatch, cost: Tensor, fields: dict[str, Any]) -> Tensor:
+        """Return the decisions (B, n) as an autograd function of the costs and the given fields."""
         names = model_variable_names(self.given)
-        found: Tensor = _Decision.apply(decisions, self.problem.sign, names, tuple(fields), cost, *fields.values())
+        found: Tensor = _LayerDecision.apply(decisions, self.problem.sign, names, tuple(fields), cost, *fields.values())
         return found
 
-    def _report_failures(self, decisions: Decisions, inputs: Tensor) -> None:
-        """Store the statuses; raise an error or warn where samples failed."""
-        self.__dict__["status"] = decisions.status  # Module.__setattr__ takes longer, to find out what it is
+    def _report_failures(self, decisions: DecidedBatch, inputs: Tensor) -> None:
+        """Store the statuses; raise an error or warn if samples failed."""
+        self.__dict__["status"] = decisions.status  # faster than Module.__setattr__, which checks the type
         if not decisions.all_solved:
             trained = torch.is_grad_enabled() and inputs.requires_grad
             report_failures(decisions.status, self.on_failure, "the decision layer", spreads=trained)
 
     def _under_forecast(self, values: Tensor, ids: list[Hashable] | None, given: dict[str, Any]) -> Tensor:
-        """Solve the elastic problem under predicted values (B, k); returns differentiable decisions (B, n)."""
-        refuse_fields(given)
+        """Solve the elastic problem under predicted values (B, k); return differentiable decisions (B, n)."""
+        RecourseDecider.refuse_fields(given)
         decider = self.recourse_decider(values.detach(), ids)
         forecast, elastic = decider.values(values, ids), decider.elastic
         detached = forecast.detach()
         with self.decider.locked(ids):
             found = decider.decide(detached, ids, decider.known_failures(detached, ids))
-        decisions = Decisions(found.solved)
+        decisions = DecidedBatch(found.solved)
         self._report_failures(decisions, values)
         fields = elastic.fields(forecast.sides, forecast.matrices)
         cost = torch.cat([forecast.cost, found.cost[:, elastic.n :]], 1)
         return self._differentiable(decisions, cost, fields)[:, : elastic.n].to(values.dtype)
 
 
-class _Decision(torch.autograd.Function):
-    """The decision as an autograd function; the backward pass reuses the factorisation of the forward pass."""
+class _LayerDecision(torch.autograd.Function):
+    """The decision as an autograd function, whose backward pass reuses the factorisation of the forward pass."""
 
     @staticmethod
     def forward(
         ctx: Any,
-        decisions: Decisions,
+        decisions: DecidedBatch,
         sign: int,
         names: tuple[str, ...],
         given: tuple[str, ...],
@@ -179,7 +181,7 @@ class _Decision(torch.autograd.Function):
     @staticmethod
     @torch.autograd.function.once_differentiable
     def backward(ctx: Any, up: Tensor) -> tuple[Tensor | None, ...]:
-        """Return ∂L/∂input for each input that needs it; ``up`` (B, n) is ∂L/∂z."""
+        """Compute ∂L/∂input for each input that requires a gradient, from ``up`` (B, n), which is ∂L/∂z."""
         decisions, w, needed = ctx.decisions, up.double(), ctx.needs_input_grad[4:]
         by_rows = any(need and name in _ROW_FIELDS for name, need in zip(ctx.given, needed, strict=True))
         with name_variables_in_errors(ctx.names):

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Callable, Hashable, Iterable, Mapping
 from contextlib import AbstractContextManager
-from typing import Any, ClassVar, Literal
+from typing import Any, ClassVar, Literal, TypedDict, get_args, get_type_hints
 
 from torch import Tensor, nn
 
-from pear.decisions.regrets import Stopwatch
+from pear.clock import Stopwatch
 from pear.decisions.solve import solve
 from pear.errors import ProblemError
 from pear.losses.cost_pairs import check_cost_pair
@@ -25,34 +26,56 @@ from pear.solvers.warm_starts import WarmStarts
 Decide = Callable[..., Tensor]
 """A function from costs (B, n), in the problem's own sense, to best decisions (B, n).
 
-A function with an argument ``keys`` also gets the B sample ids, or None. It needs them where samples differ in more
-than their costs."""
+A function with an argument ``keys`` also gets the B sample ids, or None. It needs them if samples differ in more than
+their costs."""
+
+
+class CostSettings(TypedDict, total=False):
+    """The settings that all ``DecisionLoss`` classes have; ``DecisionLoss`` documents them.
+
+    A subclass with settings of its own takes these as ``**shared`` and passes them on to ``DecisionLoss``.
+    """
+
+    mse_weight: float
+    cost_unit: float | Literal["auto"]
 
 
 class DecisionLoss(nn.Module):
     """A loss that is computed from the decisions of a problem with a linear objective.
 
     Args:
-        problem: the decision problem, with a linear objective. Where it has fields per sample, ``keys`` selects its
-            rows. A ``Model`` maps predicted values to costs.
-        decide: maps costs (B, n), and ``keys`` where it takes them, to best decisions (B, n); ``pear.solve`` on
-            ``problem`` if omitted. It decides in the default metric of ``pear.fit``, too.
-        mse_weight: weight of ``½ ‖ĉ − c‖² / u``, mean over the samples, added to the loss; u is the unit of the costs.
-        cost_unit: u, the unit in which settings of the loss measure costs. "auto" is the typical deviation of the true
-            costs (``typical_deviation``), so that costs in cents are trained as those in euros. It is chosen once: by
-            ``calibrate``, which ``pear.fit`` calls with the training set, or from the first batch. A number is taken as
-            it is; with 1.0 settings are absolute, as published.
+        problem: the decision problem, with a linear objective. If it has fields per sample, ``keys`` selects its
+            rows. The cost map of a ``Model`` maps predicted values to costs.
+        decide: maps costs (B, n), and ``keys`` if it has that argument, to best decisions (B, n); ``pear.solve`` on
+            ``problem`` if omitted. The default metric of ``pear.fit`` uses the same function.
+        mse_weight: weight of ``½ ‖ĉ − c‖² / u``, mean over the samples, which is added to the loss; ĉ and c are the
+            predicted and the true costs.
+        cost_unit: u, the unit in which the settings of the loss measure costs. "auto" is the typical deviation of the
+            true costs (``typical_deviation``), so that training does not depend on their currency. "auto" chooses u
+            once: in ``calibrate``, which ``pear.fit`` calls with the training set, or from the first batch. With 1.0
+            settings are absolute, as in the published experiments.
 
     Attributes:
-        cost_map: the map from predicted values to costs; None where the costs themselves are predicted.
-        given: what decides in the default metric of ``pear.fit``: the problem as given, or, where ``decide`` was
-            given, an ``Oracle`` of that function. ``make_loss`` assigns the task's exact problem to a loss that trains
-            on relaxed decisions.
+        cost_map: the map from predicted values to costs; None if the costs themselves are predicted.
+        given: what decides in the default metric of ``pear.fit``: the problem as given or, if ``decide`` was given, an
+            ``Oracle`` of that function. ``make_loss`` assigns the task's exact problem to a loss that trains on relaxed
+            decisions.
         seconds: the time spent since construction: "solve" for decisions, "gradient" for the rest of the loss.
     """
 
     linear_alone: ClassVar[bool] = True
-    """Whether the loss takes linear objectives alone."""
+    """Whether the loss requires a linear objective."""
+
+    def __init_subclass__(cls, **kwargs: Any) -> None:
+        """Write the settings behind ``**shared`` into the signature of the subclass, which ``help()`` shows."""
+        super().__init_subclass__(**kwargs)
+        init: Any = vars(cls).get("__init__")
+        *own, last = [None] if init is None else inspect.signature(init).parameters.values()
+        if last is not None and last.kind is last.VAR_KEYWORD and last.name == "shared":
+            (settings,) = get_args(get_type_hints(init)["shared"])
+            base = inspect.signature(cls.__mro__[1]).parameters.values()
+            shared = [one.replace(kind=one.KEYWORD_ONLY) for one in base if one.name in settings.__annotations__]
+            init.__signature__ = inspect.Signature([*own, *shared])
 
     def __init__(
         self,
@@ -83,11 +106,11 @@ class DecisionLoss(nn.Module):
         """Compute the loss of a batch.
 
         Args:
-            predicted: (B, n) predicted costs ĉ, or (B, k) values that the cost map takes.
+            predicted: (B, n) predicted costs ĉ, or (B, k) predicted values, which the cost map maps to costs.
             true: the true costs or values, of the same shape.
             keys: B sample ids. The best decision of a sample is computed once and stored under its id.
-            weight: (B,) how much each sample counts in the mean; equal if omitted. A sample of weight 0 is
-                left out.
+            weight: (B,) how much each sample counts in the mean; all samples count equally if omitted. A sample of
+                weight 0 is left out.
 
         Returns:
             A scalar in the dtype of ``predicted``.
@@ -117,7 +140,7 @@ class DecisionLoss(nn.Module):
 
     @property
     def problem(self) -> Problem:
-        """The decision problem; assigning another one drops the stored decisions, and a unit that "auto" has chosen."""
+        """The decision problem. Assigning another problem drops stored decisions and a unit that "auto" has chosen."""
         return self._problem
 
     @problem.setter
@@ -130,7 +153,7 @@ class DecisionLoss(nn.Module):
         self._unit = None if self.cost_unit == "auto" else self.cost_unit
 
     def read_problem(self, problem: Problem | Model) -> tuple[Problem, CostMap | None]:
-        """Return the problem and its cost map; raises ProblemError for a model that the loss does not take."""
+        """Return the plain problem and its cost map; raise ProblemError for a model that the loss does not support."""
         return split_cost_model(problem)
 
     @property
@@ -139,11 +162,11 @@ class DecisionLoss(nn.Module):
         return self._unit
 
     def calibrate(self, costs: Any, keys: Tensor | Iterable[Hashable] | None = None) -> float:
-        """Choose the unit of the costs where it is "auto"; returns it. A unit that was chosen before is not changed.
+        """Choose the unit of the costs if ``cost_unit`` is "auto" and no unit has been chosen; return the unit in use.
 
         Args:
-            costs: (N, n) true costs, preferably of the training set; with a cost map (N, k) values.
-            keys: N sample ids, which select known costs of the samples; the first N if omitted.
+            costs: (N, n) true costs, preferably of the training set; with a cost map (N, k) true values.
+            keys: N sample ids, which select known costs of the samples; the first N rows if omitted.
         """
         values = to_batch_tensor(costs).detach()
         if self.cost_map is not None:
@@ -152,17 +175,34 @@ class DecisionLoss(nn.Module):
         return self.settle_unit(values)
 
     def settle_unit(self, costs: Tensor) -> float:
-        """Return the unit of the costs; the first call chooses it from true costs (B, n) where it is "auto"."""
+        """Return the unit of the costs; if it is "auto", the first call chooses it from true costs (B, n)."""
         if self._unit is None:
-            self._unit = typical_deviation(costs)
+            self._unit = self.typical_deviation(costs)
         return self._unit
+
+    @staticmethod
+    def typical_deviation(costs: Tensor) -> float:
+        """Compute the mean distance of costs (N, n) from the median of their column; rows must be finite to count.
+
+        If no column varies, as in a single sample, the result is the mean size of the costs, or 1 if all are zero.
+
+        Example:
+            >>> import torch
+            >>> DecisionLoss.typical_deviation(torch.tensor([[1.0, 10.0], [4.0, 10.0], [7.0, 10.0]]))
+            1.0
+        """
+        rows = costs.detach().double()
+        rows = rows[rows.isfinite().all(1)]
+        if not rows.numel():
+            return 1.0
+        return float((rows - rows.median(0).values).abs().mean()) or float(rows.abs().mean()) or 1.0
 
     def get_extra_state(self) -> dict[str, Any]:
         """Return the unit of the costs in use, for ``state_dict``."""
         return {"cost_unit": self._unit}
 
     def set_extra_state(self, state: dict[str, Any]) -> None:
-        """Restore the unit of the costs where it is "auto"."""
+        """Restore the unit of the costs if ``cost_unit`` is "auto"."""
         if self.cost_unit == "auto":
             self._unit = state["cost_unit"]
 
@@ -183,10 +223,10 @@ class DecisionLoss(nn.Module):
         return ", ".join([describe_model(self.problem, self.cost_map), *settings, f"cost_unit={unit}"])
 
     def value(self, predicted: Tensor, true: Tensor, ids: list[Hashable] | None) -> Tensor:
-        """Compute the loss without the squared error: a scalar, differentiable by ``predicted``.
+        """Compute the loss without the squared error: a scalar, differentiable with respect to ``predicted``.
 
-        It is the mean of ``values``. A loss that cannot be computed sample by sample overrides it instead of
-        ``values``, and takes no weights.
+        The value is the mean of ``values``. A loss that is not a mean over samples overrides this method instead of
+        ``values``, and then supports no sample weights.
 
         Args:
             predicted: (B, n) predicted costs.
@@ -199,7 +239,7 @@ class DecisionLoss(nn.Module):
         """Compute the loss of each sample without the squared error, (B,); the arguments are those of ``value``.
 
         Raises:
-            ProblemError: there are weights, and the loss has only a method ``value``.
+            ProblemError: the batch has weights, and the subclass defines only ``value``.
         """
         raise ProblemError(
             f"{type(self).__name__} takes no weights, because its method value returns a mean; write a method values "
@@ -224,14 +264,14 @@ class DecisionLoss(nn.Module):
         return z.detach().to(cost)
 
     def decide_each(self, costs: Tensor, ids: list[Hashable] | None = None) -> Tensor:
-        """Compute the best decisions (m, B, n) for m costs of each sample (m, B, n), in one call of ``decide``."""
+        """Compute the best decisions (m, B, n) for m cost vectors per sample, (m, B, n), in one call of ``decide``."""
         count, batch = costs.shape[:2]
         if ids is None and self.problem.batch is not None:
             ids = list(range(batch))
         return self.decide(costs.flatten(0, 1), None if ids is None else ids * count).view_as(costs)
 
     def best(self, true: Tensor, ids: list[Hashable] | None) -> Tensor:
-        """Return the best decisions (B, n) under the true costs; those of samples with an id are stored."""
+        """Return the best decisions (B, n) under the true costs; the decisions of samples with ids are stored."""
         if ids is None:
             return self.decide(true)
         with self.starts.lock:
@@ -245,28 +285,14 @@ class DecisionLoss(nn.Module):
         return known
 
     def regret_of(self, z: Tensor, true: Tensor, ids: list[Hashable] | None) -> Tensor:
-        """Compute ``|cᵀz − cᵀz*(c)|`` (B,) of decisions z (B, n) under true costs (B, n), differentiable by z."""
+        """Compute ``|cᵀz − cᵀz*(c)|`` (B,) for decisions z (B, n) and true costs c (B, n).
+
+        The result is differentiable with respect to z. z*(c) are the best decisions under the true costs.
+        """
         best = self.best(true, ids)
         with self.timed("gradient"):
             return ((true * z).sum(1) - (true * best).sum(1)).abs()
 
     def timed(self, what: str) -> AbstractContextManager[None]:
-        """Return a context that adds the time spent inside it to ``seconds[what]``."""
+        """Return a context that adds the time spent inside to ``seconds[what]``."""
         return Stopwatch(self.seconds, what)
-
-
-def typical_deviation(costs: Tensor) -> float:
-    """Compute the mean distance of costs (N, n) from the median of their column, over rows that are finite.
-
-    Where no column varies, as in a single sample, it is the mean size of the costs; 1 where all of them are zero.
-
-    Example:
-        >>> import torch
-        >>> typical_deviation(torch.tensor([[1.0, 10.0], [4.0, 10.0], [7.0, 10.0]]))
-        1.0
-    """
-    rows = costs.detach().double()
-    rows = rows[rows.isfinite().all(1)]
-    if not rows.numel():
-        return 1.0
-    return float((rows - rows.median(0).values).abs().mean()) or float(rows.abs().mean()) or 1.0

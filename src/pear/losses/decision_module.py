@@ -1,4 +1,4 @@
-"""``DecisionModule``: the base class of ``PEARLoss`` and ``DecisionLayer``, with problem, solver and smoothing."""
+"""``DecisionModule``: the base class of ``PEARLoss`` and ``DecisionLayer``: a problem, its solver and smoothing λ."""
 
 from __future__ import annotations
 
@@ -11,18 +11,20 @@ from typing import Any, Literal, TypeVar, cast
 import torch
 from torch import Tensor, nn
 
+from pear.decisions.choose_smoothing import choose_smoothing
 from pear.decisions.decider import Decider
 from pear.decisions.decision_device import (
     choose_device,
-    count_samples,
-    first_tensor,
-    move_arguments,
-    move_problem,
-    move_tensors,
+    count_samples_to_decide,
+    find_device_argument,
+    move_arguments_to_device,
+    move_problem_to_device,
+    move_result_to_device,
 )
 from pear.decisions.failures import OnFailure, check_on_failure
-from pear.decisions.recourse_decider import RecourseDecider, choose_recourse_smoothing
-from pear.decisions.smoothing import Smoothing, choose_smoothing
+from pear.decisions.recourse_decider import RecourseDecider
+from pear.decisions.recourse_smoothing import choose_recourse_smoothing
+from pear.decisions.smoothing import Smoothing
 from pear.problem import Model, Problem
 from pear.problem.model import describe_model, model_with_predicted_rows, problem_of_model
 from pear.problem.oracle import program_of_oracle
@@ -36,20 +38,20 @@ logger = logging.getLogger("pear")
 Method = TypeVar("Method", bound=Callable[..., Any])
 
 
-def on_decision_device(method: Method) -> Method:
-    """Decorate a method of a ``DecisionModule`` that takes costs, so that they may be on another device.
+def on_module_device(method: Method) -> Method:
+    """Decorate a method of a ``DecisionModule`` so that its costs may be on another device than the problem.
 
-    The method gets all tensors on the module's ``decision_device``, by a differentiable copy. The tensors that it
-    returns come back to the device of the costs.
+    All tensors that the method receives are copied, differentiably, to the module's ``decision_device``. All tensors
+    that it returns are copied back to the device of the costs.
     """
 
     @wraps(method)
     def call(self: DecisionModule, *args: Any, **kwargs: Any) -> Any:
-        costs = first_tensor(args, kwargs)
+        costs = find_device_argument(args, kwargs)
         if costs is None or (device := self.device_for(costs)) == costs.device:
             return method(self, *args, **kwargs)
-        args, kwargs = move_arguments(args, kwargs, device)
-        return move_tensors(method(self, *args, **kwargs), costs.device)
+        args, kwargs = move_arguments_to_device(args, kwargs, device)
+        return move_result_to_device(method(self, *args, **kwargs), costs.device)
 
     return cast(Method, call)
 
@@ -57,19 +59,22 @@ def on_decision_device(method: Method) -> Method:
 class DecisionModule(nn.Module):
     """A torch module that solves a decision problem.
 
-    ``smoothing="auto"`` chooses λ once, in ``calibrate`` or from the first batch. The chosen λ is part of
-    ``state_dict``, so that a resumed run uses the same λ.
+    The smoothing λ is the curvature that is added to the objective. ``smoothing="auto"`` chooses λ once, in
+    ``calibrate`` or from the first batch. The chosen λ is part of ``state_dict``, so that a resumed run uses the same
+    λ.
 
     Args:
-        problem: the decision problem; an integer problem is relaxed, and an ``Oracle`` has a relaxation. With a
+        problem: the decision problem; an integer problem is relaxed, and an ``Oracle`` must have a relaxation. With a
             ``Model``, predicted values replace costs.
         smoothing: λ ≥ 0, or "auto".
         solver: "auto" or a name that ``pear solvers`` lists.
         on_failure: "raise" or "mask".
 
     Attributes:
-        cost_map: the map from predicted values to costs; None where the costs themselves are predicted.
-        decider: the ``Decider`` of the problem; with predicted right-hand sides, that of the forecasts.
+        given: the problem as the user gave it, with its integers or as an oracle.
+        cost_map: the map from predicted values to costs; None if the costs themselves are predicted.
+        recourse_model: the model if it predicts right-hand sides, otherwise None.
+        decider: the ``Decider`` of the problem or, if right-hand sides are predicted, of the forecasts.
     """
 
     def __init__(
@@ -88,17 +93,17 @@ class DecisionModule(nn.Module):
 
     @property
     def problem(self) -> Problem:
-        """The decision problem, relaxed; assigning another one drops all warm starts."""
+        """The decision problem, relaxed. Assigning another problem drops all warm starts."""
         return self._problem
 
     @problem.setter
     def problem(self, problem: Problem | Model) -> None:
         self._set_problem(problem)
         self._decision_device = None
-        self.smoothing = self._smoothing  # the λ of "auto" belonged to the other problem
+        self.smoothing = self._smoothing  # drops the λ that "auto" has chosen for the old problem
 
     def _set_problem(self, problem: Problem | Model) -> None:
-        self.given = problem  # with its integers, or as an oracle, because the validation metric needs them
+        self.given = problem
         trained = program_of_oracle(problem, type(self).__name__)
         self.recourse_model = model_with_predicted_rows(trained)
         self._problem = problem_of_model(trained).relaxed()
@@ -106,11 +111,12 @@ class DecisionModule(nn.Module):
 
     @property
     def decision_device(self) -> torch.device | None:
-        """The device that decides; None before costs have come from another device than the problem's.
+        """The device that decides; None until a call has costs on another device than the problem.
 
-        The first call with such costs chooses it, and logs why: the CPU, where one core is faster for a batch of this
-        size, else the device of the costs, to which the problem is copied. A problem on a GPU stays there. Assign "cpu"
-        or "cuda" to decide there, and None, or another problem, to let the next call choose again.
+        The first such call chooses the device and logs the reason. It chooses the CPU if one core is faster for a batch
+        of this size, and otherwise the device of the costs, to which the problem is copied. A problem on a GPU stays
+        there. Assign "cpu" or "cuda" to choose the device yourself. Assign None, or another problem, to let the next
+        call choose again.
         """
         return self._decision_device
 
@@ -119,40 +125,40 @@ class DecisionModule(nn.Module):
         self._decision_device = None if device is None else torch.empty(0, device=device).device
 
     def device_for(self, costs: Tensor) -> torch.device:
-        """Return the device that decides for costs (B, n), and move the problem there where it is elsewhere."""
+        """Return the device that decides for costs (B, n), and move the problem to that device if necessary."""
         own = self._problem.device
         if self._decision_device is None:
             if own == costs.device:
                 return own
             fused, decided = self._problem.is_curved or self._smoothing != 0, self.recourse_model or self._problem
-            self._decision_device, note = choose_device(decided, costs.device, count_samples(costs), fused)
+            self._decision_device, note = choose_device(decided, costs.device, count_samples_to_decide(costs), fused)
             logger.info(f"{note}; assign decision_device to change it")
         if own != self._decision_device:
             self._move_problem(self._decision_device)
         return self._decision_device
 
     def _move_problem(self, device: torch.device) -> None:
-        """Decide with a copy of the problem on a device; λ, units, warm starts and ``given`` stay."""
+        """Replace the problem by a copy on a device; λ, units, warm starts and ``given`` stay the same."""
         starts, chosen, given = self.sample_state(), self._chosen, self.given
-        self._set_problem(move_problem(given, device))
-        self.given = given  # the validation metric chooses a device of its own
+        self._set_problem(move_problem_to_device(given, device))
+        self.given = given  # the validation metric chooses its own device
         if chosen is not None and chosen.units is not None:
             chosen = replace(chosen, units=chosen.units.to(device))
         self._use_smoothing(chosen)
         self.load_sample_state(starts)
 
     def costs(self, values: Tensor, keys: list[Hashable] | None = None) -> Tensor:
-        """Compute costs (B, n) from predicted or true values (B, k); without a cost map the values are the costs."""
+        """Compute costs (B, n) from predicted or true values (B, k). Without a cost map, the values are the costs."""
         return values if self.cost_map is None else self.cost_map(values, keys)
 
     @property
     def solver(self) -> str:
-        """The name of the solver, as given by the user."""
+        """The name of the solver that the user gave."""
         return self._solver
 
     @property
     def smoothing(self) -> float | Literal["auto"]:
-        """λ as given by the user: a number or "auto"."""
+        """The λ that the user gave: a number or "auto"."""
         return self._smoothing
 
     @smoothing.setter
@@ -165,36 +171,37 @@ class DecisionModule(nn.Module):
     def chosen_smoothing(self) -> float | None:
         """The λ in use: the given number, or the choice of "auto"; None before "auto" has chosen.
 
-        Where ``units`` is not None, this is the λ of variables measured in these units. It is 0 for a problem with a
-        Q, which "auto" raises to ``least_curvature``.
+        If ``units`` is not None, this is the λ of variables measured in these units. For a problem with a Q, "auto"
+        chooses 0 and raises the curvature of Q to ``least_curvature`` instead.
         """
         return None if self._chosen is None else self._chosen.value
 
     @property
     def units(self) -> Tensor | None:
-        """The unit in which "auto" measures each variable, (n,); None where all units are 1."""
+        """The unit in which "auto" measures each variable, (n,); None if all units are 1."""
         return None if self._chosen is None else self._chosen.units
 
     @property
     def least_curvature(self) -> float:
-        """The curvature that "auto" gives every direction of a problem with a Q, in ``units``; 0 where it adds none."""
+        """The curvature, in ``units``, to which "auto" raises a Q in every direction; 0 if it adds none."""
         return 0.0 if self._chosen is None else self._chosen.floor
 
     @property
     def smoothing_note(self) -> str:
-        """One sentence that says where λ comes from."""
+        """One sentence that says how λ was chosen."""
         return "smoothing='auto' has not settled yet" if self._chosen is None else self._chosen.note
 
     def calibrate(self, costs: Any, keys: Tensor | Iterable[Hashable] | None = None, times: float = 1.0) -> float:
-        """Choose λ for ``smoothing="auto"`` from costs and the decisions under them; returns λ.
+        """Choose λ for ``smoothing="auto"`` from costs and the decisions under them; return λ.
 
-        λ_j = ρ s / u_j², where u_j is the range of variable j and s the extra cost of another sample's decision per
-        unit of squared distance; the choice does not depend on units. An objective with a Q gets what Q lacks of this
-        λ, and its result is 0. A λ that was chosen before is not changed.
+        Variable j gets ``λ_j = ρ s / u_j²``. u_j is the range of the variable, s is what it costs a sample to take
+        another sample's decision, per unit of squared distance, and ρ is 0.5. The choice does not depend on the units
+        of costs and variables. If the objective has a Q, "auto" adds only the curvature that Q lacks, and the returned
+        λ is 0. A λ that was chosen before does not change.
 
         Args:
-            costs: (N, n) true costs, preferably of the training set; with a cost map (N, k) values.
-            keys: N sample ids, which select rows of a problem with fields per sample; its first N rows if omitted.
+            costs: (N, n) true costs, preferably of the training set; with a cost map (N, k) true values.
+            keys: N sample ids, which select rows of a problem with fields per sample; the first N rows if omitted.
             times: a factor that multiplies the chosen λ.
         """
         costs = to_batch_tensor(costs).to(self.problem.device)
@@ -210,7 +217,7 @@ class DecisionModule(nn.Module):
         return chosen.value
 
     def recourse_decider(self, values: Tensor, keys: list[Hashable] | None) -> RecourseDecider:
-        """Return the decider of a model that predicts right-hand sides; the first call chooses λ for "auto".
+        """Return the decider of a model that predicts right-hand sides; the first call chooses λ if it is "auto".
 
         Args:
             values: (B, k) true values, from which "auto" chooses λ.
@@ -221,11 +228,10 @@ class DecisionModule(nn.Module):
         return self._recourse
 
     def settle_smoothing(self, costs: Tensor, keys: list[Hashable] | None, **fields: Any) -> Smoothing:
-        """Return the smoothing in use; the first call chooses λ for "auto".
+        """Return the smoothing in use; the first call chooses λ if it is "auto".
 
         Args:
-            costs: (B, n) true costs, from which "auto" chooses λ; (B, k) true values where right-hand sides are
-                predicted.
+            costs: (B, n) true costs, from which "auto" chooses λ; (B, k) true values if right-hand sides are predicted.
             keys: sample ids, or None.
             **fields: fields that replace those of the problem in this call.
         """
@@ -241,14 +247,14 @@ class DecisionModule(nn.Module):
         return chosen
 
     def times_units(self, values: Tensor) -> Tensor:
-        """Multiply by ``units``: converts decisions (..., n) to the user's variables, or costs (..., n) from them."""
+        """Multiply by ``units``: convert decisions (..., n) to the user's variables, or the user's costs (..., n)."""
         return values if self._chosen is None else self._chosen.times_units(values)
 
     def curvature_of_call(self, Q: Any, keys: list[Hashable] | None) -> Any:
-        """Convert a curvature Q that comes with a call to the decider's problem: in ``units``, with what "auto" adds.
+        """Convert the curvature of a call to ``units``, and add the curvature that "auto" adds to the problem.
 
         Args:
-            Q: (n, n) or (B, n, n), or None.
+            Q: (n, n) or (B, n, n) curvature, or None, which is returned.
             keys: sample ids, or None.
         """
         if Q is None or self._chosen is None:
@@ -261,7 +267,7 @@ class DecisionModule(nn.Module):
         return torch.as_tensor(chosen.curvature(Q)) + added
 
     def _use_smoothing(self, chosen: Smoothing | None) -> None:
-        """Store a smoothing, and make a new decider where its units change the problem."""
+        """Store a smoothing, and make a new decider if the smoothing changes the problem."""
         self._chosen = chosen
         if self.recourse_model is not None:
             model, solver = self.recourse_model, self._solver
@@ -279,7 +285,7 @@ class DecisionModule(nn.Module):
         return {"smoothing": None} if chosen is None else {"smoothing": chosen.value, **chosen.state()}
 
     def set_extra_state(self, state: dict[str, Any]) -> None:
-        """Restore λ from a saved state, where ``smoothing`` is "auto"."""
+        """Restore λ from a saved state if ``smoothing`` is "auto"."""
         if self._smoothing == "auto":
             self._use_smoothing(Smoothing.from_state(state))
 
@@ -288,7 +294,7 @@ class DecisionModule(nn.Module):
         return {name: decider.starts.state() for name, decider in self._deciders().items()}
 
     def load_sample_state(self, state: Mapping[str, Any]) -> None:
-        """Restore warm starts from a result of ``sample_state``; ``state_dict`` must be restored before.
+        """Restore warm starts from a result of ``sample_state``. ``load_state_dict`` must be called before.
 
         Raises:
             DataError, KeyError, TypeError, ValueError: ``state`` does not come from ``sample_state``.
@@ -304,7 +310,7 @@ class DecisionModule(nn.Module):
         return {"decider": self.decider} if self._recourse is None else self._recourse.deciders
 
     def extra_repr(self) -> str:
-        """Return the problem and the settings, in a line each."""
+        """Return a line with the problem and a line with the settings."""
         auto = f" ({self._chosen.value:g})" if self._smoothing == "auto" and self._chosen is not None else ""
         smoothing = "'auto'" if self._smoothing == "auto" else f"{self._smoothing:g}"
         given = f"smoothing={smoothing}{auto}, solver={self.solver!r}, on_failure={self.on_failure!r}"

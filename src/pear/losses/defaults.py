@@ -1,8 +1,8 @@
 """The defaults of smoothing λ, injection β and guidance α.
 
 ``GUIDED`` holds the defaults of ``PEARLoss(problem)``, the method "pear-guided", the estimator and the command line.
-``PUBLISHED`` holds the settings of the paper, for the method "pear". The other constants are for functions that need
-other defaults; each says why.
+``PUBLISHED`` holds the settings of the paper, which the method "pear" uses. The other constants belong to functions
+with other defaults; the comment of each gives the reason.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from typing import Literal, NamedTuple
 
 
 class Strengths(NamedTuple):
-    """The smoothing λ, injection β and guidance α of a loss; 0 turns each of them off."""
+    """The smoothing λ, injection β and guidance α of a loss; a value of 0 switches the respective term off."""
 
     smoothing: float | Literal["auto"]
     injection: float
@@ -25,7 +25,7 @@ PUBLISHED = Strengths(0.1, 0.1, 0.0)
 """The settings of the paper, used by the method "pear" to reproduce its tables."""
 
 BOOSTING = GUIDED._replace(guidance=1.0)
-"""Defaults of ``pear.boosting``. α is smaller, because it stays constant: trees are never changed later."""
+"""Defaults of ``pear.boosting``. α is smaller, because it does not fall during training: trees never change later."""
 
 GRADIENT = PUBLISHED._replace(injection=0.0)
 """Defaults of ``regret_gradient``: the λ of the paper, and β = 0, which gives the exact gradient."""
@@ -34,4 +34,4 @@ DECISION = Strengths(0.0, 0.0, 0.0)
 """Defaults of ``solve`` and ``DecisionLayer``: nothing is added to the problem."""
 
 DECAY = 0.995
-"""The factor that multiplies α after every step; α halves in 138 steps and vanishes in the end."""
+"""The factor that multiplies α after every step, so that α halves in 138 steps and tends to zero."""

@@ -1,4 +1,4 @@
-"""``ForecastJudge``: the regret of every sample of a forecast, where many forecasts are judged by the same truth."""
+"""``ForecastJudge``: the regret of every sample, for many forecasts of the same true costs."""
 
 from __future__ import annotations
 
@@ -21,16 +21,18 @@ from pear.problem.tensor_conversion import to_batch_tensor
 
 
 class ForecastJudge:
-    """Judges forecasts as ``pear.regret`` does; the best decisions are computed once, by the constructor.
+    """A function from forecasts to regrets, which computes the best decisions only once, in the constructor.
+
+    The regrets are those of ``pear.regret``.
 
     Args:
-        problem: the decision problem of these samples, with its integers; recourse and fields per sample included.
-        true: (B, k) true costs, or the true values that the cost map takes.
-        keys: B sample ids: the row numbers in a problem or cost map with fields per sample; None where its rows are
-            those of ``true``.
+        problem: the decision problem; it may have integers, recourse and fields per sample.
+        true: (B, k) true costs, or the true values that the cost map maps to costs.
+        keys: B sample ids, which are row numbers in a problem or cost map with fields per sample; None if sample i is
+            its row i.
 
     Attributes:
-        best: (B,) the value of the best decision of each sample, in the problem's own sense.
+        best: (B,) the objective value of each sample's best decision, in the problem's own sense.
 
     Raises:
         SolveError: a sample has no best decision.
@@ -50,35 +52,35 @@ class ForecastJudge:
         if self._with_recourse is not None:
             self.best: Tensor = self._with_recourse.best
             return
-        self._curvature_of = partial(problem.curvature, keys=keys) if isinstance(problem, Model) else _no_curvature
-        self._problem, self._costs_of = judged_rows_and_costs(split_curvature_map(problem)[0], keys)
-        self._cost, self._Q = self._costs_of(came_true), self._curvature_of(came_true)
+        self._curvature_of = partial(problem.curvature, keys=keys) if isinstance(problem, Model) else None
+        self._problem, self._costs_of = self.rows_and_costs(split_curvature_map(problem)[0], keys)
+        self._cost, self._Q = self._costs_of(came_true), self._predicted_curvature(came_true)
         self._best = solve(self._problem, self._cost, Q=self._Q).x
         self.best = self._problem.objective(self._best.double(), self._cost, Q=self._Q)
 
     def __call__(self, predicted: Any) -> RegretOutcome:
-        """Judge the decisions under predicted values (B, k).
+        """Compute the regrets of the decisions under predicted costs or values (B, k).
 
         Raises:
-            SolveError: a sample has no decision under the forecast, or none that the truth allows.
+            SolveError: a sample has no decision under the forecast, or none that is feasible under the truth.
         """
         values = to_batch_tensor(predicted).detach().double().to(self._device)
         check_cost_pair(values, self._true)
         if self._with_recourse is not None:
             return RegretOutcome(self._with_recourse(values), self.best)
-        chosen = solve(self._problem, self._costs_of(values), Q=self._curvature_of(values)).x
+        chosen = solve(self._problem, self._costs_of(values), Q=self._predicted_curvature(values)).x
         return RegretOutcome.of_decisions(self._problem, chosen, self._best, self._cost, self._Q)
 
+    def _predicted_curvature(self, values: Tensor) -> Tensor | None:
+        """Return the curvature that belongs to values (B, k); None if the problem is no model that predicts one."""
+        return None if self._curvature_of is None else self._curvature_of(values)
 
-def _no_curvature(values: Tensor) -> None:
-    """The predicted curvature of a problem, which has none."""
-
-
-def judged_rows_and_costs(
-    problem: Problem | Model, keys: list[Hashable] | None
-) -> tuple[Problem, Callable[[Tensor], Tensor]]:
-    """Return the problem of the samples with these ids, and a function from values to costs (B, n) in float64."""
-    plain, cost_map = split_cost_model(problem)
-    if cost_map is None:
-        return select_by_keys(plain, keys), Tensor.double
-    return select_by_keys(plain, keys), lambda values: cost_map(values.double(), keys)
+    @staticmethod
+    def rows_and_costs(
+        problem: Problem | Model, keys: list[Hashable] | None
+    ) -> tuple[Problem, Callable[[Tensor], Tensor]]:
+        """Return the plain problem of the samples with these ids, and the function from values to float64 costs."""
+        plain, cost_map = split_cost_model(problem)
+        if cost_map is None:
+            return select_by_keys(plain, keys), Tensor.double
+        return select_by_keys(plain, keys), lambda values: cost_map(values.double(), keys)

@@ -1,23 +1,23 @@
-"""Decisions of a linear objective with a square added, over the hull of all decisions, from a linear oracle alone.
+"""``FrankWolfeLoss``: the base of losses whose decisions have a square added, over the hull of all decisions.
 
-``argmin_z ĉᵀz + ½λ‖z‖²`` over the hull is the point of the hull nearest to ``−ĉ/λ``. Frank-Wolfe methods find it from
-best decisions under other costs. The variant here is Wolfe's (1976): after each new decision it finds the nearest point
-of the hull of those kept, and drops the ones that this point does not need. It ends after finitely many decisions, with
-a point as exact as the linear algebra.
+The regularised decision ``argmin_z ĉᵀz + ½λ‖z‖²`` over the hull is the point of the hull nearest to ``−ĉ/λ``.
+Frank-Wolfe methods find it from best decisions under other linear costs. This file uses Wolfe's variant (1976). After
+each new decision, it finds the nearest point in the hull of the decisions kept so far, and drops the decisions that
+this point does not need. It ends after finitely many decisions, with a point as exact as the linear algebra.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any, Unpack
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from pear.losses.decision_loss import Decide, DecisionLoss
+from pear.losses.decision_loss import CostSettings, Decide, DecisionLoss
 from pear.optimality.rule import RANK, ROUNDOFF, SHARP, TIGHT
 from pear.problem import Model, Problem
 from pear.setting_checks import check_count_setting, check_positive_setting
@@ -26,15 +26,15 @@ Array = NDArray[np.float64]
 
 
 @dataclass(frozen=True)
-class HullPoints:
-    """Points of the hull of all decisions, as combinations of a few of them.
+class FrankWolfePoints:
+    """Points of the hull of all decisions; each is a convex combination of a few decisions.
 
     Attributes:
         z: (B, n) float64, the points.
-        directions: (B, r, n) orthonormal directions in which a point can move when its costs change, those of the
-            decisions that it combines; rows of zeros fill up.
-        gap: (B,) how much better another point could be at most, in the unit of the costs.
-        calls: the number of decisions that were asked for in turn.
+        directions: (B, r, n) an orthonormal basis of the directions between the decisions that a point combines, in
+            which it can move when its costs change; rows of zeros fill up.
+        gap: (B,) upper bounds of how much better the best point is, in the unit of the costs.
+        calls: how many decisions were computed one after another.
     """
 
     z: Tensor
@@ -43,8 +43,8 @@ class HullPoints:
     calls: int
 
 
-class _Corral:
-    """The decisions that the nearest point of one sample combines, with their weights.
+class _FrankWolfeCorral:
+    """The decisions that the nearest point of one sample combines, with their weights (Wolfe calls them a corral).
 
     Args:
         target: (n,) the point that the hull approaches.
@@ -56,19 +56,19 @@ class _Corral:
 
     @property
     def point(self) -> Array:
-        """(n,) the combination."""
+        """(n,) the combination of the decisions."""
         return np.asarray(self.weights @ self.vertices)
 
     def holds(self, vertex: Array) -> bool:
-        """Whether a decision is kept already."""
+        """Whether the corral contains a decision (n,)."""
         scale = max(1.0, float(np.abs(vertex).max(initial=0.0)))
         return bool((np.abs(self.vertices - vertex).max(1) <= TIGHT * scale).any())
 
     def add(self, vertex: Array) -> None:
-        """Add a decision, find the nearest point of the hull, and drop the decisions that it does not need."""
+        """Add a decision (n,), find the nearest point of the hull, and drop the decisions that it does not need."""
         self.vertices, self.weights = np.vstack([self.vertices, vertex]), np.append(self.weights, 0.0)
         while True:
-            goal = self._nearest_in_span()
+            goal = self._nearest_weights_in_span()
             if (goal > ROUNDOFF).all():
                 self.weights = goal
                 return
@@ -77,44 +77,44 @@ class _Corral:
             share = min(1.0, float((self.weights[falling] / np.where(drops > 0, drops, 1.0)).min()))
             weights = (1 - share) * self.weights + share * goal
             kept = ~falling | (weights > ROUNDOFF)
-            if kept.all():  # rounding: the one that falls to zero first
+            if kept.all():  # by rounding no weight is zero: drop the decision whose weight falls to zero first
                 kept[np.flatnonzero(falling)[weights[falling].argmin()]] = False
             self.vertices, self.weights = self.vertices[kept], weights[kept] / weights[kept].sum()
 
-    def _nearest_in_span(self) -> Array:
-        """The weights, of sum 1 and any sign, of the point nearest to the target."""
+    def _nearest_weights_in_span(self) -> Array:
+        """Compute the weights, of sum 1 and any sign, of the point nearest to the target."""
         first, others = self.vertices[0], self.vertices[1:] - self.vertices[0]
         found = np.linalg.lstsq(others.T, self.target - first, rcond=RANK)[0]
         return np.concatenate([[1.0 - found.sum()], found])
 
     def directions(self) -> Array:
-        """(r, n) orthonormal directions between the decisions."""
+        """Return an orthonormal basis (r, n) of the directions between the decisions."""
         _, sizes, found = np.linalg.svd(self.vertices[1:] - self.vertices[0], full_matrices=False)
         return np.asarray(found[sizes > RANK * sizes.max(initial=0.0)])
 
 
-def nearest_in_hull(
+def find_frank_wolfe_points(
     decide: Callable[[Tensor, Tensor], Tensor], cost: Tensor, strength: float, max_iter: int
-) -> HullPoints:
+) -> FrankWolfePoints:
     """Find ``argmin_z ĉᵀz + ½λ‖z‖²`` over the hull of all decisions, for each sample.
 
     Args:
-        decide: maps costs (K, n), to be minimised, and the row numbers (K,) of their samples to best decisions (K, n).
+        decide: maps costs (K, n), to be minimised, and the numbers (K,) of their samples to best decisions (K, n).
         cost: (B, n) costs ĉ.
         strength: λ > 0.
-        max_iter: the largest number of decisions of a sample. Where it is reached, the point is not the best one, and
-            ``gap`` says by how much.
+        max_iter: the largest number of decisions of a sample. If a sample needs more, its point is not the best one,
+            and ``gap`` bounds how much better the best point is.
 
     Example:
         >>> corners = torch.eye(3, dtype=torch.float64)
         >>> cheapest = lambda cost, rows: corners[cost.argmin(1)]
-        >>> nearest_in_hull(cheapest, torch.tensor([[0.0, 0.5, 9.0]]), 1.0, 100).z
+        >>> find_frank_wolfe_points(cheapest, torch.tensor([[0.0, 0.5, 9.0]]), 1.0, 100).z
         tensor([[0.7500, 0.2500, 0.0000]], dtype=torch.float64)
     """
     costs = cost.detach().double().cpu()
     rows = torch.arange(len(costs))
     first = decide(costs.to(cost.device), rows).double().cpu().numpy()
-    corrals = [_Corral(-one / strength, vertex) for one, vertex in zip(costs.numpy(), first, strict=True)]
+    corrals = [_FrankWolfeCorral(-one / strength, vertex) for one, vertex in zip(costs.numpy(), first, strict=True)]
     gap, calls = torch.zeros(len(costs), dtype=torch.float64), 1
     while len(rows) and calls < max_iter:
         points = torch.from_numpy(np.stack([corrals[i].point for i in rows.tolist()]))
@@ -133,22 +133,20 @@ def nearest_in_hull(
     for i, some in enumerate(moves):
         directions[i, : len(some)] = torch.from_numpy(some)
     z = torch.from_numpy(np.stack([one.point for one in corrals]))
-    return HullPoints(z.to(cost.device), directions.to(cost.device), gap, calls)
+    return FrankWolfePoints(z.to(cost.device), directions.to(cost.device), gap, calls)
 
 
 class FrankWolfeLoss(DecisionLoss):
-    """A loss of ``z_λ(ĉ) = argmin_z ĉᵀz + ½λu‖z‖²`` over the hull of all decisions.
+    """A loss of the regularised decision ``z_λ(ĉ) = argmin_z ĉᵀz + ½λu‖z‖²`` over the hull of all decisions.
 
     Args:
-        problem: the decision problem, with a linear objective.
-        decide: maps costs (B, n) to best decisions (B, n); ``pear.solve`` on ``problem`` if omitted.
-        strength: λ > 0, in units of the costs.
-        max_iter: the largest number of decisions of a sample in a step.
-        mse_weight: weight of ``½ ‖ĉ − c‖² / u``, mean over the samples, added to the loss.
-        cost_unit: u, the unit of the costs; "auto" is their typical deviation, see ``DecisionLoss``.
+        strength: λ > 0, in units u of the costs.
+        max_iter: the largest number of decisions of a sample in a step. If a sample needs more, ``last.gap`` bounds how
+            much better its best point is.
+        problem, decide, mse_weight, cost_unit: as for ``DecisionLoss``.
 
     Attributes:
-        last: the regularised decisions of the last batch, with what is missing to the best ones; None before it.
+        last: the ``FrankWolfePoints`` of the last batch; None before the first batch.
     """
 
     def __init__(
@@ -157,16 +155,21 @@ class FrankWolfeLoss(DecisionLoss):
         decide: Decide | None = None,
         strength: float = 1.0,
         max_iter: int = 1000,
-        mse_weight: float = 0.0,
-        cost_unit: float | Literal["auto"] = "auto",
+        **shared: Unpack[CostSettings],
     ) -> None:
-        super().__init__(problem, decide, mse_weight, cost_unit)
+        super().__init__(problem, decide, **shared)
         self.strength = check_positive_setting("strength", strength)
         self.max_iter = check_count_setting("max_iter", max_iter)
-        self.last: HullPoints | None = None
+        self.last: FrankWolfePoints | None = None
 
     def regularised(self, predicted: Tensor, true: Tensor, ids: list[Hashable] | None) -> Tensor:
-        """Compute z_λ (B, n) under predicted costs (B, n), differentiable by them."""
+        """Compute z_λ (B, n) under predicted costs (B, n), differentiable with respect to them.
+
+        Args:
+            predicted: (B, n) predicted costs.
+            true: (B, n) true costs, from which the unit u is chosen if it has not been chosen yet.
+            ids: B sample ids, or None.
+        """
         if ids is None and self.problem.batch is not None:
             ids = list(range(len(predicted)))
 
@@ -174,13 +177,16 @@ class FrankWolfeLoss(DecisionLoss):
             return self.decide(self.problem.sign * cost, None if ids is None else [ids[i] for i in rows.tolist()])
 
         strength = self.strength * self.settle_unit(true)
-        self.last = nearest_in_hull(decide, self.problem.sign * predicted, strength, self.max_iter)
-        z: Tensor = _HullPoint.apply(predicted, self.last.z, self.last.directions, self.problem.sign / strength)
+        self.last = find_frank_wolfe_points(decide, self.problem.sign * predicted, strength, self.max_iter)
+        z: Tensor = _FrankWolfePoint.apply(predicted, self.last.z, self.last.directions, self.problem.sign / strength)
         return z
 
 
-class _HullPoint(torch.autograd.Function):
-    """A point of the hull as a function of the costs: it moves against them, within the span of its decisions."""
+class _FrankWolfePoint(torch.autograd.Function):
+    """A point of the hull as an autograd function of the costs.
+
+    When the costs change, the point moves against the change, within the span of its directions.
+    """
 
     @staticmethod
     def forward(ctx: Any, cost: Tensor, z: Tensor, directions: Tensor, rate: float) -> Tensor:

@@ -1,13 +1,13 @@
-"""``guided_regret``: regret plus guidance, with gradients in closed form.
+"""``guided_regret``: the regret R plus guidance α F, with gradients in closed form.
 
-Let z* be the decision under the forecast and z° the best decision under the true costs. Guidance is the suboptimality
-of z° under the forecast,
+Let f be the smoothed objective, ĉ the predicted and c the true costs, z* the decision under ĉ, and z° the best decision
+under c. F is the suboptimality of z° under the forecast,
 
     F(ĉ) = f(z°; ĉ) − f(z*; ĉ).
 
-F is convex in ĉ, never negative, and zero only where z° is optimal under the forecast. It is the Fenchel–Young loss of
-the smoothed problem. F needs no further solve: ``R + F = (ĉ − c)ᵀ(z° − z*)``, and its gradient is z° − z*. Where the
-decision is a vertex, the gradient of regret is zero and that of F is not.
+F is convex in ĉ, never negative, and zero only if z° is optimal under the forecast. It is the Fenchel–Young loss of the
+smoothed problem. The two decisions of the regret suffice to compute F, because ``R + F = (ĉ − c)ᵀ(z° − z*)``. The
+gradient of F is z° − z*. If the decision is a vertex, the gradient of R is zero and that of F is not.
 """
 
 from __future__ import annotations
@@ -22,8 +22,8 @@ from pear.problem.matrix import matvec
 from pear.solvers.regret_call import RegretCall, RegretCallResults
 
 
-def gap_under_forecast(call: RegretCall, parts: RegretCallResults, sign: int, all_good: bool) -> Tensor:
-    """Compute F (B,), the suboptimality of the true decision under the forecast; zero where a sample failed.
+def guidance_gap(call: RegretCall, parts: RegretCallResults, sign: int, all_good: bool) -> Tensor:
+    """Compute F (B,), the suboptimality of the true decision under the forecast; zero for failed samples.
 
     Args:
         call: the inputs of the regrets.
@@ -36,7 +36,7 @@ def gap_under_forecast(call: RegretCall, parts: RegretCallResults, sign: int, al
     if call.Q is not None:
         change = torch.as_tensor(call.Q).double() - torch.as_tensor(call.true_Q).double()
         change = change if change.dim() == 3 else change[None]
-        # ½z°ᵀΔz° − ½z*ᵀΔz* without cancellation
+        # ½z°ᵀΔz° − ½z*ᵀΔz*, computed without cancellation
         both = both + 0.5 * (matvec(change, to_best) * (parts.best + parts.x)).sum(1)
     gap = ((both if sign == 1 else -both) - parts.value).clamp(min=0)
     return gap if all_good else torch.where((parts.status == 0) & (parts.true_status == 0), gap, 0.0)
@@ -50,35 +50,35 @@ def guided_regret(
     sign: int,
     all_good: bool,
 ) -> Tensor:
-    """Compute ``R + α F`` in the dtype of the predicted costs, with its derivatives where autograd follows an input.
+    """Compute ``R + α F`` in the dtype of the predicted costs, differentiable if an input requires a gradient.
 
     Args:
-        inputs: predicted costs, true costs, predicted curvature and true curvature, as autograd follows them.
-        call: the same, detached.
-        parts: the regrets. Where right-hand sides are predicted, they already hold the extra terms and the gradient.
-        shares: what the sum over the samples is divided by; with 0 the result has a value for each sample, (B,).
+        inputs: predicted costs, true costs, predicted curvature and true curvature, which may require gradients.
+        call: the same inputs, detached.
+        parts: the regrets. If right-hand sides are predicted, they already contain guidance, violations and gradient.
+        shares: the number that divides the sum over the samples; with 0 the result is the value of each sample, (B,).
         sign: −1 for maximisation.
         all_good: whether all samples are solved.
     """
     if torch.is_grad_enabled() and any(map(input_requires_gradient, inputs)):
         found: Tensor = GuidedRegret.apply(*inputs, call, parts, shares, sign, all_good)
         return found
-    return _value(call, parts, shares, sign, all_good)
+    return _guided_value(call, parts, shares, sign, all_good)
 
 
-def _value(call: RegretCall, parts: RegretCallResults, shares: int, sign: int, all_good: bool) -> Tensor:
-    """Compute the value alone; the arguments are those of ``guided_regret``."""
+def _guided_value(call: RegretCall, parts: RegretCallResults, shares: int, sign: int, all_good: bool) -> Tensor:
+    """Compute ``R + α F`` without derivatives; the arguments are those of ``guided_regret``."""
     each = parts.value
     if parts.extra is not None:
         each = each + parts.extra
     elif call.guidance > 0:
-        each = each + call.guidance * gap_under_forecast(call, parts, sign, all_good)
+        each = each + call.guidance * guidance_gap(call, parts, sign, all_good)
     value = each.clone() if shares == 0 else each.sum().div_(shares)
     return value.to(call.predicted.dtype)
 
 
 class GuidedRegret(torch.autograd.Function):
-    """The value with its gradients in closed form."""
+    """``R + α F`` as an autograd function, with gradients in closed form."""
 
     @staticmethod
     def forward(
@@ -93,10 +93,10 @@ class GuidedRegret(torch.autograd.Function):
         sign: int,
         all_good: bool,
     ) -> Tensor:
-        """Compute the value; the arguments are those of ``guided_regret``."""
+        """Compute ``R + α F``; the arguments are those of ``guided_regret``."""
         ctx.parts, ctx.shares, ctx.sign, ctx.guidance = parts, shares, sign, call.guidance
         ctx.inputs = [None if t is None else (t.dtype, tuple(t.shape)) for t in (predicted, true, Q, true_Q)]
-        return _value(call, parts, shares, sign, all_good)
+        return _guided_value(call, parts, shares, sign, all_good)
 
     @staticmethod
     @torch.autograd.function.once_differentiable

@@ -10,21 +10,20 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from pear.decisions.regrets import RegretFinder
-from pear.decisions.solution import describe_statuses, worst_residual
+from pear.decisions.regret_finder import RegretFinder
+from pear.decisions.solution import describe_solution_statuses, worst_solution_residual
 from pear.sensitivity.verified_solutions import VerifiedSolutions
 from pear.solvers.regret_call import RegretCall, RegretCallResults
 
 
 @dataclass(repr=False)
 class LastCall:
-    """Decisions and statistics of the last call of a loss.
+    """The decisions and statistics of the last call of a loss. All tensors are on the device that decides.
 
     Attributes:
-        decision: (B, n) decisions taken under the predicted costs, in float64 and, as all tensors here, on the device
-            that decides; zero where a sample failed.
-        regret: (B,) regret of each sample; zero where it was masked.
-        reuse_rate: share of samples whose warm start passed the check, so that no solver was called. It is zero for
+        decision: (B, n) decisions under the predicted costs, in float64; zero for failed samples.
+        regret: (B,) regret of each sample; zero for failed samples.
+        reuse_rate: the share of samples whose warm start passed the check, so that no solver was called. It is zero for
             problems that a GPU kernel solves, because solving again is faster than checking.
         kkt_residual: (B,) the KKT residuals of the decisions, as in ``pear.Solution``.
     """
@@ -40,9 +39,9 @@ class LastCall:
 
     def __repr__(self) -> str:
         facts = {"mean regret": f"{float(self.regret.mean()):.4g}"} if len(self.regret) else {}
-        facts |= worst_residual(self.kkt_residual) | {"reuse_rate": f"{self.reuse_rate:.2f}"}
+        facts |= worst_solution_residual(self.kkt_residual) | {"reuse_rate": f"{self.reuse_rate:.2f}"}
         text = "".join(f"; {name} {fact}" for name, fact in facts.items())
-        return f"LastCall({describe_statuses(self.status, self.decision.shape[1])}{text})"
+        return f"LastCall({describe_solution_statuses(self.status, self.decision.shape[1])}{text})"
 
     def __getstate__(self) -> dict[str, Any]:
         """Return the fields without the cached properties."""
@@ -50,23 +49,23 @@ class LastCall:
 
     @cached_property
     def status(self) -> Tensor:
-        """The status of each sample, (B,) int8: of the predicted problem or, where that is solved, of the true one."""
+        """The status of each sample, (B,) int8: under the predicted costs or, if solved there, under the true costs."""
         return torch.where(self._parts.status == 0, self._parts.true_status, self._parts.status)
 
     @property
     def repaired_rate(self) -> float:
-        """The share of samples for which the solver's active set was wrong and has been corrected."""
+        """The share of samples for which the solver's active set was wrong and was corrected."""
         return float(self._parts.repaired.sum()) / max(len(self.regret), 1)
 
     @property
     def zero_gradient_rate(self) -> float:
-        """The share of samples whose gradient is exactly zero; NaN where no gradient was computed."""
+        """The share of samples whose gradient of the regret is exactly zero; NaN if no gradient was computed."""
         zero = float((self._parts.exact == 0).all(1).sum()) if self._wanted else math.nan
         return zero / max(len(self.regret), 1)
 
     @cached_property
     def _verified(self) -> VerifiedSolutions:
-        """The decisions, solved again with all that the pipeline knows about them."""
+        """The verified solutions of the same programs, which the pipeline solves again on first use."""
         return self._finder.solve_again(self._call)
 
     @property

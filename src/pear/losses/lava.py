@@ -1,4 +1,4 @@
-"""``LAVALoss``: a loss that asks the best vertex to be cheaper than its neighbours under the predicted cost."""
+"""``LAVALoss``: how much cheaper than the best vertex its adjacent vertices are under the predicted cost."""
 
 from __future__ import annotations
 
@@ -16,24 +16,27 @@ from pear.problem.sample_keys import call_with_keys, select_by_keys
 from pear.setting_checks import check_number_setting
 
 Adjacent = Callable[..., list[Tensor]]
-"""A function from vertices (B, n) to B tensors (k, n), the neighbours of each vertex; it may take ``keys``."""
+"""A function from vertices (B, n) to B tensors (k, n), the vertices adjacent to each. It may have an argument
+``keys``."""
 
-_DIGITS = 9  # decimals to which two solutions must agree to count as the same vertex
+_DIGITS = 9  # decimals in which two solutions agree if they are the same vertex
 
 
 class LAVALoss(DecisionLoss):
-    """The mean of ``ĉᵀ(z*(c) − v)`` over the vertices v adjacent to z*(c), counted as zero where it is below τu.
+    """The mean of ``ĉᵀ(z*(c) − v)`` over the vertices v adjacent to z*(c); terms below τu count as zero.
 
-    Where no neighbour is cheaper, z*(c) is optimal under ĉ. The mean runs over an array (B, k), where k is the largest
-    number of neighbours in the batch; missing entries are zero. For maximisation every cost changes its sign.
-    Nothing is solved after the first epoch, because best vertices and their neighbours are stored.
+    If no adjacent vertex is cheaper, z*(c) is optimal under ĉ. The mean is that of an array (B, k), where k is the
+    largest number of adjacent vertices of a sample in the batch; missing entries are zero. For maximisation every cost
+    changes its sign. For samples with ids, nothing is solved after the first epoch, because their best vertices are
+    stored; adjacent vertices are stored for all samples.
 
     Args:
         problem: the decision problem; an integer problem is relaxed.
         decide: maps costs (B, n) to best vertices (B, n) of the relaxation; ``pear.solve`` if omitted.
-        adjacent: maps vertices (B, n) to a list of B tensors (k, n) of their neighbours; computed if omitted.
-        threshold: τ ≤ 0. A neighbour that is more expensive than z*(c) by more than −τu adds nothing.
-        cost_unit: u, the unit of the costs; "auto" is their typical deviation, see ``DecisionLoss``.
+        adjacent: maps vertices (B, n) to a list of B tensors (k, n), the vertices adjacent to each; computed if
+            omitted.
+        threshold: τ ≤ 0. An adjacent vertex that is more expensive than z*(c) by more than −τu adds nothing.
+        cost_unit: u, as for ``DecisionLoss``.
 
     Example:
         >>> import torch, pear
@@ -62,11 +65,11 @@ class LAVALoss(DecisionLoss):
         self.given = problem if decide is None else make_oracle(problem, decide)  # with its integers, for the metric
         self.threshold = check_number_setting("threshold", threshold)
         self._adjacent = adjacent
-        self._away: dict[tuple[Hashable, bytes], _Differences] = {}
+        self._away: dict[tuple[Hashable, bytes], _LavaDifferences] = {}
         self._away_in = self.problem
 
     def value(self, predicted: Tensor, true: Tensor, ids: list[Hashable] | None) -> Tensor:
-        """Compute the mean over the padded array (B, k)."""
+        """Compute the loss of the batch: the mean of the padded array (B, k)."""
         # in float64: a vertex rounded to float32 violates the constraints that meet in it
         away = self._differences(self.best(true.double(), ids), ids)
         with self.timed("gradient"):
@@ -74,7 +77,7 @@ class LAVALoss(DecisionLoss):
             return 0.0 * predicted.sum() if slots == 0 else self._dearer(away, predicted, true).sum() / slots
 
     def values(self, predicted: Tensor, true: Tensor, ids: list[Hashable] | None) -> Tensor:
-        """Compute the mean of each row of the padded array (B, k)."""
+        """Compute the loss of each sample: the mean of its row of the padded array (B, k)."""
         away = self._differences(self.best(true.double(), ids), ids)
         with self.timed("gradient"):
             counts = torch.tensor([one.vectors for one in away], device=predicted.device)
@@ -82,13 +85,21 @@ class LAVALoss(DecisionLoss):
             sums = predicted.new_zeros(len(away)).index_add(0, sample, self._dearer(away, predicted, true))
             return sums / max(int(counts.max()), 1)
 
-    def _dearer(self, away: list[_Differences], predicted: Tensor, true: Tensor) -> Tensor:
-        """Return by how much z*(c) costs more than each neighbour of each sample, zero below the threshold."""
-        dearer = self.problem.sign * _multiply_by_costs(away, predicted)
+    def _dearer(self, away: list[_LavaDifferences], predicted: Tensor, true: Tensor) -> Tensor:
+        """Return by how much z*(c) costs more than each adjacent vertex, zero below the threshold.
+
+        The result has one dimension, with the adjacent vertices of the first sample, then those of the second, and so
+        on. It is not padded, because a degenerate vertex may have thousands of neighbours and another one a hundred.
+        """
+        ends = torch.tensor([one.vectors for one in away]).cumsum(0).tolist()
+        row = torch.cat([one.row + end - one.vectors for one, end in zip(away, ends, strict=True)])
+        place = torch.cat([one.column + i * predicted.shape[1] for i, one in enumerate(away)])
+        products = torch.cat([one.value for one in away]).to(predicted) * predicted.flatten().index_select(0, place)
+        dearer = self.problem.sign * predicted.new_zeros(ends[-1]).index_add(0, row, products)
         return torch.where(dearer >= self.threshold * self.settle_unit(true), dearer, 0.0)
 
-    def _differences(self, best: Tensor, ids: list[Hashable] | None) -> list[_Differences]:
-        """Return the differences z*(c) − v to the neighbours v of each sample's best vertex."""
+    def _differences(self, best: Tensor, ids: list[Hashable] | None) -> list[_LavaDifferences]:
+        """Return the differences between each sample's best vertex (B, n) and its adjacent vertices."""
         if self._away_in is not self.problem:  # the user has assigned another problem
             self._away, self._away_in = {}, self.problem
         # Adding 0.0 turns −0.0 into 0.0.
@@ -108,12 +119,12 @@ class LAVALoss(DecisionLoss):
                 else:
                     found = call_with_keys(self._adjacent, vertices, keys)
                 for name, z, neighbours in zip(new, vertices, found, strict=True):
-                    self._away[name] = _Differences.of(z - neighbours.detach().to(z).reshape(-1, len(z)))
+                    self._away[name] = _LavaDifferences.of(z - neighbours.detach().to(z).reshape(-1, len(z)))
         return [self._away[name] for name in names]
 
 
-class _Differences(NamedTuple):
-    """A sparse (k, n) matrix, whose rows are the differences of a vertex to its k neighbours.
+class _LavaDifferences(NamedTuple):
+    """A sparse (k, n) matrix, whose rows are the differences between a vertex and its k adjacent vertices.
 
     Attributes:
         vectors: the number k of rows.
@@ -128,19 +139,7 @@ class _Differences(NamedTuple):
     value: Tensor
 
     @classmethod
-    def of(cls, rows: Tensor) -> _Differences:
+    def of(cls, rows: Tensor) -> _LavaDifferences:
         """Make the sparse matrix from a dense one (k, n)."""
         row, column = rows.nonzero(as_tuple=True)
         return cls(len(rows), row, column, rows[row, column])
-
-
-def _multiply_by_costs(away: list[_Differences], cost: Tensor) -> Tensor:
-    """Multiply each sample's differences by its cost (B, n); returns one tensor with all products of all samples.
-
-    There is no padding, because a degenerate vertex may have thousands of neighbours and the others a hundred.
-    """
-    ends = torch.tensor([one.vectors for one in away]).cumsum(0).tolist()
-    row = torch.cat([one.row + end - one.vectors for one, end in zip(away, ends, strict=True)])
-    place = torch.cat([one.column + i * cost.shape[1] for i, one in enumerate(away)])
-    value = torch.cat([one.value for one in away]).to(cost)
-    return cost.new_zeros(ends[-1]).index_add(0, row, value * cost.flatten().index_select(0, place))

@@ -1,14 +1,14 @@
-"""``ListwiseLTRLoss``: learning to rank a pool of solutions as a whole."""
+"""``ListwiseLTRLoss``: learning to rank the solutions of a pool by the probabilities that their costs give them."""
 
 from __future__ import annotations
 
 import math
-from typing import Literal
+from typing import Unpack
 
 from torch import Tensor
 
 from pear.losses.decision_loss import Decide
-from pear.losses.pool_loss import PoolLoss
+from pear.losses.pool_loss import PoolLoss, PoolSettings
 from pear.losses.solution_pool import PooledSolutions
 from pear.problem import Model, Problem
 from pear.setting_checks import check_positive_setting
@@ -17,19 +17,13 @@ from pear.setting_checks import check_positive_setting
 class ListwiseLTRLoss(PoolLoss):
     """``ℓ = −u Σ_v p(v; c) log p(v; ĉ)`` over the solutions v of a pool, where p(v; c) ∝ exp(−cᵀv / τu).
 
-    The forecast should give each solution of the pool the probability that it has under the true costs (listwise
-    learning to rank, Mandi et al., 2022): the cheaper a solution, the likelier. u is the unit of the costs. The least
-    value is not zero: it is u times the entropy of p(·; c). For maximisation every cost changes its sign.
+    The loss is least if the forecast gives each solution the probability that it has under the true costs (listwise
+    learning to rank, Mandi et al., 2022). Cheaper solutions have larger probabilities. u is the unit of the costs. The
+    least value is not zero but u times the entropy of p(·; c). For maximisation every cost changes its sign.
 
     Args:
-        problem: the decision problem, with a linear objective.
-        decide: maps costs (B, n) to best decisions (B, n); ``pear.solve`` on ``problem`` if omitted.
-        temperature: τ > 0, in units of the costs: a solution that costs τ more is e times less likely.
-        solve_ratio: the share of the steps in which solutions for the forecasts join the pool.
-        pool_size: the largest number of solutions in a pool, see ``PoolLoss``.
-        seed: the seed of the random choice of these steps.
-        mse_weight: weight of ``½ ‖ĉ − c‖² / u``, mean over the samples, added to the loss.
-        cost_unit: u, the unit of the costs; "auto" is their typical deviation, see ``DecisionLoss``.
+        temperature: τ > 0, in units u of the costs: a solution that costs τu more is e times less likely.
+        problem, decide, solve_ratio, pool_size, seed, mse_weight, cost_unit: as for ``PoolLoss``.
 
     Example:
         >>> import torch, pear
@@ -49,17 +43,13 @@ class ListwiseLTRLoss(PoolLoss):
         problem: Problem | Model,
         decide: Decide | None = None,
         temperature: float = 1.0,
-        solve_ratio: float = 0.05,
-        pool_size: int = 1000,
-        seed: int = 135,
-        mse_weight: float = 0.0,
-        cost_unit: float | Literal["auto"] = "auto",
+        **shared: Unpack[PoolSettings],
     ) -> None:
-        super().__init__(problem, decide, solve_ratio, pool_size, seed, mse_weight, cost_unit)
+        super().__init__(problem, decide, **shared)
         self.temperature = check_positive_setting("temperature", temperature)
 
     def compare(self, cost: Tensor, true: Tensor, best: Tensor, pooled: PooledSolutions) -> Tensor:
-        """Compute the cross-entropy of the probabilities under the true and under the predicted costs."""
+        """Compute u times the cross-entropy between the probabilities under true and under predicted costs, (B,)."""
         unit = self.settle_unit(true)
         scale = -self.problem.sign / (self.temperature * unit)
         wanted, got = (

@@ -1,13 +1,13 @@
-"""``PairwiseLTRLoss``: learning to rank the best solution of a pool before each of the others."""
+"""``PairwiseLTRLoss``: learning to rank the best solution of a pool before every other solution."""
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import Unpack
 
 from torch import Tensor
 
 from pear.losses.decision_loss import Decide
-from pear.losses.pool_loss import PoolLoss
+from pear.losses.pool_loss import PoolLoss, PoolSettings
 from pear.losses.solution_pool import PooledSolutions
 from pear.problem import Model, Problem
 from pear.setting_checks import check_number_setting
@@ -16,20 +16,14 @@ from pear.setting_checks import check_number_setting
 class PairwiseLTRLoss(PoolLoss):
     """``ℓ = mean_v max(0, νu + ĉᵀb − ĉᵀv)`` over the solutions v ≠ b of a pool, mean over the batch.
 
-    b is the solution of the pool that costs least in truth: the best decision, which is in the pool. It should look
-    cheaper than every other solution by a margin ν in units u of the costs (pairwise learning to rank, best against
-    rest, Mandi et al., 2022). Without a margin a forecast of zeros is perfect. For maximisation every cost changes its
-    sign.
+    b is the solution of the pool that is cheapest under the true costs: the best decision, which is in the pool. The
+    loss is zero if the forecast makes b cheaper than every other solution by at least the margin νu, where u is the
+    unit of the costs (pairwise learning to rank, best against rest, Mandi et al., 2022). Without a margin, it is zero
+    also for a forecast of zeros. For maximisation every cost changes its sign.
 
     Args:
-        problem: the decision problem, with a linear objective.
-        decide: maps costs (B, n) to best decisions (B, n); ``pear.solve`` on ``problem`` if omitted.
-        margin: ν ≥ 0, in units of the costs.
-        solve_ratio: the share of the steps in which solutions for the forecasts join the pool.
-        pool_size: the largest number of solutions in a pool, see ``PoolLoss``.
-        seed: the seed of the random choice of these steps.
-        mse_weight: weight of ``½ ‖ĉ − c‖² / u``, mean over the samples, added to the loss.
-        cost_unit: u, the unit of the costs; "auto" is their typical deviation, see ``DecisionLoss``.
+        margin: ν ≥ 0, in units u of the costs.
+        problem, decide, solve_ratio, pool_size, seed, mse_weight, cost_unit: as for ``PoolLoss``.
 
     Example:
         >>> import torch, pear
@@ -49,17 +43,13 @@ class PairwiseLTRLoss(PoolLoss):
         problem: Problem | Model,
         decide: Decide | None = None,
         margin: float = 1.0,
-        solve_ratio: float = 0.05,
-        pool_size: int = 1000,
-        seed: int = 135,
-        mse_weight: float = 0.0,
-        cost_unit: float | Literal["auto"] = "auto",
+        **shared: Unpack[PoolSettings],
     ) -> None:
-        super().__init__(problem, decide, solve_ratio, pool_size, seed, mse_weight, cost_unit)
+        super().__init__(problem, decide, **shared)
         self.margin = check_number_setting("margin", margin, least=0.0)
 
     def compare(self, cost: Tensor, true: Tensor, best: Tensor, pooled: PooledSolutions) -> Tensor:
-        """Compute the mean over the pairs of the pool's best solution and another one."""
+        """Compute the mean over all pairs of the pool's best solution with another solution, (B,)."""
         sign, margin = self.problem.sign, self.margin * self.settle_unit(true)
         first = pooled.lowest(pooled.products(sign * true))[:, None]
         costs = pooled.products(sign * cost)

@@ -1,4 +1,4 @@
-"""``PointwiseLTRLoss``: learning to rank a pool of solutions by what each of them costs."""
+"""``PointwiseLTRLoss``: learning to rank the solutions of a pool by their costs."""
 
 from __future__ import annotations
 
@@ -11,17 +11,11 @@ from pear.losses.solution_pool import PooledSolutions
 class PointwiseLTRLoss(PoolLoss):
     """``ℓ = mean_v (ĉᵀv − cᵀv)² / u`` over the solutions v of a pool, mean over the batch; u is the unit of the costs.
 
-    The forecast should tell what each solution of the pool costs (pointwise learning to rank, Mandi et al., 2022). An
-    error of the forecast that no solution pays for does not count.
+    The loss is the squared error of the predicted objective values (pointwise learning to rank, Mandi et al., 2022). An
+    error of the forecast that changes the cost of no solution does not count.
 
     Args:
-        problem: the decision problem, with a linear objective.
-        decide: maps costs (B, n) to best decisions (B, n); ``pear.solve`` on ``problem`` if omitted.
-        solve_ratio: the share of the steps in which solutions for the forecasts join the pool.
-        pool_size: the largest number of solutions in a pool, see ``PoolLoss``.
-        seed: the seed of the random choice of these steps.
-        mse_weight: weight of ``½ ‖ĉ − c‖² / u``, mean over the samples, added to the loss.
-        cost_unit: u, the unit of the costs; "auto" is their typical deviation, see ``DecisionLoss``.
+        problem, decide, solve_ratio, pool_size, seed, mse_weight, cost_unit: as for ``PoolLoss``.
 
     Example:
         >>> import torch, pear
@@ -37,6 +31,6 @@ class PointwiseLTRLoss(PoolLoss):
     """
 
     def compare(self, cost: Tensor, true: Tensor, best: Tensor, pooled: PooledSolutions) -> Tensor:
-        """Compute the mean squared error of the solutions' costs."""
+        """Compute the mean squared error of the solutions' objective values, (B,)."""
         squares = pooled.products(cost - true) ** 2
         return squares.sum(1) / (pooled.count() * self.settle_unit(true))

@@ -46,19 +46,19 @@ REQUIREMENTS: dict[str, str] = {
     "vertices": "the neighbours of a vertex; found for a Problem",
     "pool": "decisions to compare with; collected while training, from given decisions",
 }
-"""The words of ``Method.requires``, and what each of them asks of the user."""
+"""The words of ``Method.requires``, each with what it requires from the user."""
 
 
 class MethodTask(Protocol):
     """The interface of a task that a method can train on; LAVA also needs a method ``adjacent``.
 
-    The default metric of ``pear.fit`` is decided by ``decide``, or, where a task says ``decides_problem = True``, by
-    solving its problem, which must come to the same.
+    The default metric of ``pear.fit`` uses the decisions of ``decide``. If a task has an attribute ``decides_problem``
+    that is True, ``pear.fit`` solves its problem instead, which must give the same decisions.
     """
 
     @property
     def name(self) -> str:
-        """The task's name; it begins with the kind of task, for example "knapsack"."""
+        """The task's name, which begins with the kind of task, for example "knapsack"."""
         ...
 
     @property
@@ -82,14 +82,16 @@ class Method:
     Attributes:
         name: the name that users write.
         title: the name that tables print.
-        loss: the class of the loss, or a function from the problem, and options, to a loss.
-        needs: for each argument of the class that comes from the task, the name of the task's attribute.
-        requires: what the method needs from the user, in words of ``REQUIREMENTS``; () where a package does not say.
+        loss: the class of the loss, or a function that maps the problem, and options, to a loss.
+        needs: the arguments of ``loss`` that come from the task, as a map from the argument's name to the name of the
+            task's attribute.
         options: the settings in the published experiments, by kind of task (the beginning of the task's name);
-            settings under "" hold for every task. Those that measure costs do so in the unit of the training costs; the
-            published experiments add ``published_unit``, which makes them absolute.
-        shuffled: False where an epoch visits the samples in their own order.
+            settings under "" hold for every task. Settings that measure costs are in the unit of the training costs;
+            the published experiments add ``published_unit``, which makes them absolute.
+        shuffled: whether an epoch visits the samples in random order instead of their own order.
         note: a description in one line.
+        requires: what the method needs from the user, in words of ``REQUIREMENTS``; () if another package does not
+            say so.
     """
 
     name: str
@@ -102,7 +104,7 @@ class Method:
     requires: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
-        """Raise ProblemError where ``requires`` has a word that ``REQUIREMENTS`` does not explain."""
+        """Raise ProblemError if ``requires`` has a word that ``REQUIREMENTS`` does not explain."""
         if any(word not in REQUIREMENTS for word in self.requires):  # a plain string fails by its letters
             there = ", ".join(map(repr, REQUIREMENTS))
             raise ProblemError(f"requires must be a tuple of words among {there}; got {self.requires!r}")
@@ -113,7 +115,7 @@ class Method:
 
     @property
     def defaults(self) -> dict[str, Any]:
-        """The tunable settings that the row leaves to the defaults of the class.
+        """The tunable settings for which the row uses the defaults of the class, with these defaults.
 
         An experiment records them, because the defaults may change.
 
@@ -128,7 +130,7 @@ class Method:
 
     @property
     def published_unit(self) -> dict[str, float]:
-        """The option that makes the numbers in the row absolute, as in the paper; {} where they have no unit.
+        """The option that makes the settings of the row absolute, as in the paper; {} if they have no unit.
 
         Example:
             >>> from pear.losses import method
@@ -138,7 +140,7 @@ class Method:
         return {"cost_unit": 1.0} if "cost_unit" in inspect.signature(self.loss).parameters else {}
 
     def make(self, task: MethodTask, **options: Any) -> nn.Module:
-        """Make the loss for a task, with the row's settings where ``options`` does not replace them.
+        """Make the loss for a task, with the row's settings and ``options``, which replace settings of the same name.
 
         Raises:
             ProblemError: the method has no such option, or the task lacks something that the method needs.
@@ -159,7 +161,7 @@ class Method:
         solved = getattr(task, "decides_problem", not hasattr(task, "decide"))
         problem = task.problem if solved else make_oracle(task.problem, task.decide)
         loss: Any = self.loss(problem, **given, **settings)
-        loss.given = problem  # the metric is exact where training decides on the relaxation
+        loss.given = problem  # the metric is exact even if training decides on the relaxation
         return loss
 
 
@@ -267,11 +269,11 @@ METHODS: tuple[Method, ...] = (
 
 
 def method(name: str) -> Method:
-    """Return the row of ``METHODS`` with this name, or that of another package or of ``pear.register``.
+    """Return the method of this name, from ``METHODS``, from another package or from ``pear.register``.
 
     Raises:
-        ProblemError: there is no such row; the message lists all names.
-        PluginError: another package has one that cannot be used.
+        ProblemError: no method has this name; the message lists all names.
+        PluginError: another package has a method of this name that cannot be used.
 
     Example:
         >>> from pear.losses.methods import method
@@ -291,15 +293,15 @@ def method(name: str) -> Method:
 
 
 def own_loss_names() -> tuple[str, ...]:
-    """The names that a method of another package cannot have."""
+    """Return the names of PEAR's own methods, which a method of another package cannot have."""
     return tuple(row.name for row in METHODS)
 
 
 def check_loss_plugin(name: str, value: Any) -> Method:
-    """Check the method of another package, and return its row.
+    """Check the method of another package, and return it as a ``Method``.
 
     Raises:
-        PluginError: it is neither a ``Method`` of that name nor a class or function that makes a loss.
+        PluginError: ``value`` is neither a ``Method`` of this name nor a class or function that makes a loss.
     """
     if isinstance(value, Method):
         if value.name != name:
@@ -313,12 +315,12 @@ def check_loss_plugin(name: str, value: Any) -> Method:
 
 
 def as_method(given: Any) -> Method:
-    """Return the method that a user means by a name, a row, a class of losses, a function that makes one, or a loss.
+    """Return the ``Method`` of a name, a row of ``METHODS``, a loss class, a function that makes a loss, or a loss.
 
-    A loss is copied by every ``make``, and takes no options.
+    If ``given`` is a loss, ``Method.make`` copies it and accepts no options.
 
     Raises:
-        ProblemError: it is none of these, or there is no method of that name.
+        ProblemError: ``given`` is none of these, or no method has this name.
 
     Example:
         >>> as_method("spo+").title, as_method(SPOPlusLoss).title
@@ -343,7 +345,7 @@ def make_loss(name: Any, task: MethodTask | Problem | Model, **options: Any) -> 
     """Make the loss of a method for a task, or for a problem of your own.
 
     Args:
-        name: the name of a method of ``METHODS`` or of a plug-in; or what ``as_method`` takes, such as a class.
+        name: the name of a method of ``METHODS`` or of a plug-in; or a class or another argument of ``as_method``.
         task: a ``Problem`` or a ``Model``; or an object with a name, a problem, ``decide``, ``decide_relaxed`` and,
             for LAVA, ``adjacent``.
         options: keyword arguments of the loss; they replace the settings of the method.

@@ -1,4 +1,4 @@
-"""``MSELoss``: the squared error of the forecast, which knows nothing of the decision."""
+"""``MSELoss``: the squared error of the forecast, which does not depend on the decision."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ from pear.problem.oracle import make_oracle
 
 
 class MSELoss(nn.Module):
-    """The mean squared error over all entries, as ``torch.nn.MSELoss``; the baseline of the other methods.
+    """The mean squared error over all entries, as ``torch.nn.MSELoss``, with the interface of the other losses.
 
     Args:
-        problem: not used by the loss. ``fit`` computes its default metric, the regret, on this problem.
-        decide: not used by the loss. Maps costs (B, n) to decisions (B, n) in the default metric of ``fit``; left out,
-            the problem is solved.
+        problem: not used by the loss. The default metric of ``fit``, the regret, is computed for this problem.
+        decide: not used by the loss. Maps costs (B, n) to decisions (B, n) in the default metric of ``fit``;
+            ``pear.solve`` on ``problem`` if omitted.
 
     Attributes:
         seconds: zero for "solve" and "gradient", because nothing is solved.

@@ -1,4 +1,4 @@
-"""``NCELoss``: noise-contrastive estimation against a pool of solutions."""
+"""``NCELoss``: noise-contrastive estimation, the best decision compared with the mean of a pool of solutions."""
 
 from __future__ import annotations
 
@@ -11,19 +11,13 @@ from pear.losses.solution_pool import PooledSolutions
 class NCELoss(PoolLoss):
     """``ℓ = mean_v ĉᵀ(z*(c) − v)`` over the solutions v of a pool, mean over the batch; gradient ``z*(c) − mean_v v``.
 
-    The best decision should look cheaper than the solutions of the pool (noise-contrastive estimation, Mulamba et al.,
-    2021). The loss is linear in ĉ and has no least value, so that only changes of it are meaningful; ``mse_weight``
-    keeps forecasts from growing without end. The paper's variant with ĉ − c instead of ĉ differs by a constant,
-    and has the same gradient. For maximisation every cost changes its sign.
+    The loss falls as the forecast makes the best decision cheaper than the solutions of the pool (noise-contrastive
+    estimation, Mulamba et al., 2021). It is linear in ĉ and has no least value, so that only its changes have a
+    meaning; ``mse_weight`` keeps forecasts from growing without end. The paper's variant with ĉ − c instead of ĉ
+    differs by a constant and has the same gradient. For maximisation every cost changes its sign.
 
     Args:
-        problem: the decision problem, with a linear objective.
-        decide: maps costs (B, n) to best decisions (B, n); ``pear.solve`` on ``problem`` if omitted.
-        solve_ratio: the share of the steps in which solutions for the forecasts join the pool.
-        pool_size: the largest number of solutions in a pool, see ``PoolLoss``.
-        seed: the seed of the random choice of these steps.
-        mse_weight: weight of ``½ ‖ĉ − c‖² / u``, mean over the samples, added to the loss.
-        cost_unit: u, the unit of the costs; "auto" is their typical deviation, see ``DecisionLoss``.
+        problem, decide, solve_ratio, pool_size, seed, mse_weight, cost_unit: as for ``PoolLoss``.
 
     Example:
         >>> import torch, pear
@@ -38,5 +32,5 @@ class NCELoss(PoolLoss):
     """
 
     def compare(self, cost: Tensor, true: Tensor, best: Tensor, pooled: PooledSolutions) -> Tensor:
-        """Compare the best decision with the mean of the pool, which costs what its solutions cost on average."""
+        """Compute the predicted cost of the best decision minus the mean predicted cost of the pool, (B,)."""
         return self.problem.sign * (cost * (best - pooled.mean())).sum(1)

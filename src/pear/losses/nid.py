@@ -1,4 +1,4 @@
-"""``NIDLoss``: the regret, as if decisions fell one for one where costs rise."""
+"""``NIDLoss``: the regret, with the negative identity as the derivative of decisions."""
 
 from __future__ import annotations
 
@@ -7,22 +7,19 @@ from collections.abc import Hashable
 from torch import Tensor
 
 from pear.losses.decision_loss import DecisionLoss
-from pear.losses.surrogate_gradient import with_gradient
+from pear.losses.surrogate_gradient import with_surrogate_gradient
 
 
 class NIDLoss(DecisionLoss):
     """``ℓ = mean |cᵀz*(ĉ) − cᵀz*(c)|``, with the gradient ``−w / u``, where w = ∂ℓ/∂z*(ĉ).
 
-    The derivative of the decision is taken to be the negative identity (Sahoo et al., 2023), per unit u of the costs:
-    a variable that is chosen although its true cost is high gets a higher forecast. For maximisation every cost changes
-    its sign. Each training step solves one problem per sample. Nothing keeps the forecast near the truth but
-    ``mse_weight``.
+    The gradient replaces the derivative of the decision with respect to the costs by ``−I / u``, the negative identity
+    per unit u of the costs (Sahoo et al., 2023). A descent step then raises the predicted costs of variables that are
+    chosen although their true costs are high. Only ``mse_weight`` keeps the forecast near the truth. For maximisation
+    every cost changes its sign. Each training step solves one problem per sample.
 
     Args:
-        problem: the decision problem, with a linear objective.
-        decide: maps costs (B, n) to best decisions (B, n); ``pear.solve`` on ``problem`` if omitted.
-        mse_weight: weight of ``½ ‖ĉ − c‖² / u``, mean over the samples, added to the loss.
-        cost_unit: u, the unit of the costs; "auto" is their typical deviation, see ``DecisionLoss``.
+        problem, decide, mse_weight, cost_unit: as for ``DecisionLoss``.
 
     Example:
         >>> import torch, pear
@@ -36,7 +33,7 @@ class NIDLoss(DecisionLoss):
     """
 
     def values(self, predicted: Tensor, true: Tensor, ids: list[Hashable] | None) -> Tensor:
-        """Compute the regret of each sample; its gradient is that of the class."""
+        """Compute the regret of each sample, (B,), with the gradient that the class documents."""
         scale = -self.problem.sign / self.settle_unit(true)
-        z = with_gradient(predicted, self.decide(predicted, ids), lambda up: scale * up)
+        z = with_surrogate_gradient(predicted, self.decide(predicted, ids), lambda up: scale * up)
         return self.regret_of(z, true, ids)

@@ -15,10 +15,10 @@ from pear.problem.sample_keys import select_by_keys, select_model_by_keys
 
 
 class OwnProblem:
-    """A task made of a user's problem: decides by ``pear.solve``, and finds the neighbours of a vertex.
+    """A task made of a user's problem, which ``pear.solve`` decides.
 
     Args:
-        problem: the decision problem. Where it has fields per sample, ``keys`` selects its rows.
+        problem: the decision problem. If it has fields per sample, ``keys`` selects its rows.
 
     Example:
         >>> import pear
@@ -35,18 +35,18 @@ class OwnProblem:
         self.problem = problem
 
     def _problem_of(self, keys: list[Hashable] | None) -> Problem:
-        """Return the problem of the samples with these keys, without its cost map."""
+        """Return the plain problem of the samples with these keys, without a cost map."""
         return select_by_keys(split_cost_model(self.problem)[0], keys)
 
     def decide(self, cost: Any, keys: list[Hashable] | None = None) -> Tensor:
-        """Return the best decisions (B, n) for costs (B, n), or for values (B, k) with predicted right-hand sides."""
+        """Return the best decisions (B, n) for costs (B, n), or for values (B, k) if right-hand sides are predicted."""
         model = model_with_predicted_rows(self.problem)
         return solve(self._problem_of(keys) if model is None else select_model_by_keys(model, keys), cost).x
 
     def decide_relaxed(self, cost: Any, keys: list[Hashable] | None = None) -> Tensor:
-        """Return the best decisions (B, n) of the continuous relaxation for costs (B, n)."""
+        """Return the best decisions (B, n) of the continuous relaxation under costs (B, n)."""
         return solve(self._problem_of(keys).relaxed(), cost).x
 
     def adjacent(self, z: Tensor, keys: list[Hashable] | None = None) -> list[Tensor]:
-        """Find the neighbours of each vertex in z (B, n) in the continuous relaxation; returns B tensors (k, n)."""
+        """Find the vertices adjacent to each vertex z (B, n) of the continuous relaxation; return B tensors (k, n)."""
         return adjacent_vertices_in_problem(self._problem_of(keys).relaxed(), z)

@@ -1,7 +1,7 @@
-"""``paired_difference``: by how much losses of the same samples differ, with an interval for dependent days.
+"""``paired_difference``: the mean difference of two series of losses of the same samples, with an interval.
 
-Losses of neighbouring days resemble each other, so that days counted as independent promise too much. Blocks of
-consecutive samples keep what neighbours share; the blocks are then counted as independent.
+Losses of neighbouring days resemble each other. An interval that treats days as independent is therefore too narrow.
+The interval here treats only blocks of consecutive samples as independent.
 """
 
 from __future__ import annotations
@@ -15,12 +15,12 @@ from numpy.typing import ArrayLike, NDArray
 from pear.errors import ProblemError
 
 LEVEL = 0.95
-"""The probability that the interval holds the expected difference."""
+"""The probability that the interval contains the expected difference."""
 
 DRAWS = 2000
 """The number of bootstrap samples of an interval."""
 
-_MOST_NUMBERS = 4_000_000  # numbers of bootstrap samples that are in memory at a time
+_MOST_NUMBERS = 4_000_000  # the most numbers of bootstrap samples in memory at a time
 
 
 class PairedDifference(NamedTuple):
@@ -40,7 +40,7 @@ class PairedDifference(NamedTuple):
 
     @property
     def is_significant(self) -> bool:
-        """Whether the interval leaves zero out."""
+        """Whether the interval does not contain zero."""
         return self.interval[0] > 0 or self.interval[1] < 0
 
 
@@ -56,30 +56,31 @@ def paired_difference(
 ) -> PairedDifference:
     """Compute the mean of ``a − b`` with a block standard error and a block-bootstrap interval.
 
-    Blocks are circular: each sample begins one, and the first sample follows the last. With block length ℓ and the
-    block means m_i around the mean m of all N differences, the standard error is ``√(ℓ/(N − ℓ) · mean (m_i − m)²)``.
-    For ℓ = 1 it is the usual one, ``s/√N``. The interval has the quantiles of means of blocks drawn with replacement.
-    They are scaled to the standard error and to Student's t with N/ℓ − 1 degrees of freedom, because quantiles of few
-    blocks lie too close together.
+    Blocks are circular: a block begins at each sample, and the first sample follows the last. Let ℓ be the block
+    length, m_i the mean of block i, and m the mean of all N differences. The standard error is ``√(ℓ/(N − ℓ) · mean
+    (m_i − m)²)``. For ℓ = 1 it is the usual standard error ``s/√N``. The ends of the interval are quantiles of the
+    means of blocks drawn with replacement. They are scaled to the standard error and to Student's t with N/ℓ − 1
+    degrees of freedom, because quantiles of few blocks lie too close together.
 
     Args:
         a: (N,) losses of the samples in time order.
-        b: (N,) losses of the same samples by something else.
-        block: the number of consecutive samples in a block; None stands for about the cube root of N.
-        weight: (N,) how much each sample counts in the mean; None for equal weights. A difference then counts as the
-            weighted mean plus its own deviation times its weight over the mean weight.
-        level: the probability that the interval holds the expected difference.
+        b: (N,) other losses of the same samples.
+        block: the number of consecutive samples in a block; None chooses about the cube root of N.
+        weight: (N,) how much each sample counts in the mean; None for equal weights. With weights, each difference is
+            replaced by the weighted mean plus the difference's deviation from it, times its weight over the mean
+            weight.
+        level: the probability that the interval contains the expected difference.
         draws: the number of bootstrap samples.
         seed: the seed of the bootstrap; the same seed gives the same interval.
 
     Raises:
-        ProblemError: the rows differ in length, hold numbers that are not finite, or the block is too long.
+        ProblemError: a and b differ in length or contain numbers that are not finite, or the block is too long.
 
     Example:
         >>> paired_difference([3.0, 1.0, 2.0, 4.0], [1.0, 1.0, 1.0, 1.0], block=1).mean
         1.5
     """
-    difference = _difference(a, b)
+    difference = _checked_difference(a, b)
     if weight is not None:
         shares = np.asarray(weight, dtype=np.float64)
         shares = shares / shares.mean()
@@ -91,22 +92,22 @@ def paired_difference(
     if count == 1:
         return PairedDifference(mean, math.inf, (-math.inf, math.inf), 1)
     block = difference_block_length(count, block)
-    means = _block_means(difference, block)
+    means = _means_of_difference_blocks(difference, block)
     spread = float(np.sqrt(np.mean((means - mean) ** 2)))
     standard_error = spread * math.sqrt(block / (count - block))
     if standard_error == 0:
         return PairedDifference(mean, 0.0, (mean, mean), block)
-    scale = standard_error / spread * _small_sample_factor(count / block - 1, level)
-    drawn = _drawn_deviations(means - mean, math.ceil(count / block), draws, np.random.default_rng(seed))
+    scale = standard_error / spread * _widening_of_difference_interval(count / block - 1, level)
+    drawn = _draw_difference_deviations(means - mean, math.ceil(count / block), draws, np.random.default_rng(seed))
     low, high = np.quantile(drawn, [(1 - level) / 2, (1 + level) / 2]) * scale
     return PairedDifference(mean, standard_error, (mean + float(low), mean + float(high)), block)
 
 
 def difference_block_length(count: int, block: int | None = None) -> int:
-    """Return the length of blocks for ``count`` samples: ``block`` where it is given, otherwise about ``count^(1/3)``.
+    """Return the length of blocks for ``count`` samples: ``block`` if it is given, otherwise about ``count^(1/3)``.
 
     Raises:
-        ProblemError: the block is not a whole number between 1 and half of the samples.
+        ProblemError: ``block`` is not a whole number between 1 and half of the samples.
     """
     longest = max(count // 2, 1)
     if block is None:
@@ -118,8 +119,8 @@ def difference_block_length(count: int, block: int | None = None) -> int:
     return int(block)
 
 
-def _difference(a: ArrayLike, b: ArrayLike) -> NDArray[np.float64]:
-    """Return a − b (N,) in float64, checked."""
+def _checked_difference(a: ArrayLike, b: ArrayLike) -> NDArray[np.float64]:
+    """Return a − b (N,) in float64; raise ProblemError if lengths differ or a number is not finite."""
     first, second = np.asarray(a, dtype=np.float64), np.asarray(b, dtype=np.float64)
     if first.ndim != 1 or first.shape != second.shape or not len(first):
         raise ProblemError(
@@ -135,23 +136,23 @@ def _difference(a: ArrayLike, b: ArrayLike) -> NDArray[np.float64]:
     return difference
 
 
-def _block_means(difference: NDArray[np.float64], block: int) -> NDArray[np.float64]:
-    """Return the mean (N,) of the block that begins at each sample; the first sample follows the last."""
+def _means_of_difference_blocks(difference: NDArray[np.float64], block: int) -> NDArray[np.float64]:
+    """Return the mean of the block that begins at each sample, (N,); the first sample follows the last."""
     around = np.concatenate([difference, difference[: block - 1]])
     return np.lib.stride_tricks.sliding_window_view(around, block).mean(axis=1)
 
 
-def _small_sample_factor(degrees: float, level: float) -> float:
-    """Return the quantile of Student's t divided by that of the normal distribution."""
+def _widening_of_difference_interval(degrees: float, level: float) -> float:
+    """Return the factor that widens the interval of few blocks: a quantile of Student's t over that of the normal."""
     from scipy.special import ndtri, stdtrit
 
     return float(stdtrit(degrees, (1 + level) / 2) / ndtri((1 + level) / 2))
 
 
-def _drawn_deviations(
+def _draw_difference_deviations(
     deviations: NDArray[np.float64], blocks: int, draws: int, random: np.random.Generator
 ) -> NDArray[np.float64]:
-    """Return sums of ``blocks`` deviations drawn with replacement, divided by √blocks. Shape (draws,)."""
+    """Draw ``blocks`` deviations with replacement and divide their sum by √blocks; return ``draws`` such numbers."""
     part = max(_MOST_NUMBERS // blocks, 1)
     sums = [
         deviations[random.integers(len(deviations), size=(min(part, draws - start), blocks))].sum(axis=1)

@@ -10,12 +10,12 @@ import torch
 from torch import Tensor
 
 from pear.decisions.failures import OnFailure, report_failures
-from pear.decisions.recourse_regrets import RecourseRegrets
-from pear.decisions.regrets import BatchRegrets, CostRegrets, RegretFinder
+from pear.decisions.recourse_regret_finder import RecourseRegretFinder
+from pear.decisions.regret_finder import BatchRegrets, CostRegretFinder, RegretFinder
 from pear.errors import ProblemError, name_variables_in_errors
 from pear.losses.autograd_inputs import detach_input, input_requires_gradient
 from pear.losses.cost_pairs import check_cost_pair, true_curvature_of_pair
-from pear.losses.decision_module import DecisionModule, on_decision_device
+from pear.losses.decision_module import DecisionModule, on_module_device
 from pear.losses.defaults import DECAY, GUIDED
 from pear.losses.eager import eager
 from pear.losses.guided_regret import guided_regret
@@ -36,21 +36,25 @@ _MANY_CALLS = 1000  # gradients without a call of ``step``, after which a warnin
 class PEARLoss(DecisionModule):
     """Regret of the decision, ``R = f(z*(ĉ); c) − f(z*(c); c)``, with gradient ``g = P(ĉ − c)``, and guidance.
 
-    f is the objective with smoothing, so that the loss is never negative, is zero at ĉ = c, and its gradient agrees
-    with finite differences. Guidance adds ``α F``, the suboptimality of the true decision under the forecast, whose
-    gradient is not zero where that of regret is. α falls to zero during training, so that only regret is left.
-    ``step()`` lowers α; call it once after each step of the optimiser. ``pear.fit`` does so by itself.
+    ĉ and c are the predicted and the true costs, z* the best decision, and f the objective with smoothing. The loss is
+    never negative and is zero at ĉ = c, and its gradient agrees with finite differences. P projects onto the tangent
+    space of the active constraints; ``pear.regret_gradient`` has its formula. Guidance adds ``α F`` to R. F is the
+    suboptimality of the true decision under the forecast, whose gradient is not zero at vertices, where that of R is. α
+    falls to zero during training, so that only the regret is left. ``step()`` lowers α. Call it after each step of the
+    optimiser, as ``pear.fit`` does.
 
-    With a predicted curvature (``Q``, ``true_Q``) the gradient of R is ``g = P[(ĉ − c) + (Q̂ − Q) z*]`` for ĉ and
-    ``½ (g z*ᵀ + z* gᵀ)`` for Q̂. An integer problem is trained on its continuous relaxation.
+    With a predicted curvature Q̂ (``Q``) and a true curvature Q (``true_Q``) the gradient of R is ``g = P[(ĉ − c) + (Q̂
+    − Q) z*]`` with respect to ĉ and ``½ (g z*ᵀ + z* gᵀ)`` with respect to Q̂. An integer problem is trained on its
+    continuous relaxation.
 
     Args:
-        problem: the decision problem. Where its fields differ by sample, ``keys`` selects its rows. With a ``Model``
-            the predicted values ŷ replace costs, ``ĉ = M ŷ + known``, and gradients arrive at ŷ. Where the
-            model predicts right-hand sides, the loss is regret with recourse, plus the least violation of an infeasible
+        problem: the decision problem. If its fields differ by sample, ``keys`` selects its rows. With a ``Model`` that
+            predicts values ŷ, costs are ``ĉ = M ŷ + known``, and gradients are those with respect to ŷ. If the model
+            predicts right-hand sides, the loss is the regret with recourse, plus the least violation of an infeasible
             forecast.
-        smoothing: λ, the curvature added to the objective. "auto" picks λ once, in any units, from true costs and
-            decisions: those of the training set (``calibrate``, which ``pear.fit`` calls) or of the first batch.
+        smoothing: λ, the curvature added to the objective. "auto" chooses λ once from true costs and decisions, those
+            of the training set (``calibrate``, which ``pear.fit`` calls) or of the first batch. The choice does not
+            depend on units.
         injection: β, the share of the normal component that is added to the gradient of ĉ; 0 for the exact gradient.
         guidance: α before the first ``step()``. Every step multiplies α by 0.995. With 0 the loss is PEAR as
             published. Assigning another α starts the schedule again. The current α is part of ``state_dict``.
@@ -59,10 +63,10 @@ class PEARLoss(DecisionModule):
         reduction: "mean" (over the samples that are solved), "sum" or "none".
 
     Attributes:
-        last: a ``LastCall`` with the decisions and statistics of the last call.
+        last: a ``LastCall`` with the decisions and statistics of the last call; None before the first call.
         samples: the number of samples of all calls.
         reused: the number of these samples whose warm start was still optimal.
-        seconds: the time of all calls, by "solve" and "gradient". Where compiled code does both in one pass, all of its
+        seconds: the time of all calls, by "solve" and "gradient". If compiled code does both in one call, all of its
             time counts as "solve".
 
     Example:
@@ -97,7 +101,7 @@ class PEARLoss(DecisionModule):
 
     @property
     def guidance(self) -> float:
-        """α as given by the user."""
+        """The α that the user gave."""
         return self._guidance
 
     @guidance.setter
@@ -107,13 +111,13 @@ class PEARLoss(DecisionModule):
 
     @property
     def current_guidance(self) -> float:
-        """The α in use: the given α, multiplied by 0.995 for every ``step`` since."""
+        """The α in use: the given α, multiplied by 0.995 for every step so far."""
         return self._alpha
 
     def step(self, steps: int = 1) -> None:
         """Lower α after one or more steps of the optimiser.
 
-        ``pear.fit`` calls this method. In a loop of your own, call it after ``optimizer.step()``.
+        ``pear.fit`` calls this method. In your own training loop, call it after ``optimizer.step()``.
 
         Args:
             steps: the number of steps that the optimiser has taken.
@@ -126,13 +130,13 @@ class PEARLoss(DecisionModule):
         return {**super().get_extra_state(), "guidance": self._alpha}
 
     def set_extra_state(self, state: dict[str, Any]) -> None:
-        """Restore λ where it is "auto", and α where guidance is not 0."""
+        """Restore λ if ``smoothing`` is "auto", and α if ``guidance`` is not 0."""
         super().set_extra_state(state)
         if self._guidance > 0:
             self._alpha = state.get("guidance", self._alpha)
 
     def extra_repr(self) -> str:
-        """Return the problem in one line and the settings in another."""
+        """Return a line with the problem and a line with the settings."""
         strengths = f"injection={self.injection:g}, guidance={self._guidance:g}"
         return f"{super().extra_repr()}, {strengths}, reduction={self.reduction!r}"
 
@@ -149,22 +153,22 @@ class PEARLoss(DecisionModule):
         """Compute the loss of a batch.
 
         Args:
-            predicted: (B, n) predicted costs ĉ.
-            true: (B, n) true costs c.
-            keys: B sample ids. The working set of a sample is stored under its id and checked before a solver is
-                called; the true problem of a sample is solved only once. Where the problem has fields per sample, ids
-                select its rows.
+            predicted: (B, n) predicted costs ĉ, or (B, k) predicted values.
+            true: the true costs c or values, of the same shape.
+            keys: B sample ids. The solution of a sample is stored under its id: under predicted costs as a warm start,
+                which is checked before a solver is called; under true costs for reuse. If the problem has fields per
+                sample, ids are the numbers of its rows.
             Q: (n, n) or (B, n, n) predicted curvature.
             true_Q: the curvature of the true objective; the problem's own if omitted.
-            weight: (B,) how much each sample counts: the mean becomes the weighted one, sum and "none" hold weighted
-                losses. Equal if omitted.
+            weight: (B,) how much each sample counts; all samples count equally if omitted. "mean" is then the weighted
+                mean, and "sum" and "none" give weighted losses.
 
         Returns:
             A scalar, or (B,) with reduction "none", in the dtype of ``predicted``.
         """
         return self.detailed(predicted, true, keys, Q, true_Q, weight)[0]
 
-    @on_decision_device
+    @on_module_device
     def detailed(
         self,
         predicted: Tensor,
@@ -176,7 +180,7 @@ class PEARLoss(DecisionModule):
     ) -> tuple[Tensor, LastCall]:
         """Compute the loss, and return it with the decisions and statistics of the call.
 
-        The arguments are those of ``forward``. The attribute ``last`` holds the same statistics until the next call.
+        The arguments are those of ``forward``. The attribute ``last`` is the same ``LastCall`` until the next call.
         """
         predicted, true = to_batch_tensor(predicted), to_batch_tensor(true)
         check_cost_pair(predicted, true)
@@ -188,11 +192,11 @@ class PEARLoss(DecisionModule):
             Q, true_Q = curved.of_samples(self.problem, ids, predicted, true.detach())
         if self.recourse_model is None:
             predicted, true = self.costs(predicted, ids), self.costs(true, ids)
-            lam, predicted, true, Q, true_Q = self.in_units(predicted, true, ids, Q, true_Q, shares_curvature)
-            finder = CostRegrets(self.decider)  # after in_units, which may replace the decider
+            lam, predicted, true, Q, true_Q = self.convert_to_units(predicted, true, ids, Q, true_Q, shares_curvature)
+            finder = CostRegretFinder(self.decider)  # after convert_to_units, which may replace the decider
         else:
             self._refuse_with_recourse(true, Q if true_Q is None else true_Q)
-            lam, finder = 0.0, RecourseRegrets(self.recourse_decider(true.detach(), ids))
+            lam, finder = 0.0, RecourseRegretFinder(self.recourse_decider(true.detach(), ids))
         wanted = torch.is_grad_enabled() and any(map(input_requires_gradient, (predicted, Q)))
         if self._alpha > 0 and torch.is_grad_enabled() and (true.requires_grad or input_requires_gradient(true_Q)):
             raise ProblemError(
@@ -234,15 +238,17 @@ class PEARLoss(DecisionModule):
             )
         return value, last
 
-    def in_units(
+    def convert_to_units(
         self, predicted: Tensor, true: Tensor, keys: list[Hashable] | None, Q: Any, true_Q: Any, shares_curvature: bool
     ) -> tuple[float, Tensor, Tensor, Any, Any]:
         """Convert costs and curvatures to the units of the decider's problem.
 
         Args:
-            predicted, true: (B, n) costs.
+            predicted: (B, n) predicted costs.
+            true: (B, n) true costs.
             keys: sample ids, or None.
-            Q, true_Q: predicted and true curvature, or None.
+            Q: (n, n) or (B, n, n) predicted curvature, or None.
+            true_Q: the true curvature, or None.
             shares_curvature: whether the true objective has the predicted curvature.
 
         Returns:
@@ -259,7 +265,7 @@ class PEARLoss(DecisionModule):
         return scale.value, predicted, true, Q, true_Q
 
     def _refuse_with_recourse(self, true: Tensor, Q: Any) -> None:
-        """Raise ProblemError for inputs that a model with predicted right-hand sides does not take."""
+        """Raise ProblemError for inputs that a model with predicted right-hand sides does not support."""
         if Q is not None:
             raise ProblemError("Q came with a model that predicts right-hand sides; predict the one or the other")
         if true.requires_grad and torch.is_grad_enabled():
@@ -269,7 +275,7 @@ class PEARLoss(DecisionModule):
             )
 
     def _report_failures(self, found: BatchRegrets, wanted: bool) -> None:
-        """Raise an error for failed samples, or warn of failures that are not known yet."""
+        """Raise an error for failed samples, or, with ``on_failure="mask"``, warn of new failures."""
         regrets, known = found.regrets, found.known
         status, true_status = regrets.status, torch.where(regrets.status == 0, regrets.true_status, 0)
         if known is not None and self.on_failure == "mask":
@@ -279,7 +285,7 @@ class PEARLoss(DecisionModule):
         report_failures(true_status, self.on_failure, "the true costs" if plain else "the truth")
 
     def count(self, samples: int, reused: int) -> None:
-        """Add to the totals ``samples`` and ``reused``."""
+        """Add numbers of samples to the totals ``samples`` and ``reused`` of all calls."""
         self.__dict__.update(samples=self.samples + samples, reused=self.reused + reused)  # Module.__setattr__ is slow
 
     def record(
@@ -294,10 +300,10 @@ class PEARLoss(DecisionModule):
 
         Args:
             call: the inputs of the call.
-            parts: its regrets.
+            parts: the regrets of the call.
             wanted: whether gradients were computed.
-            reused: how many samples kept their working set; counted from ``parts`` if omitted.
-            finder: what computed the regrets; regrets of predicted costs if omitted.
+            reused: the number of samples whose warm start was still optimal; counted from ``parts`` if omitted.
+            finder: the ``RegretFinder`` that computed the regrets; one for predicted costs if omitted.
         """
         reused, samples = count_true_in_tensor(parts.reused) if reused is None else reused, len(parts.value)
         self.count(samples, reused)
@@ -309,7 +315,7 @@ class PEARLoss(DecisionModule):
             _parts=parts,
             _wanted=wanted,
             _call=call._replace(predicted=call.predicted.clone()),  # a copy, because the caller may change the tensor
-            _finder=CostRegrets(self.decider) if finder is None else finder,
+            _finder=CostRegretFinder(self.decider) if finder is None else finder,
         )
         self.__dict__["last"] = last
         return last

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Hashable
-from typing import Literal
+from typing import Unpack
 
 from torch import Tensor
 
 from pear.losses.decision_loss import Decide
-from pear.losses.random_draws import DrawingLoss
+from pear.losses.random_draws import DrawingLoss, DrawSettings
 from pear.problem import Model, Problem
 from pear.setting_checks import check_count_setting, check_positive_setting
 
@@ -17,17 +17,13 @@ class PFYLLoss(DrawingLoss):
     """``ℓ = ĉᵀz*(c) − mean_m min_z (ĉ + σuε_m)ᵀz``, mean over the batch; gradient ``z*(c) − mean_m z*(ĉ + σuε_m)``.
 
     This is the perturbed Fenchel–Young loss (Berthet et al., 2020). ε is standard normal and drawn anew in every step.
-    For maximisation every cost changes its sign. The smallest value is negative and unknown (at least
-    ``E min_z σuεᵀz``), so that only changes of the value are meaningful.
+    The least value of the loss is not zero and not known, so that only changes of the value have a meaning. For
+    maximisation every cost changes its sign.
 
     Args:
-        problem: the decision problem, with a linear objective.
-        decide: maps costs (B, n) to best decisions (B, n); ``pear.solve`` on ``problem`` if omitted.
         samples: the number of perturbations per sample and step.
-        sigma: σ, the size of the perturbations in units of the costs.
-        seed: the seed of the loss's own ``numpy.random.RandomState``, whose state is part of ``state_dict()``.
-        mse_weight: weight of ``½ ‖ĉ − c‖² / u``, mean over the samples, added to the loss.
-        cost_unit: u, the unit of the costs; "auto" is their typical deviation, see ``DecisionLoss``.
+        sigma: σ, the size of the perturbations in units u of the costs.
+        problem, decide, seed, mse_weight, cost_unit: as for ``DrawingLoss``.
 
     Example:
         >>> import torch, pear
@@ -45,15 +41,13 @@ class PFYLLoss(DrawingLoss):
         decide: Decide | None = None,
         samples: int = 1,
         sigma: float = 1.0,
-        seed: int = 135,
-        mse_weight: float = 0.0,
-        cost_unit: float | Literal["auto"] = "auto",
+        **shared: Unpack[DrawSettings],
     ) -> None:
-        super().__init__(problem, decide, seed, mse_weight, cost_unit)
+        super().__init__(problem, decide, **shared)
         self.samples, self.sigma = check_count_setting("samples", samples), check_positive_setting("sigma", sigma)
 
     def values(self, predicted: Tensor, true: Tensor, ids: list[Hashable] | None) -> Tensor:
-        """Compute the loss with all decisions held fixed, so that its derivative is the gradient of the class."""
+        """Compute the loss of each sample, (B,), with decisions as constants; the derivative is the same."""
         best = self.best(true, ids)
         # Published numbers depend on the order of the draws: one draw of (m, B, n) per step.
         noise = self.draws.normal(self.samples, *predicted.shape).to(predicted)

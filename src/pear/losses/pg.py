@@ -1,38 +1,36 @@
-"""``PGLoss``: the cost of the decision as a difference of optimal values, which has a gradient."""
+"""``PGLoss``: the true cost of the decision, as a finite difference of optimal values that has a gradient."""
 
 from __future__ import annotations
 
 from collections.abc import Hashable
-from typing import Literal, get_args
+from typing import Literal, Unpack, get_args
 
 import torch
 from torch import Tensor
 
 from pear.errors import ProblemError
-from pear.losses.decision_loss import Decide, DecisionLoss
+from pear.losses.decision_loss import CostSettings, Decide, DecisionLoss
 from pear.problem import Model, Problem
 from pear.setting_checks import check_positive_setting
 
 Difference = Literal["forward", "backward", "central"]
-"""Where the two costs of a finite difference lie: beyond ĉ, before it, or on both sides."""
+"""The kind of a finite difference in the predicted costs ĉ along the true costs."""
 
 
 class PGLoss(DecisionLoss):
     """``ℓ = mean (V(ĉ + hc) − V(ĉ − hc)) / 2h``, V(t) = min_z tᵀz; gradient ``(z*(ĉ + hc) − z*(ĉ − hc)) / 2h``.
 
-    This is the perturbation gradient loss (Huang and Gupta, 2024). ``cᵀz*(ĉ)`` is the derivative of V at ĉ along the
-    true cost c, and ℓ a finite difference of it, here the central one. The backward difference,
-    ``(V(ĉ) − V(ĉ − hc)) / h``, never underestimates that cost, and the forward one, ``(V(ĉ + hc) − V(ĉ)) / h``, never
-    overestimates it; the central one is their mean. The value is a cost and no regret: no best decisions under the true
-    costs are needed. For maximisation every cost changes its sign. Each training step solves two problems per sample.
+    This is the perturbation gradient loss (Huang and Gupta, 2024). The true cost of the decision, ``cᵀz*(ĉ)``, is the
+    derivative of V at ĉ along the true cost c, and ℓ approximates this derivative, above by the central difference. The
+    backward difference ``(V(ĉ) − V(ĉ − hc)) / h`` never underestimates the true cost, and the forward difference
+    ``(V(ĉ + hc) − V(ĉ)) / h`` never overestimates it. The central difference is their mean. ℓ is a cost, not a regret,
+    so that it needs no best decisions under the true costs. For maximisation every cost changes its sign. Each training
+    step solves two problems per sample.
 
     Args:
-        problem: the decision problem, with a linear objective.
-        decide: maps costs (B, n) to best decisions (B, n); ``pear.solve`` on ``problem`` if omitted.
-        width: h > 0, the width of the difference, as a share of the true costs; it has no unit.
+        width: h > 0, the width of the difference as a multiple of the true costs; it has no unit.
         difference: "central", "backward" or "forward".
-        mse_weight: weight of ``½ ‖ĉ − c‖² / u``, mean over the samples, added to the loss.
-        cost_unit: u, the unit of the costs; "auto" is their typical deviation, see ``DecisionLoss``.
+        problem, decide, mse_weight, cost_unit: as for ``DecisionLoss``.
 
     Example:
         >>> import torch, pear
@@ -51,16 +49,15 @@ class PGLoss(DecisionLoss):
         decide: Decide | None = None,
         width: float = 0.1,
         difference: Difference = "central",
-        mse_weight: float = 0.0,
-        cost_unit: float | Literal["auto"] = "auto",
+        **shared: Unpack[CostSettings],
     ) -> None:
-        super().__init__(problem, decide, mse_weight, cost_unit)
+        super().__init__(problem, decide, **shared)
         if difference not in get_args(Difference):
             raise ProblemError(f"difference must be 'forward', 'backward' or 'central'; got {difference!r}")
         self.width, self.difference = check_positive_setting("width", width), difference
 
     def values(self, predicted: Tensor, true: Tensor, ids: list[Hashable] | None) -> Tensor:
-        """Compute the difference with both decisions held fixed, so that its derivative is that of the class."""
+        """Compute the loss of each sample, (B,), with decisions as constants; the derivative is the same."""
         below, above = {"forward": (0.0, 1.0), "backward": (1.0, 0.0), "central": (1.0, 1.0)}[self.difference]
         costs = torch.stack([predicted + above * self.width * true, predicted - below * self.width * true])
         z = self.decide_each(costs, ids)

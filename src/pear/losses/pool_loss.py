@@ -1,16 +1,16 @@
-"""``PoolLoss``: the base class of losses that compare costs of the solutions in a pool, and seldom solve."""
+"""``PoolLoss``: the base class of losses that compare the costs of solutions in a pool, and seldom solve."""
 
 from __future__ import annotations
 
 from collections.abc import Hashable, Iterable, Mapping
 from hashlib import blake2b
-from typing import Any, Literal
+from typing import Any, Unpack
 
 import torch
 from torch import Tensor
 
 from pear.losses.decision_loss import Decide
-from pear.losses.random_draws import DrawingLoss
+from pear.losses.random_draws import DrawingLoss, DrawSettings
 from pear.losses.solution_pool import PooledSolutions, SolutionPools
 from pear.problem import Model, Problem
 from pear.problem.oracle import Oracle
@@ -20,25 +20,28 @@ from pear.problem.tensor_conversion import to_batch_tensor
 from pear.setting_checks import check_count_setting, check_share_setting
 
 
+class PoolSettings(DrawSettings, total=False):
+    """The settings that all ``PoolLoss`` classes have; ``PoolLoss`` and ``DecisionLoss`` document them."""
+
+    solve_ratio: float
+    pool_size: int
+
+
 class PoolLoss(DrawingLoss):
-    """A loss that compares the costs of solutions in a pool, which grows now and then by solving for the forecasts.
+    """A loss that compares the costs of the solutions in a pool. A subclass defines ``compare``.
 
-    The pool begins with the best decisions of the training samples, where ``calibrate`` comes first, as in
-    ``pear.fit``; where there are more than ``pool_size``, with those of evenly spaced samples. Each call adds the best
-    decisions of its samples, and with probability ``solve_ratio`` those under their forecasts. In evaluation mode
-    forecasts add nothing. Samples with constraints of their own have a pool for each distinct set of constraints.
-
-    A subclass defines ``compare``.
+    ``calibrate``, which ``pear.fit`` calls, begins the pool with the best decisions of the training samples, or of
+    ``pool_size`` evenly spaced samples if the training set has more. Each call of the loss adds the best decisions of
+    its samples, and with probability ``solve_ratio`` also the best decisions under their forecasts. In evaluation mode
+    forecasts add nothing. If samples have constraints of their own, each distinct set of constraints has a pool.
 
     Args:
-        problem: the decision problem, as of ``DecisionLoss``.
-        decide: maps costs (B, n) to best decisions (B, n); ``pear.solve`` on ``problem`` if omitted.
-        solve_ratio: the share of the steps in which the problem is solved for the forecasts, from 0 to 1.
-        pool_size: the largest number of solutions in a pool, which should exceed the number of samples in a batch. A
-            step takes time and memory for ``pool_size`` · n numbers and a product of them with B costs.
-        seed: the seed of the random choice of these steps.
-        mse_weight: weight of ``½ ‖ĉ − c‖² / u``, mean over the samples, added to the loss.
-        cost_unit: u, the unit of the costs; "auto" is their typical deviation, see ``DecisionLoss``.
+        solve_ratio: the probability that a training step solves for the forecasts and adds their solutions, from 0
+            to 1.
+        pool_size: the largest number of solutions in a pool; it should exceed the number of samples in a batch. The
+            time and memory of a step grow in proportion to ``pool_size`` · n.
+        seed: the seed of the random choice of the steps that solve for the forecasts.
+        problem, decide, mse_weight, cost_unit: as for ``DecisionLoss``.
     """
 
     def __init__(
@@ -47,30 +50,26 @@ class PoolLoss(DrawingLoss):
         decide: Decide | None = None,
         solve_ratio: float = 0.05,
         pool_size: int = 1000,
-        seed: int = 135,
-        mse_weight: float = 0.0,
-        cost_unit: float | Literal["auto"] = "auto",
+        **shared: Unpack[DrawSettings],
     ) -> None:
-        super().__init__(problem, decide, seed, mse_weight, cost_unit)
-        self.solve_ratio, self.pool_size = (
-            check_share_setting("solve_ratio", solve_ratio),
-            check_count_setting("pool_size", pool_size, 2),
-        )
+        super().__init__(problem, decide, **shared)
+        self.solve_ratio = check_share_setting("solve_ratio", solve_ratio)
+        self.pool_size = check_count_setting("pool_size", pool_size, 2)
         self._pools, self._pools_of = SolutionPools(self.problem.n, self.pool_size), self.problem
 
     @property
     def pools(self) -> SolutionPools:
-        """The solutions so far; none where another problem was assigned."""
+        """The solutions so far. Assigning another problem empties the pools."""
         if self._pools_of is not self.problem:
             self._pools, self._pools_of = SolutionPools(self.problem.n, self.pool_size), self.problem
         return self._pools
 
     def calibrate(self, costs: Any, keys: Tensor | Iterable[Hashable] | None = None) -> float:
-        """Choose the unit of the costs where it is "auto", and add the best decisions to the pool; returns the unit.
+        """Choose the unit of the costs if it is "auto", and add the best decisions to the pool; return the unit.
 
         Args:
             costs: (N, n) true costs, preferably of the training set; with a cost map (N, k) values.
-            keys: N sample ids; the first N if omitted.
+            keys: N sample ids; the first N rows if omitted.
         """
         unit = super().calibrate(costs, keys)
         values = to_batch_tensor(costs).detach()
@@ -84,14 +83,14 @@ class PoolLoss(DrawingLoss):
         if len(chosen):
             values, ids = values[chosen], None if ids is None else [ids[i] for i in chosen.tolist()]
             true = values if self.cost_map is None else self.cost_map(values, ids)
-            self._add(self.best(true.double(), ids), self._name_sets(ids, len(true)), ids)
+            self._add(self.best(true.double(), ids), self._name_constraint_sets(ids, len(true)), ids)
         return unit
 
     def values(self, predicted: Tensor, true: Tensor, ids: list[Hashable] | None) -> Tensor:
-        """Add solutions to the pool, and compute the loss of each sample with all of them held fixed."""
-        # in float64: products of costs and solutions are compared with one another
+        """Add solutions to the pool, and compute the loss of each sample, (B,), with all solutions as constants."""
+        # in float64, because products of costs and solutions are compared with each other
         cost, true_cost = predicted.double(), true.double()
-        best, sets = self.best(true_cost, ids), self._name_sets(ids, len(true))
+        best, sets = self.best(true_cost, ids), self._name_constraint_sets(ids, len(true))
         self._add(best, sets, ids)
         if self.training and self.draws.generator.uniform() < self.solve_ratio:
             self._add(self.decide(cost, ids), sets, ids)
@@ -100,13 +99,13 @@ class PoolLoss(DrawingLoss):
             return self.compare(cost, true_cost, best, pooled).to(predicted.dtype)
 
     def compare(self, cost: Tensor, true: Tensor, best: Tensor, pooled: PooledSolutions) -> Tensor:
-        """Compute the loss of each sample, (B,), differentiable by the predicted costs.
+        """Compute the loss of each sample, (B,), differentiable with respect to the predicted costs.
 
         Args:
             cost: (B, n) predicted costs, in float64.
             true: (B, n) true costs.
             best: (B, n) best decisions under the true costs.
-            pooled: the solutions of the samples' pools, at least one for each.
+            pooled: the solutions of the samples' pools, at least one per sample.
         """
         raise NotImplementedError(f"{type(self).__name__} must define compare")
 
@@ -121,24 +120,34 @@ class PoolLoss(DrawingLoss):
         self._pools = SolutionPools.from_state(state["pools"], self.problem.n, self.pool_size)
 
     def _add(self, solutions: Tensor, sets: list[Hashable], ids: list[Hashable] | None) -> None:
-        """Add solutions (B, n) of samples with these sets of constraints and ids to the pools."""
+        """Add solutions to the pools.
+
+        Args:
+            solutions: (B, n) feasible decisions of B samples.
+            sets: the names of the samples' sets of constraints.
+            ids: the sample ids, or None.
+        """
         with self.timed("gradient"):
             self._pools = self.pools.to(solutions.device)
             self._pools.add(solutions, sets, self._width(ids))
 
     def _width(self, ids: list[Hashable] | None) -> Tensor | None:
-        """Return the distances between the bounds, (n,) or (B, n); None where there are no bounds on both sides."""
+        """Return the distances between lower and upper bounds, (n,) or (B, n); None if the problem lacks lb or ub."""
         lb, ub = self.problem.lb, self.problem.ub
         if lb is None or ub is None:
             return None
         width = ub - lb
         return width if width.ndim == 1 or ids is None else width[torch.tensor(ids, device=width.device)]
 
-    def _name_sets(self, ids: list[Hashable] | None, count: int) -> list[Hashable]:
-        """Return what names the set of constraints of each sample: equal names for equal constraints.
+    def _name_constraint_sets(self, ids: list[Hashable] | None, count: int) -> list[Hashable]:
+        """Return a name of each sample's set of constraints; equal constraints have equal names.
 
-        That is the content of the problem's rows. What a function decides is known by the sample's id alone, where the
-        function takes it.
+        The name is a digest of the sample's constraints, or None if all samples have the same constraints. It is the
+        sample's id if a function decides that has an argument for ids, or an ``Oracle`` with fields per sample.
+
+        Args:
+            ids: the sample ids, or None.
+            count: the number of samples.
         """
         problem, task = self.problem, getattr(self._decide, "__self__", None)
         by_key = False
@@ -152,12 +161,12 @@ class PoolLoss(DrawingLoss):
             return ids
         if ids is None or problem.batch is None:
             return [None] * count
-        names: list[str] = problem.prepare_once("names of constraint sets", _name_constraints)
+        names: list[str] = problem.prepare_once("names of constraint sets", _digest_pool_constraints)
         return [names[i] for i in ids]  # type: ignore[call-overload]
 
 
-def _name_constraints(problem: Problem) -> list[str]:
-    """Return a name of the constraints of each sample of a problem with fields per sample."""
+def _digest_pool_constraints(problem: Problem) -> list[str]:
+    """Return a digest of the constraints of each sample of a problem with fields per sample."""
     fields = [(name, getattr(problem, name)) for name in FIELDS if getattr(problem, name) is not None]
     own = [value.cpu().numpy() for name, value in fields if is_field_per_sample(name, value)]
     contents = (b"".join(one[i].tobytes() for one in own) for i in range(problem.batch or 0))

@@ -1,4 +1,4 @@
-"""``PyEPOLoss``: the losses of PyEPO on PEAR's problems and solvers; needs the extra ``baselines``."""
+"""``PyEPOLoss``: the losses of the package PyEPO on PEAR's problems and solvers; needs the extra ``baselines``."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _ARGUMENTS = ("pred_cost", "true_cost", "true_sol", "true_obj")
 def pyepo_model(problem: Problem, decide: Decide | None = None) -> Any:
     """Make a ``pyepo.model.opt.optModel`` that uses PEAR's solvers, for PyEPO's losses, datasets and metrics.
 
-    PyEPO solves one sample after the other. PEAR's own losses solve a batch at once and are faster.
+    PyEPO solves one sample after another. PEAR's own losses solve a whole batch at once and are faster.
 
     Args:
         problem: the decision problem, with a linear objective and the same constraints for every sample.
@@ -30,24 +30,24 @@ def pyepo_model(problem: Problem, decide: Decide | None = None) -> Any:
     Raises:
         MissingExtraError: PyEPO is not installed.
     """
-    return _model_class()(problem, decide)
+    return _pyepo_model_class()(problem, decide)
 
 
 class PyEPOLoss(DecisionLoss):
     """A loss of PyEPO with the interface of PEAR's losses, ``loss(predicted, true, keys=None)``.
 
-    The names of the PyEPO loss's arguments determine what it gets: predicted and true costs, the best decisions and
-    their values. Where it returns decisions instead of a loss (DBB, DPO, I-MLE), the value is the mean of
-    ``|cᵀz − cᵀz*(c)|``. A loss with a pool of solutions (NCE, learning to rank) gets its data set from ``make``:
-    ``lambda model: NCE(model, dataset=optDataset(model, X, C))``.
+    ``PyEPOLoss(task.problem, pyepo.func.SPOPlus, task.decide)``, for example, trains like ``SPOPlusLoss``.
+
+    The PyEPO loss is called with what the names of its arguments ask for: predicted costs, true costs, the best
+    decisions and their values. Some losses (DBB, DPO, I-MLE) return decisions z instead of a loss; the value then is
+    the mean of ``|cᵀz − cᵀz*(c)|``. A loss with a pool of solutions (NCE, learning to rank) gets its data set from
+    ``make``, as in ``lambda model: NCE(model, dataset=optDataset(model, X, C))``.
 
     Args:
         problem: the decision problem, with a linear objective and the same constraints for every sample.
         make: a loss class of ``pyepo.func``, or any function from a PyEPO model to such a loss.
-        decide: maps costs (B, n) to best decisions (B, n); ``pear.solve`` on ``problem`` if omitted.
-        mse_weight: weight of ``½ ‖ĉ − c‖² / u``, mean over the samples, added to the loss.
-        cost_unit: u, the unit of the costs; "auto" is their typical deviation, see ``DecisionLoss``.
-        options: passed on to ``make``. PyEPO takes them as they are, whatever the unit of the costs.
+        options: keyword arguments of ``make``. ``cost_unit`` does not affect them.
+        decide, mse_weight, cost_unit: as for ``DecisionLoss``.
 
     Attributes:
         loss: the loss of PyEPO.
@@ -55,8 +55,6 @@ class PyEPOLoss(DecisionLoss):
 
     Raises:
         MissingExtraError: PyEPO is not installed.
-
-    ``PyEPOLoss(task.problem, pyepo.func.SPOPlus, task.decide)``, for example, trains like ``SPOPlusLoss``.
     """
 
     def __init__(
@@ -81,28 +79,28 @@ class PyEPOLoss(DecisionLoss):
 
     def value(self, predicted: Tensor, true: Tensor, ids: list[Hashable] | None) -> Tensor:
         """Compute the mean of PyEPO's loss, or of the regrets of the decisions that it returns."""
-        return self._result(predicted, true, ids).mean()
+        return self._call_pyepo(predicted, true, ids).mean()
 
     def values(self, predicted: Tensor, true: Tensor, ids: list[Hashable] | None) -> Tensor:
-        """Compute PyEPO's loss of each sample; make it with reduction="none"."""
-        result = self._result(predicted, true, ids)
+        """Compute PyEPO's loss of each sample, (B,); the PyEPO loss must have ``reduction="none"``."""
+        result = self._call_pyepo(predicted, true, ids)
         if result.ndim == 0:
             raise ProblemError(f"{type(self.loss).__name__} returns a mean; pass reduction='none' to weigh samples")
         return result.reshape(len(true))
 
-    def _result(self, predicted: Tensor, true: Tensor, ids: list[Hashable] | None) -> Tensor:
-        """Call PyEPO's loss, and turn decisions that it returns into regrets."""
+    def _call_pyepo(self, predicted: Tensor, true: Tensor, ids: list[Hashable] | None) -> Tensor:
+        """Call PyEPO's loss; if it returns decisions, compute their regrets (B, 1)."""
         best = self.best(true, ids)
         value = (true * best).sum(1, keepdim=True)
         given = {"pred_cost": predicted, "true_cost": true, "true_sol": best, "true_obj": value}
         result: Tensor = self.loss(**{name: given[name] for name in self._asks})
         if result.shape == predicted.shape:
             return ((true * result).sum(1, keepdim=True) - value).abs()
-        return result  # a loss for each sample
+        return result  # the loss of each sample, or its mean
 
 
 @cache
-def _model_class() -> Any:
+def _pyepo_model_class() -> Any:
     """Make the subclass of PyEPO's ``optModel`` on first use, because PyEPO is optional."""
     try:
         from pyepo import EPO
@@ -115,7 +113,7 @@ def _model_class() -> Any:
     class PearModel(optModel):  # type: ignore[misc, unused-ignore]
         """A ``Problem`` with the interface of PyEPO's models."""
 
-        # PyEPO takes an attribute named ``problem`` for one of its own: ours has another name.
+        # PyEPO uses an attribute ``problem`` for itself, so that ours has another name
         def __init__(self, pear_problem: Problem, decide: Decide | None = None) -> None:
             if pear_problem.batch is not None:
                 raise ProblemError("PyEPO knows one set of constraints for all samples; this problem has one for each")

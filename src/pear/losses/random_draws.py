@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, Literal
+from typing import Any, Unpack
 
 import numpy as np
 import torch
 from torch import Tensor
 
-from pear.losses.decision_loss import Decide, DecisionLoss
+from pear.losses.decision_loss import CostSettings, Decide, DecisionLoss
 from pear.problem import Model, Problem
 
 
@@ -20,7 +20,7 @@ class RandomDraws:
         seed: the seed of a ``numpy.random.RandomState``, whose stream is the same in every version of NumPy.
 
     Attributes:
-        generator: the generator, for draws that have no method here.
+        generator: the ``RandomState``, for distributions that have no method here.
 
     Example:
         >>> draws = RandomDraws(135)
@@ -54,33 +54,31 @@ class RandomDraws:
         self.generator.set_state((state["name"], words, *state["rest"]))
 
 
+class DrawSettings(CostSettings, total=False):
+    """The settings that all ``DrawingLoss`` classes have; ``DrawingLoss`` and ``DecisionLoss`` document them."""
+
+    seed: int
+
+
 class DrawingLoss(DecisionLoss):
-    """A loss that draws random numbers, the same ones in a run that was resumed.
+    """A loss that draws random numbers. A resumed run draws the same numbers as an uninterrupted one.
 
     Args:
-        problem: the decision problem, as of ``DecisionLoss``.
-        decide: maps costs (B, n) to best decisions (B, n); ``pear.solve`` on ``problem`` if omitted.
         seed: the seed of the loss's own ``numpy.random.RandomState``, whose state is part of ``state_dict()``.
-        mse_weight: weight of ``½ ‖ĉ − c‖² / u``, mean over the samples, added to the loss.
-        cost_unit: u, the unit of the costs; "auto" is their typical deviation, see ``DecisionLoss``.
+        problem, decide, mse_weight, cost_unit: as for ``DecisionLoss``.
 
     Attributes:
         draws: the random numbers.
     """
 
     def __init__(
-        self,
-        problem: Problem | Model,
-        decide: Decide | None = None,
-        seed: int = 135,
-        mse_weight: float = 0.0,
-        cost_unit: float | Literal["auto"] = "auto",
+        self, problem: Problem | Model, decide: Decide | None = None, seed: int = 135, **shared: Unpack[CostSettings]
     ) -> None:
-        super().__init__(problem, decide, mse_weight, cost_unit)
+        super().__init__(problem, decide, **shared)
         self.draws = RandomDraws(seed)
 
     def get_extra_state(self) -> dict[str, Any]:
-        """Return the unit of the costs, and the state of the random generator: a resumed run draws the same numbers."""
+        """Return the unit of the costs and the state of the random generator, for ``state_dict``."""
         return {**super().get_extra_state(), **self.draws.state()}
 
     def set_extra_state(self, state: dict[str, Any]) -> None:

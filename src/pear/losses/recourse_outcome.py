@@ -1,4 +1,4 @@
-"""``RecourseOutcome``: what decisions lose whose recourse the truth decides, for predicted right-hand sides."""
+"""``RecourseOutcome``: the regret of decisions with recourse, for models that predict right-hand sides."""
 
 from __future__ import annotations
 
@@ -6,24 +6,27 @@ from collections.abc import Hashable
 
 from torch import Tensor
 
-from pear.decisions.decision_device import follow_costs
+from pear.decisions.decision_device import on_chosen_device
 from pear.decisions.failures import report_failures
-from pear.decisions.recourse_decider import RecourseDecider, Values
+from pear.decisions.recourse_decider import RecourseDecider
+from pear.decisions.recourse_values import RecourseValues
 from pear.problem import Model
 
 
 class RecourseOutcome:
-    """Scores predicted values by the regret of the decisions under them, with integers and without smoothing.
+    """A function from predicted values to the regret, with recourse, of the decisions under them.
+
+    Decisions respect integers and use no smoothing. The constructor computes the best decisions under the true values.
 
     Args:
-        model: a model with a constraint map; integers stay integers.
-        true: (B, k) true values; the constructor computes their best decisions.
+        model: a model with a constraint map.
+        true: (B, k) true values.
         keys: B sample ids, which select rows of a problem or cost map with fields per sample.
         solver: "auto" or a name that ``pear solvers`` lists.
 
     Attributes:
-        best: (B,) the value of the best decision, in the problem's own sense.
-        best_decision: (B, n) the best decisions.
+        best: (B,) the objective value of each sample's best decision, in the problem's own sense.
+        best_decision: (B, n) the best decisions under the true values.
 
     Raises:
         SolveError: a sample has no best decision.
@@ -42,8 +45,8 @@ class RecourseOutcome:
         self.best_decision = x[:, : model.elastic.n]
         self.best = self.value(self.best_decision)
 
-    def _solve_integers(self, decider: RecourseDecider, values: Values) -> Tensor:
-        """Solve the elastic problem with its integers; returns (B, n + slacks)."""
+    def _solve_integers(self, decider: RecourseDecider, values: RecourseValues) -> Tensor:
+        """Solve the elastic problem with its integers; return its solutions (B, n + slacks)."""
         solution = decider.solve_integers(values, self.keys)
         report_failures(solution.status, "raise", "the problem", gap=solution.gap, unchecked=solution.unchecked)
         return solution.x
@@ -59,12 +62,12 @@ class RecourseOutcome:
         return self.model.problem.sign * realised.program.objective(realised.x)
 
     def decide(self, predicted: Tensor) -> Tensor:
-        """Decide under predicted values (B, k); returns decisions (B, n).
+        """Decide under predicted values (B, k); return decisions (B, n).
 
         Raises:
             SolveError: a sample has no decision under the forecast.
         """
-        decider = self._decider.copy()  # without warm starts, which could decide a tie in another way
+        decider = self._decider.copy()  # without warm starts, which could choose another of several best decisions
         forecast = decider.values(predicted.detach(), self.keys)
         if self.model.problem.is_integer:
             x = self._solve_integers(decider, forecast)
@@ -75,7 +78,7 @@ class RecourseOutcome:
         return x[:, : self.model.elastic.n]
 
     def regret(self, z: Tensor) -> Tensor:
-        """Compute the regret (B,) of decisions z (B, n); rounding below 0 is cut off."""
+        """Compute the regret (B,) of decisions z (B, n); rounding errors below 0 become 0."""
         return (self.model.problem.sign * (self.value(z) - self.best)).clamp(min=0)
 
     def __call__(self, predicted: Tensor) -> Tensor:
@@ -83,8 +86,8 @@ class RecourseOutcome:
         return self.regret(self.decide(predicted))
 
 
-@follow_costs
+@on_chosen_device
 def best_recourse_status(model: Model, true: Tensor, keys: list[Hashable] | None) -> Tensor:
-    """Solve the continuous relaxation under true values (B, k); returns statuses (B,), int8 of ``Status``."""
+    """Solve the continuous relaxation under true values (B, k); return the statuses (B,), int8 of ``Status``."""
     decider = RecourseDecider(model)
     return decider.best(decider.values(true.detach(), keys), keys)[1]

@@ -1,4 +1,4 @@
-"""``regret``, ``normalized_regret`` and ``regret_gradient``: the loss by wrong decisions, and its gradient."""
+"""``regret``, ``normalized_regret`` and ``regret_gradient``: the loss due to wrong decisions, and its gradient."""
 
 from __future__ import annotations
 
@@ -7,11 +7,11 @@ from typing import Any, Literal
 import torch
 from torch import Tensor
 
+from pear.decisions.choose_smoothing import choose_smoothing
 from pear.decisions.continuous_programs import solve_continuous_programs
-from pear.decisions.decision_device import follow_costs
+from pear.decisions.decision_device import on_chosen_device
 from pear.decisions.failures import OnFailure, check_on_failure, report_failures
-from pear.decisions.regrets import gradient_error
-from pear.decisions.smoothing import choose_smoothing
+from pear.decisions.regret_finder import CostRegretFinder
 from pear.errors import name_variables_in_errors
 from pear.losses.cost_pairs import detach_cost_pair, true_curvature_of_pair
 from pear.losses.defaults import GRADIENT
@@ -27,7 +27,7 @@ from pear.sensitivity.projection import inject_into_projection, project
 from pear.setting_checks import check_number_setting
 
 
-@follow_costs
+@on_chosen_device
 def regret_gradient(
     problem: Problem | Model,
     predicted: Any,
@@ -40,26 +40,26 @@ def regret_gradient(
     true_Q: Any = None,
     known: Any = None,
 ) -> Tensor:
-    """Compute the gradient of regret by the predicted cost, in closed form.
+    """Compute the gradient of regret with respect to the predicted cost, in closed form.
 
-    ``g = P[(ĉ − c) + (Q̂ − Q) z*]`` with ``P = H⁻¹ − H⁻¹Jᵀ(JH⁻¹Jᵀ)⁻¹JH⁻¹`` at the decision z* under ĉ. P rescales the
-    error of the objective's gradient by the curvature H and projects it onto the tangent space of the active
-    constraints J.
+    ``g = P[(ĉ − c) + (Q̂ − Q) z*]`` with ``P = H⁻¹ − H⁻¹Jᵀ(JH⁻¹Jᵀ)⁻¹JH⁻¹`` at the decision z* under ĉ. H is the
+    curvature of the smoothed objective, and J has the normals of the active constraints as rows. P rescales the error
+    of the objective's gradient by H⁻¹ and projects it onto the tangent space of the active constraints.
 
     Args:
         problem: the decision problem; an integer problem is relaxed. A ``Model`` maps predicted values (B, k) to costs.
         predicted: (B, n) predicted costs ĉ.
         true: (B, n) true costs c.
-        smoothing: λ, or "auto".
-        injection: β, the share of the normal component that is added; with 0 the gradient is exact.
+        smoothing: λ, the curvature that is added to the objective, or "auto".
+        injection: β, the share of the normal component that is added to g; with 0 the gradient is exact.
         solver: "auto" or a name that ``pear solvers`` lists.
-        on_failure: "raise" raises an error for failed samples; "mask" warns, and their rows are zero.
-        Q: (n, n) or (B, n, n) predicted curvature.
-        true_Q: the curvature of the true objective; the problem's own if omitted.
+        on_failure: "raise" raises an error for failed samples; "mask" warns, and the rows of failed samples are zero.
+        Q: (n, n) or (B, n, n) predicted curvature Q̂.
+        true_Q: the curvature Q of the true objective; the problem's own if omitted.
         known: the known values of each sample, if the model has any; see ``Model.with_known``.
 
     Returns:
-        (B, n) in the dtype of ``predicted``; (B, k), by the predicted values, with a cost map.
+        (B, n) in the dtype of ``predicted``. With a cost map, the gradient with respect to the values, (B, k).
 
     Example:
         >>> import pear
@@ -78,7 +78,7 @@ def regret_gradient(
     predicted, true = scale.times_units(predicted), scale.times_units(true)
     solved = solve_continuous_programs(problem, predicted, scale.value, solver, Q=Q)
     report_failures(solved.status, on_failure, "the predicted costs")
-    error = gradient_error(solved, predicted, true, Q, true_Q)
+    error = CostRegretFinder.gradient_error(solved, predicted, true, Q, true_Q)
     known = error.isfinite().all(1)
     report_failures(torch.where(known, int(Status.SOLVED), int(Status.NOT_FINITE)), on_failure, "the true costs")
     error = torch.where(known[:, None], error, 0.0)
@@ -106,16 +106,16 @@ def regret(
 
     Args:
         problem: the decision problem. A ``Model`` maps predicted values (B, k) to costs.
-        predicted: (B, n) predicted costs.
-        true: (B, n) true costs.
+        predicted: (B, n) predicted costs ĉ.
+        true: (B, n) true costs c.
         solver: "auto" or a name that ``pear solvers`` lists.
-        Q: predicted curvature.
+        Q: (n, n) or (B, n, n) predicted curvature.
         true_Q: the curvature of the true objective; the problem's own if omitted.
         time_limit: seconds for all integer programs together; None sets no limit.
         known: the known values of each sample, if the model has any; see ``Model.with_known``.
 
     Returns:
-        (B,) float64: a tensor, or, where ``predicted`` or ``true`` is a table of pandas, a Series with its index.
+        (B,) float64: a Series with the same index if ``predicted`` or ``true`` is a pandas table, otherwise a tensor.
 
     Raises:
         SolveError: a sample is not solved, or is not proven optimal within the time limit.
@@ -148,9 +148,10 @@ def normalized_regret(
 ) -> float:
     """Compute the normalised regret, ``Σ regret / Σ |f(z*(c); c)|``, with sums over all samples.
 
-    It relates the loss by wrong decisions to the value of the best decisions, and has no unit. Where all best values
-    are exactly 0, there is nothing to relate it to: it is 0 if nothing is lost, otherwise infinite; use ``pear.regret``
-    there. The arguments are those of ``pear.regret``, and ``weight``: (B,) how much each sample counts in both sums.
+    The normalised regret relates the loss due to wrong decisions to the value of the best decisions, and has no unit.
+    If all best values are 0, or tiny compared with the regret, it is infinite, or 0 if nothing is lost; use
+    ``pear.regret`` instead. The arguments are those of ``pear.regret``, and ``weight``: (B,) how much each sample
+    counts in both sums.
 
     Example:
         >>> import pear

@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 
 from torch import Tensor
 
-from pear.decisions.decision_device import follow_costs
+from pear.decisions.decision_device import on_chosen_device
 from pear.decisions.solve import solve
 from pear.errors import ProblemError
 from pear.losses.cost_pairs import check_cost_pair, detach_cost_pair, true_curvature_of_pair
@@ -89,7 +89,7 @@ class RegretOutcome(NamedTuple):
         return 0.0 if lost <= 0 else lost * math.inf
 
 
-@follow_costs
+@on_chosen_device
 def regret_outcome_of_forecast(
     problem: Problem | Model,
     predicted: Any,
@@ -121,7 +121,7 @@ def regret_outcome_of_forecast(
 def _regret_outcome_with_recourse(
     model: Model, predicted: Any, true: Any, solver: str, Q: Any, time_limit: float | None
 ) -> RegretOutcome:
-    """Return the outcome of a model that predicts right-hand sides: its regret includes what the recourse costs."""
+    """Return the outcome for a model that predicts right-hand sides, whose regret includes the cost of recourse."""
     if Q is not None:
         raise ProblemError("Q came with a model that predicts right-hand sides; predict the one or the other")
     check_pandas_order(model, predicted, true)

@@ -1,4 +1,4 @@
-"""``RFWOLoss``: the regret of a decision that is regularised, found by Frank-Wolfe from a linear oracle."""
+"""``RFWOLoss``: the regret of a regularised decision, found by a Frank-Wolfe method from best decisions alone."""
 
 from __future__ import annotations
 
@@ -12,18 +12,14 @@ from pear.losses.frank_wolfe import FrankWolfeLoss
 class RFWOLoss(FrankWolfeLoss):
     """``ℓ = cᵀz_λ(ĉ) − cᵀz*(c)`` with ``z_λ(ĉ) = argmin_z ĉᵀz + ½λu‖z‖²`` over the hull of all decisions.
 
-    The regularised decision (Dalle et al., 2022) changes continuously with the costs, and so the loss has a gradient:
-    ``−P c / (λu)``, where P projects on the span of the decisions that z_λ combines. It is exact where each of them has
-    a positive weight. For maximisation every cost changes its sign. A training step asks for as many decisions in turn
-    as the hardest sample needs.
+    The regularised decision z_λ (Dalle et al., 2022) changes continuously with the costs, so that the loss has a
+    gradient, ``−P c / (λu)``. z_λ is a convex combination of decisions, and P projects on the directions between them.
+    The gradient is exact if all weights of the combination are positive. For maximisation every cost changes its sign.
+    A training step computes as many decisions one after another as the hardest sample needs.
 
     Args:
-        problem: the decision problem, with a linear objective.
-        decide: maps costs (B, n) to best decisions (B, n); ``pear.solve`` on ``problem`` if omitted.
-        strength: λ > 0, in units of the costs.
-        max_iter: the largest number of decisions of a sample in a step; ``last.gap`` says what is missing then.
-        mse_weight: weight of ``½ ‖ĉ − c‖² / u``, mean over the samples, added to the loss.
-        cost_unit: u, the unit of the costs; "auto" is their typical deviation, see ``DecisionLoss``.
+        strength, max_iter: as for ``FrankWolfeLoss``.
+        problem, decide, mse_weight, cost_unit: as for ``DecisionLoss``.
 
     Example:
         >>> import torch, pear
@@ -37,7 +33,7 @@ class RFWOLoss(FrankWolfeLoss):
     """
 
     def values(self, predicted: Tensor, true: Tensor, ids: list[Hashable] | None) -> Tensor:
-        """Compute the regret of each sample's regularised decision, (B,)."""
+        """Compute the regret of each sample's regularised decision, (B,), which is differentiable."""
         best = self.best(true, ids)
         z = self.regularised(predicted, true, ids)
         with self.timed("gradient"):

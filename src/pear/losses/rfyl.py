@@ -12,17 +12,13 @@ from pear.losses.frank_wolfe import FrankWolfeLoss
 class RFYLLoss(FrankWolfeLoss):
     """``ℓ = ĉᵀz*(c) + ½λu‖z*(c)‖² − min_z (ĉᵀz + ½λu‖z‖²)`` over the hull; gradient ``z*(c) − z_λ(ĉ)``.
 
-    The hull is that of all decisions. This is the Fenchel-Young loss of the regulariser ½λu‖z‖² (Dalle et al., 2022):
-    convex, never negative, and zero where the regularised decision z_λ(ĉ) is z*(c). For maximisation every cost changes
-    its sign.
+    The hull is that of all decisions, and z_λ(ĉ) is the regularised decision, which attains the minimum. This is the
+    Fenchel-Young loss of the regulariser ½λu‖z‖² (Dalle et al., 2022). It is convex, never negative, and zero if z_λ(ĉ)
+    is z*(c). For maximisation every cost changes its sign.
 
     Args:
-        problem: the decision problem, with a linear objective.
-        decide: maps costs (B, n) to best decisions (B, n); ``pear.solve`` on ``problem`` if omitted.
-        strength: λ > 0, in units of the costs.
-        max_iter: the largest number of decisions of a sample in a step; ``last.gap`` says what is missing then.
-        mse_weight: weight of ``½ ‖ĉ − c‖² / u``, mean over the samples, added to the loss.
-        cost_unit: u, the unit of the costs; "auto" is their typical deviation, see ``DecisionLoss``.
+        strength, max_iter: as for ``FrankWolfeLoss``.
+        problem, decide, mse_weight, cost_unit: as for ``DecisionLoss``.
 
     Example:
         >>> import torch, pear
@@ -36,7 +32,7 @@ class RFYLLoss(FrankWolfeLoss):
     """
 
     def values(self, predicted: Tensor, true: Tensor, ids: list[Hashable] | None) -> Tensor:
-        """Compute the loss with both decisions held fixed, so that its derivative is the gradient of the class."""
+        """Compute the loss of each sample, (B,), with decisions as constants; the derivative is the same."""
         best = self.best(true, ids)
         z = self.regularised(predicted.detach(), true, ids)
         with self.timed("gradient"):

@@ -1,4 +1,4 @@
-"""Weights of samples: how much each of them counts in a mean."""
+"""Weights of samples, which say how much each sample counts in a mean."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ from pear.errors import ProblemError
 from pear.problem.tensor_conversion import to_tensor
 
 Reduction = Literal["mean", "sum", "none"]
-"""How the losses of a batch become one number; "none" keeps them."""
+"""How the losses of a batch become one number; "none" keeps the loss of each sample."""
 
 
 def check_weighted_reduction(reduction: Any) -> None:
-    """Raise ProblemError unless ``reduction`` is one of ``Reduction``."""
+    """Raise ProblemError unless ``reduction`` is "mean", "sum" or "none"."""
     if reduction not in get_args(Reduction):
         raise ProblemError(f"reduction must be 'mean', 'sum' or 'none'; got {reduction!r}")
 
@@ -29,7 +29,7 @@ def read_weights(weight: Any, count: int, name: str = "weight") -> Tensor:
         name: the name of the argument in messages.
 
     Raises:
-        ProblemError: there is not one weight for each sample, one is negative or not finite, or all are zero.
+        ProblemError: the number of weights is not B, a weight is negative or not finite, or all weights are zero.
 
     Example:
         >>> read_weights([2, 0, 1], 3)
@@ -54,7 +54,7 @@ def read_weights(weight: Any, count: int, name: str = "weight") -> Tensor:
 
 
 def normalized_weights(weight: Tensor) -> Tensor:
-    """Divide weights by their mean over the samples that count, so that their unit does not matter.
+    """Divide weights (B,) by the mean of the non-zero weights, so that their unit does not matter.
 
     Example:
         >>> import torch
@@ -65,7 +65,7 @@ def normalized_weights(weight: Tensor) -> Tensor:
 
 
 def weighted_mean(each: Tensor, weight: Tensor | None) -> Tensor:
-    """Return the mean of (B, …) values over samples and entries, weighted by sample.
+    """Compute the mean of values (B, …) over samples and entries, weighted by sample.
 
     Args:
         each: (B, …) values.
@@ -83,7 +83,12 @@ def weighted_mean(each: Tensor, weight: Tensor | None) -> Tensor:
 
 
 def reduce_weighted(each: Tensor, weights: Tensor, reduction: Reduction) -> Tensor:
-    """Reduce losses (B,) by weights (B,), which are zero for samples that failed; the mean of none is 0.
+    """Compute the weighted mean or sum of losses; with reduction "none", compute the weighted losses.
+
+    Args:
+        each: (B,) losses.
+        weights: (B,) weights, which are zero for failed samples. If all are zero, the mean is 0.
+        reduction: "mean", "sum" or "none".
 
     Example:
         >>> reduce_weighted(torch.tensor([1.0, 4.0]), torch.tensor([2.0, 0.0]), "mean")

@@ -3,56 +3,55 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable
-from typing import Any, ClassVar, Literal
+from typing import Any, ClassVar, Unpack
 
 import torch
 from torch import Tensor
 
 from pear.errors import ProblemError
-from pear.losses.decision_loss import Decide, typical_deviation
-from pear.losses.random_draws import DrawingLoss
+from pear.losses.decision_loss import Decide
+from pear.losses.random_draws import DrawingLoss, DrawSettings
 from pear.losses.recourse_outcome import RecourseOutcome
-from pear.losses.surrogate_gradient import estimate_by_score
+from pear.losses.surrogate_gradient import estimate_gradient_by_score
 from pear.problem import CostMap, Model, Problem
 from pear.problem.model import model_with_predicted_rows, problem_of_model
 from pear.problem.sample_keys import call_with_keys, select_by_keys, takes_keys
 from pear.setting_checks import check_count_setting, check_positive_setting
 
 TaskLoss = Callable[..., Tensor]
-"""A function from decisions (N, n) and true costs or values (N, k) to what each decision costs, (N,); less is better.
-It may take ``keys``, the ids of the N samples."""
+"""A function from decisions (N, n) and true costs or values (N, k) to the loss of each decision, (N,).
+It may have an argument ``keys``, the ids of the N samples."""
 
 
 class SFGELoss(DrawingLoss):
     """``ℓ = mean_m L(z*(ĉ + σuε_m), c)``, mean over the batch; gradient ``mean_m (L_m − b_m) ε_m / σu``.
 
-    This is score function gradient estimation (Silvestri et al., 2023): the forecast is the mean of a normal
-    distribution, and L, the regret or any other loss of a decision, is only evaluated. ε is standard normal and drawn
-    anew in every step; b_m, the mean of L over the other forecasts, takes variance away. Because nothing is
-    differentiated, right-hand sides may be predicted as well: L then is the regret with the model's recourse, and each
-    predicted value has a unit u of its own. Each training step decides ``samples`` times per sample.
+    This is score function gradient estimation (Silvestri et al., 2023). L is the regret or any other loss of a
+    decision, and L_m its value under the random forecast ĉ + σuε_m. ε is standard normal and drawn anew in every step.
+    b_m is the mean of L over the other random forecasts, which reduces the variance. L is only evaluated, never
+    differentiated, so that right-hand sides may be predicted as well. L is then the regret with the model's recourse,
+    and each predicted value has its own unit u. Each training step decides ``samples`` times per sample.
 
     Args:
-        problem: the decision problem, also with a curved objective; or a ``Model``, also with predicted right-hand
-            sides and a recourse.
-        decide: maps costs (B, n) to best decisions (B, n); ``pear.solve`` on ``problem`` if omitted. Where
-            right-hand sides are predicted it maps the predicted values (B, k) to decisions.
-        task_loss: maps decisions (N, n) and true costs (N, n), or true values (N, k) where right-hand sides are
-            predicted, to the loss of each decision (N,); the regret if omitted.
+        problem: the decision problem, which may have a curved objective; or a ``Model``, which may predict right-hand
+            sides if it has a recourse.
+        decide: maps costs (B, n) to best decisions (B, n), or, for a model that predicts right-hand sides, predicted
+            values (B, k) to decisions; ``pear.solve`` on ``problem`` if omitted.
+        task_loss: maps decisions (N, n) and true costs (N, n), or, for a model that predicts right-hand sides, true
+            values (N, k), to the loss of each decision (N,); the regret if omitted.
         samples: the number of random forecasts per sample and step.
-        sigma: σ, the standard deviation of the forecasts in units of what is predicted.
-        seed: the seed of the loss's own ``numpy.random.RandomState``, whose state is part of ``state_dict()``.
-        mse_weight: weight of ``½ ‖ĉ − c‖² / u``, mean over the samples, added to the loss; for costs alone.
-        cost_unit: u, the unit of what is predicted; "auto" is the typical deviation, see ``DecisionLoss``: of all
-            costs, or of each value where right-hand sides are predicted.
+        sigma: σ, the standard deviation of the random forecasts, in units u.
+        seed, mse_weight: as for ``DrawingLoss``; ``mse_weight`` must be 0 if right-hand sides are predicted.
+        cost_unit: u, the unit of the predicted costs or values. "auto" is the typical deviation of all true costs or,
+            if right-hand sides are predicted, of each true value; see ``DecisionLoss``.
 
     Attributes:
-        model: the model where right-hand sides are predicted, otherwise None.
+        model: the model if it predicts right-hand sides, otherwise None.
 
     Example:
         >>> import torch, pear
         >>> from pear.losses import SFGELoss
-        >>> def late(z, true):  # what it costs to order z where true is needed
+        >>> def late(z, true):  # the cost of an order z if the demand is true
         ...     return (z + 4 * (true - z).clamp(min=0)).sum(1)
         >>> shop = pear.Problem(lb=0.0, n=1)
         >>> loss = SFGELoss(shop, decide=lambda order: order, task_loss=late, samples=100, cost_unit=1.0)
@@ -73,11 +72,9 @@ class SFGELoss(DrawingLoss):
         task_loss: TaskLoss | None = None,
         samples: int = 10,
         sigma: float = 1.0,
-        seed: int = 135,
-        mse_weight: float = 0.0,
-        cost_unit: float | Literal["auto"] = "auto",
+        **shared: Unpack[DrawSettings],
     ) -> None:
-        super().__init__(problem, decide, seed, mse_weight, cost_unit)
+        super().__init__(problem, decide, **shared)
         if task_loss is not None and not callable(task_loss):
             raise ProblemError(f"task_loss must be a function of decisions and true values; got {task_loss!r}")
         if self.model is not None and self.mse_weight:
@@ -89,19 +86,19 @@ class SFGELoss(DrawingLoss):
         self.task_loss = task_loss
 
     def read_problem(self, problem: Problem | Model) -> tuple[Problem, CostMap | None]:
-        """Return the problem and its cost map; a model with predicted right-hand sides maps its values itself."""
+        """Return the plain problem and its cost map, which is None for a model that predicts right-hand sides."""
         self.model, self._units = model_with_predicted_rows(problem), None
         return super().read_problem(problem) if self.model is None else (problem_of_model(problem), None)
 
     def values(self, predicted: Tensor, true: Tensor, ids: list[Hashable] | None) -> Tensor:
-        """Compute the mean loss of each sample's random forecasts; its derivative is the gradient of the class."""
+        """Compute the mean loss of each sample's random forecasts, (B,), with the gradient that the class documents."""
         true = true.double()
         noise = self.problem.sign * self.draws.normal(self.samples, *predicted.shape).to(true)
         unit = self.settle_unit(true)
         size = self.sigma * (unit if self._units is None else self._units.to(true))
         lost = self._losses(predicted.detach().double() + size * noise, true, ids)
         with self.timed("gradient"):
-            slope = estimate_by_score(lost, noise) / size
+            slope = estimate_gradient_by_score(lost, noise) / size
             linear = (predicted * slope.to(predicted)).sum(1)
             return lost.mean(0).to(predicted) + (linear - linear.detach())
 
@@ -124,7 +121,7 @@ class SFGELoss(DrawingLoss):
         return self._own_losses(z, true, ids)
 
     def _decide_freely(self, forecasts: Tensor, ids: list[Hashable] | None) -> Tensor:
-        """Call the user's function with forecasts (m, B, k) of whatever is predicted; returns decisions (m, B, n)."""
+        """Decide by the user's function, under forecasts (m, B, k) of costs or values; return decisions (m, B, n)."""
         assert self._decide is not None
         count, batch = forecasts.shape[:2]
         if ids is None and self.problem.batch is not None:
@@ -166,16 +163,16 @@ class SFGELoss(DrawingLoss):
         return lost.to(true).view(count, batch)
 
     def settle_unit(self, costs: Tensor) -> float:
-        """Return the unit of the costs; for predicted right-hand sides, the first call chooses one for each value."""
+        """Return the unit of the costs; if right-hand sides are predicted, also choose a unit for each value once."""
         if self.model is not None and self._units is None and self.cost_unit == "auto":
-            self._units = torch.tensor([typical_deviation(column[:, None]) for column in costs.T]).double()
+            self._units = torch.tensor([self.typical_deviation(column[:, None]) for column in costs.T]).double()
         return super().settle_unit(costs)
 
     def get_extra_state(self) -> dict[str, Any]:
-        """Return the units of the values, and what ``DrawingLoss`` saves."""
+        """Return what ``DrawingLoss`` saves, and the units of the values."""
         return {**super().get_extra_state(), "units": self._units}
 
     def set_extra_state(self, state: dict[str, Any]) -> None:
-        """Restore the units of the values, too."""
+        """Restore what ``DrawingLoss`` saves, and the units of the values."""
         super().set_extra_state(state)
         self._units = state["units"]

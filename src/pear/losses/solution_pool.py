@@ -1,8 +1,8 @@
-"""``SolutionPool`` and ``SolutionPools``: distinct solutions of earlier solves, to which losses compare the best ones.
+"""``SolutionPool`` and ``SolutionPools``: distinct earlier solutions, with which losses compare the best decisions.
 
-A solution is in the pool of the constraints that it was found for, so that it is feasible for every sample that has
-the same constraints. Each pool holds at most a given number of solutions; where it is full, the solution that came the
-longest ago leaves. All pools together take at most ``MOST_BYTES``; where they would take more, all of them are emptied.
+Each distinct set of constraints has a pool, so that the solutions of a pool are feasible for every sample with these
+constraints. A pool holds at most a given number of solutions. A new solution replaces the one that was added, or added
+again, the longest time ago. All pools together use at most ``MOST_BYTES``; all are emptied before they would use more.
 """
 
 from __future__ import annotations
@@ -22,8 +22,8 @@ from pear.optimality.rule import OPTIMAL
 from pear.solvers.warm_starts import MOST_BYTES, is_plain_sample_key
 
 _NAME_BYTES = 16
-_ENTRY_BYTES = 250  # of a name and its place in a dict, about
-_BITS = math.floor(-math.log2(OPTIMAL))  # of an entry, which tell two solutions apart
+_ENTRY_BYTES = 250  # about the size of a name and its entry in a dict
+_BITS = math.floor(-math.log2(OPTIMAL))  # the leading bits of an entry that distinguish solutions
 
 
 class SolutionPool:
@@ -34,18 +34,18 @@ class SolutionPool:
         size: the largest number of solutions.
 
     Attributes:
-        rows: (P, n) the solutions. The tensor is replaced, never written to, so that autograd may keep it.
+        rows: (P, n) the solutions. The tensor is replaced, never changed in place, so that autograd may keep it.
     """
 
     def __init__(self, rows: Tensor, size: int) -> None:
         self.rows, self._size = rows, size
-        self._places: dict[bytes, int] = {}  # the row of each name; what came last stands last
+        self._places: dict[bytes, int] = {}  # row numbers by name, from the oldest to the newest solution
 
     def __len__(self) -> int:
         return len(self._places)
 
     def add(self, names: Iterable[bytes], solutions: Tensor) -> None:
-        """Add solutions (k, n) with these k names, except those that are there; the oldest leave where it is full."""
+        """Add those solutions (k, n) whose names are new; in a full pool they replace the oldest solutions."""
         new: dict[int, int] = {}
         for source, name in enumerate(names):
             place = self._places.pop(name, None)
@@ -61,7 +61,7 @@ class SolutionPool:
             self.rows = rows
 
     def to(self, device: torch.device) -> SolutionPool:
-        """Return the pool with its solutions on another device."""
+        """Return a copy of the pool with its solutions on another device."""
         moved = SolutionPool(self.rows.to(device), self._size)
         moved._places = dict(self._places)
         return moved
@@ -72,14 +72,14 @@ class SolutionPool:
         return self.rows, torch.tensor(list(self._places.values())), torch.from_numpy(names.copy())
 
     def load_state(self, places: Tensor, names: Tensor) -> None:
-        """Restore the order and the names of the rows."""
+        """Restore the row numbers, from the oldest to the newest solution, and the names (P, 16) as bytes."""
         self._places = {name.tobytes(): place for name, place in zip(names.numpy(), places.tolist(), strict=True)}
         if sorted(self._places.values()) != list(range(len(self.rows))):
             raise ValueError("the places of the solutions are not their row numbers")
 
 
 class SolutionPools:
-    """A pool for every set of constraints.
+    """The solution pools of all distinct sets of constraints.
 
     Args:
         n: the number of variables.
@@ -106,13 +106,13 @@ class SolutionPools:
         """Add solutions (B, n) to the pools of these B sets of constraints.
 
         Args:
-            solutions: (B, n) feasible for their sets of constraints.
-            sets: for each sample, a name of its set of constraints.
-            width: (n,) or (B, n) distances between the bounds of the variables, by which rounding is recognised.
+            solutions: (B, n) solutions, feasible for their sets of constraints.
+            sets: a name of the set of constraints of each sample.
+            width: (n,) or (B, n) distances between the bounds of the variables; see ``name_pooled_solutions``.
         """
         if (len(self) + len(solutions)) * (8 * self._empty.shape[1] + _ENTRY_BYTES) > MOST_BYTES:
             self._pools.clear()
-        names = name_solutions(solutions, width)
+        names = name_pooled_solutions(solutions, width)
         members: dict[Hashable, list[int]] = {}
         for i, one in enumerate(sets):
             members.setdefault(one, []).append(i)
@@ -122,7 +122,7 @@ class SolutionPools:
             self._pools[one].add([names[i] for i in rows], solutions[rows])
 
     def of(self, sets: Sequence[Hashable]) -> PooledSolutions:
-        """Return the solutions that are feasible for samples with these sets of constraints."""
+        """Return the solutions for samples with these B sets of constraints."""
         rows = [self._pools[one].rows if one in self._pools else self._empty for one in sets]
         if len(set(sets)) == 1:
             return PooledSolutions(rows[0])
@@ -131,7 +131,7 @@ class SolutionPools:
         return PooledSolutions(torch.nn.utils.rnn.pad_sequence(rows, batch_first=True), filled)
 
     def to(self, device: torch.device) -> SolutionPools:
-        """Return the pools on another device; these pools themselves where they are there already."""
+        """Return the pools on a device: these pools if they are on it, otherwise a copy."""
         if self._empty.device == device:
             return self
         moved = SolutionPools(self._empty.shape[1], self._size, device)
@@ -141,8 +141,7 @@ class SolutionPools:
     def state(self) -> dict[str, Any]:
         """Return all pools as tensors, numbers and strings.
 
-        The result is empty where a set of constraints is named by a key that is neither a number nor a string nor a
-        tuple of these.
+        The result is empty if the name of a set of constraints is not a number, a string or a tuple of these.
         """
         if not self._pools or not all(one is None or is_plain_sample_key(one) for one in self._pools):
             return {}
@@ -155,7 +154,7 @@ class SolutionPools:
         """Rebuild pools from their ``state``.
 
         Raises:
-            DataError: the state is not that of pools with n variables.
+            DataError: the state does not belong to pools with n variables.
         """
         pools = cls(n, size)
         try:
@@ -168,6 +167,7 @@ class SolutionPools:
         return pools
 
     def _load(self, state: Mapping[str, Any]) -> None:
+        """Add the solutions of a saved state; raise an error of any kind if the state is not valid."""
         if not state:
             return
         counts = state["counts"]
@@ -181,56 +181,56 @@ class SolutionPools:
 
 @dataclass(frozen=True)
 class PooledSolutions:
-    """The solutions that each sample of a batch is compared with.
+    """The pooled solutions with which each sample of a batch is compared.
 
     Attributes:
-        rows: (P, n) where all samples share them; (B, P, n), filled with zeros at the end, where they differ.
-        filled: (B, P) bool, False where a row holds no solution; None where all do.
+        rows: (P, n) if all samples have the same solutions; otherwise (B, P, n), padded with rows of zeros.
+        filled: (B, P) bool, whether a row holds a solution; None if every row does.
     """
 
     rows: Tensor
     filled: Tensor | None = None
 
     def products(self, cost: Tensor) -> Tensor:
-        """Compute cᵀv of all costs c (B, n) and solutions v in one matrix multiplication. Shape (B, P)."""
+        """Compute cᵀv for all costs c (B, n) and solutions v in one matrix multiplication. Shape (B, P)."""
         if self.filled is None:
             return cost @ self.rows.T
         return torch.bmm(self.rows, cost[:, :, None])[:, :, 0]
 
     def lowest(self, values: Tensor) -> Tensor:
-        """Return the place (B,) of the lowest of each sample's values (B, P)."""
+        """Return the row number (B,) of the lowest of each sample's values (B, P), padding excluded."""
         return self.where_filled(values, math.inf).argmin(1)
 
     def at(self, place: Tensor) -> Tensor:
-        """Return the solution (B, n) of each sample at its place (B,)."""
+        """Return each sample's solution at its row number ``place`` (B,). Shape (B, n)."""
         if self.filled is None:
             return self.rows[place]
         return self.rows[torch.arange(len(place), device=place.device), place]
 
     def mean(self) -> Tensor:
-        """Return the mean solution: (1, n) where all samples share it, otherwise (B, n)."""
+        """Return the mean solution: (1, n) if all samples have the same solutions, otherwise (B, n)."""
         if self.filled is None:
             return self.rows.mean(0, keepdim=True)
         return self.rows.sum(1) / self.filled.sum(1, keepdim=True)
 
     def where_filled(self, values: Tensor, other: float) -> Tensor:
-        """Return values (B, P), with another number where there is no solution."""
+        """Return values (B, P), with the number ``other`` for rows that hold no solution."""
         return values if self.filled is None else values.masked_fill(~self.filled, other)
 
     def count(self) -> Tensor:
-        """Return how many solutions the samples have: (1,) where they share them, otherwise (B,)."""
+        """Return the number of solutions: (1,) if all samples have the same solutions, otherwise (B,)."""
         return self.rows.new_tensor([len(self.rows)]) if self.filled is None else self.filled.sum(1)
 
 
-def name_solutions(solutions: Tensor, width: Tensor | None = None) -> list[bytes]:
-    """Compute a name of each solution (B, n), which is equal for solutions that differ by rounding alone.
+def name_pooled_solutions(solutions: Tensor, width: Tensor | None = None) -> list[bytes]:
+    """Compute a name of each solution, which is the same for solutions that differ only by rounding errors.
 
-    An entry counts to the relative accuracy of a solution (``OPTIMAL``). It counts as zero where it is below that share
-    of the largest entry, or of the distance between its bounds where that is smaller, whatever unit it is measured in.
-    Two solutions on both sides of a rounding limit have two names.
+    The name is a digest of the entries, rounded to the relative accuracy ``OPTIMAL`` of a solution. An entry counts as
+    zero if it is below that share of the largest entry or of the distance between its bounds, whichever is smaller.
+    Solutions whose entries lie on two sides of a rounding limit have two names.
 
     Args:
-        solutions: (B, n).
+        solutions: (B, n) solutions.
         width: (n,) or (B, n) distances between the bounds of the variables; infinite if omitted.
     """
     z = solutions.detach().double().cpu().numpy()

@@ -13,14 +13,11 @@ class SPOPlusLoss(DecisionLoss):
     """``ℓ = −min_z (2ĉ − c)ᵀz + 2ĉᵀz*(c) − cᵀz*(c)``, mean over the batch; gradient ``2 (z*(c) − z*(2ĉ − c))``.
 
     The loss is a convex upper bound of the regret (Elmachtoub and Grigas, 2022). For maximisation every cost changes
-    its sign. Each training step solves one problem per sample. For an integer problem, ``decide`` may use exact
-    decisions or those of the relaxation; these are two different methods, the second much faster.
+    its sign. Each training step solves one problem per sample. For an integer problem, ``decide`` may return exact
+    decisions or those of the relaxation. The relaxation gives another loss, which is much faster.
 
     Args:
-        problem: the decision problem, with a linear objective.
-        decide: maps costs (B, n) to best decisions (B, n); ``pear.solve`` on ``problem`` if omitted.
-        mse_weight: weight of ``½ ‖ĉ − c‖² / u``, mean over the samples, added to the loss.
-        cost_unit: u, the unit of the costs; "auto" is their typical deviation, see ``DecisionLoss``.
+        problem, decide, mse_weight, cost_unit: as for ``DecisionLoss``.
 
     Example:
         >>> import torch, pear
@@ -34,10 +31,10 @@ class SPOPlusLoss(DecisionLoss):
     """
 
     def values(self, predicted: Tensor, true: Tensor, ids: list[Hashable] | None) -> Tensor:
-        """Compute the bound with both decisions held fixed, so that its derivative is the gradient of the class."""
+        """Compute the bound of each sample, (B,), with decisions as constants; the derivative is the same."""
         best = self.best(true, ids)
         beyond = 2 * predicted - true
         z = self.decide(beyond, ids)
         with self.timed("gradient"):
-            # (2ĉ − c)ᵀ(z*(c) − z*(2ĉ − c)): no large sums that cancel.
+            # (2ĉ − c)ᵀ(z*(c) − z*(2ĉ − c)), without large sums that cancel
             return self.problem.sign * (beyond * (best - z)).sum(1)

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Hashable
-from typing import Literal
+from typing import Unpack
 
 import torch
 from torch import Tensor
 
-from pear.losses.decision_loss import Decide, DecisionLoss
+from pear.losses.decision_loss import CostSettings, Decide, DecisionLoss
 from pear.optimality.rule import TIGHT
 from pear.problem import Model, Problem
 from pear.problem.sample_keys import select_by_keys
@@ -19,25 +19,24 @@ class SSVMLoss(DecisionLoss):
     """``ℓ = max_z ĉᵀ(z*(c) − z) + μu Δ(z, z*(c))``; gradient ``z*(c) − z'`` with z' the decision of the maximum.
 
     This is the structured hinge loss with a rescaled margin (Taskar et al., 2005), one of the methods that Elmachtoub
-    and Grigas (2022) compare with. Under the forecast, every other decision must cost more than z*(c), by a margin that
-    grows with its distance. ``Δ(z, z*) = Σ_j (z_j − z*_j)`` over variables where z* is at its lower bound, less that
-    sum over the others. For decisions of zeros and ones that is their Hamming distance; elsewhere it is at most the
-    distance in the 1-norm. It is linear in z, so that z' is the best decision under changed costs. For maximisation
-    every cost changes its sign. The true costs enter only through z*(c).
+    and Grigas (2022) compare with. The loss is zero if, under the forecast, every other decision z costs more than
+    z*(c) by at least the margin μu Δ(z, z*(c)). The distance ``Δ(z, z*)`` is the sum of ``z_j − z*_j`` over the
+    variables j for which z* is at its lower bound, minus the same sum over all other variables. For decisions of zeros
+    and ones it is the Hamming distance; for others it is at most the distance in the 1-norm. Δ is linear in z, so that
+    z' is the best decision under changed costs. The true costs enter only through z*(c). For maximisation every cost
+    changes its sign.
 
     Args:
-        problem: the decision problem, with a linear objective. The lower bounds of an ``Oracle`` are taken for 0.
-        decide: maps costs (B, n) to best decisions (B, n); ``pear.solve`` on ``problem`` if omitted.
-        margin: μ > 0, in units of the costs.
-        mse_weight: weight of ``½ ‖ĉ − c‖² / u``, mean over the samples, added to the loss.
-        cost_unit: u, the unit of the costs; "auto" is their typical deviation, see ``DecisionLoss``.
+        margin: μ > 0, in units u of the costs.
+        problem: as for ``DecisionLoss``; an ``Oracle`` counts as having lower bounds of 0.
+        decide, mse_weight, cost_unit: as for ``DecisionLoss``.
 
     Example:
         >>> import torch, pear
         >>> from pear.losses import SSVMLoss
         >>> loss = SSVMLoss(pear.Problem(A=[[1.0, 1.0]], b=[1.0], lb=0.0), cost_unit=1.0)
         >>> predicted = torch.tensor([[1.5, 2.0]], requires_grad=True)
-        >>> value = loss(predicted, torch.tensor([[1.0, 3.0]]))  # right, by less than the margin of 2
+        >>> value = loss(predicted, torch.tensor([[1.0, 3.0]]))  # the best decision, but by less than the margin of 2
         >>> value.backward()
         >>> value.item(), predicted.grad
         (1.5, tensor([[ 1., -1.]]))
@@ -48,14 +47,13 @@ class SSVMLoss(DecisionLoss):
         problem: Problem | Model,
         decide: Decide | None = None,
         margin: float = 1.0,
-        mse_weight: float = 0.0,
-        cost_unit: float | Literal["auto"] = "auto",
+        **shared: Unpack[CostSettings],
     ) -> None:
-        super().__init__(problem, decide, mse_weight, cost_unit)
+        super().__init__(problem, decide, **shared)
         self.margin = check_positive_setting("margin", margin)
 
     def values(self, predicted: Tensor, true: Tensor, ids: list[Hashable] | None) -> Tensor:
-        """Compute the hinge with both decisions held fixed, so that its derivative is the gradient of the class."""
+        """Compute the loss of each sample, (B,), with decisions as constants; the derivative is the same."""
         best = self.best(true.double(), ids)
         away = torch.where(self._at_lower_bound(best, ids), 1.0, -1.0).to(predicted)
         closer = predicted - self.problem.sign * self.margin * self.settle_unit(true) * away
@@ -64,7 +62,7 @@ class SSVMLoss(DecisionLoss):
             return self.problem.sign * (closer * (best.to(closer) - z)).sum(1)
 
     def _at_lower_bound(self, best: Tensor, ids: list[Hashable] | None) -> Tensor:
-        """Which variables of decisions (B, n) are at their lower bounds."""
+        """Return which variables of decisions (B, n) are at their lower bounds, (B, n) bool."""
         scale = best.abs().amax(1, keepdim=True).clamp_min(1.0)
         bound = select_by_keys(self.problem, ids).lb if self.problem.has_program else torch.zeros(())
         if bound is None:

@@ -1,4 +1,4 @@
-"""Derivatives that methods give to decisions: ``with_gradient``, and the score function estimate of a derivative."""
+"""Surrogate gradients: derivatives that methods put in the place of the derivative of a decision."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ PullBack = Callable[[Tensor], Tensor]
 """Maps the gradient with respect to decisions (B, n) to that with respect to costs (B, n)."""
 
 
-def with_gradient(cost: Tensor, z: Tensor, pull_back: PullBack) -> Tensor:
-    """Return decisions that autograd differentiates with respect to costs by a method's own rule.
+def with_surrogate_gradient(cost: Tensor, z: Tensor, pull_back: PullBack) -> Tensor:
+    """Return decisions whose derivative with respect to costs is given by a function.
 
     Args:
         cost: (B, n) the costs that get the gradient.
         z: (B, n) the decisions.
-        pull_back: maps the gradient with respect to the decisions to that with respect to the costs; ``backward`` calls
-            it.
+        pull_back: maps the gradient with respect to the decisions to that with respect to the costs; the backward pass
+            calls it.
 
     Returns:
         (B, n) the decisions, in the dtype of the costs.
@@ -27,16 +27,16 @@ def with_gradient(cost: Tensor, z: Tensor, pull_back: PullBack) -> Tensor:
     Example:
         >>> import torch
         >>> cost = torch.tensor([[1.0, 2.0]], requires_grad=True)
-        >>> with_gradient(cost, torch.tensor([[1.0, 0.0]]), lambda up: -up).sum().backward()
+        >>> with_surrogate_gradient(cost, torch.tensor([[1.0, 0.0]]), lambda up: -up).sum().backward()
         >>> cost.grad
         tensor([[-1., -1.]])
     """
-    decision: Tensor = _Decision.apply(cost, z, pull_back)
+    decision: Tensor = _SurrogateDecision.apply(cost, z, pull_back)
     return decision
 
 
-class _Decision(torch.autograd.Function):
-    """Decisions as an autograd function of costs."""
+class _SurrogateDecision(torch.autograd.Function):
+    """Decisions as an autograd function of costs, with a given derivative."""
 
     @staticmethod
     def forward(ctx: Any, cost: Tensor, z: Tensor, pull_back: PullBack) -> Tensor:
@@ -49,11 +49,11 @@ class _Decision(torch.autograd.Function):
         return ctx.pull_back(up).to(up), None, None
 
 
-def estimate_by_score(values: Tensor, noise: Tensor) -> Tensor:
-    """Estimate the derivative of E f(x + ε), where ε is standard normal, as the mean of ``(f_m − b_m) ε_m``.
+def estimate_gradient_by_score(values: Tensor, noise: Tensor) -> Tensor:
+    """Estimate the derivative of E f(x + ε) with respect to x as the mean of ``(f_m − b_m) ε_m`` over m perturbations.
 
-    The baseline b_m is the mean of the other values. It does not change the expectation, and takes most of the variance
-    away; a single value has none.
+    ε is standard normal. The baseline b_m is the mean of the other values. It does not change the expectation of the
+    estimate, and removes most of its variance; with a single perturbation it is zero.
 
     Args:
         values: (m, B) f at m perturbations of each sample.
@@ -64,7 +64,7 @@ def estimate_by_score(values: Tensor, noise: Tensor) -> Tensor:
 
     Example:
         >>> import torch
-        >>> estimate_by_score(torch.tensor([[1.0], [3.0]]), torch.tensor([[[-1.0]], [[1.0]]]))
+        >>> estimate_gradient_by_score(torch.tensor([[1.0], [3.0]]), torch.tensor([[[-1.0]], [[1.0]]]))
         tensor([[2.]])
     """
     count = len(values)

@@ -9,10 +9,11 @@ from typing import Any, Literal
 import torch
 from torch import Tensor, nn
 
+from pear.decisions.choose_smoothing import choose_smoothing
 from pear.decisions.decider import Decider
 from pear.decisions.failures import OnFailure, check_on_failure, report_failures
-from pear.decisions.recourse_decider import choose_recourse_smoothing
-from pear.decisions.smoothing import Smoothing, choose_smoothing
+from pear.decisions.recourse_smoothing import choose_recourse_smoothing
+from pear.decisions.smoothing import Smoothing
 from pear.errors import ProblemError
 from pear.losses.autograd_inputs import fit_gradient_to_input
 from pear.losses.eager import eager

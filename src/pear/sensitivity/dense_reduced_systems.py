@@ -242,7 +242,7 @@ class DenseReducedSystems:
 
     def _active_rows(self, qp: QuadraticProgram) -> Tensor:
         """Select the active rows of G and their free columns. Shape (B, k, f), with zeros as padding."""
-        samples = torch.arange(len(self._rows), device=self._rows.device)[:, None] if len(qp.G) > 1 else 0
+        samples = torch.arange(len(self._rows), device=self._rows.device)[:, None] if len(qp.G) != 1 else 0
         return _reduced_J(qp.G[samples, self._rows] * self._rows_mask[:, :, None], self._free)
 
     def _definite_matrix(self) -> Tensor:

@@ -9,7 +9,7 @@ from torch import nn
 from pear.decisions.failures import report_failures
 from pear.decisions.solve import solve
 from pear.errors import ProblemError
-from pear.losses.forecast_judge import judged_rows_and_costs
+from pear.losses.forecast_judge import ForecastJudge
 from pear.losses.recourse_outcome import best_recourse_status
 from pear.optimality.status import Status
 from pear.problem import Model, Problem
@@ -117,7 +117,7 @@ def drop_unsolved_validation(problem: Problem | Model, validation: MemorySamples
         report_failures(status, "mask", "the problem")
         solved = status == Status.SOLVED
     else:
-        rows, costs_of = judged_rows_and_costs(problem, keys)
+        rows, costs_of = ForecastJudge.rows_and_costs(problem, keys)
         solved = solve(rows, costs_of(costs), on_failure="mask").solved
     if not bool(solved.any()):
         raise ProblemError(f"none of the {len(costs)} validation samples can be solved; pass others as validation")

@@ -8,8 +8,9 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from pear.decisions.recourse_decider import choose_recourse_smoothing
-from pear.decisions.smoothing import Smoothing, choose_smoothing, smoothing_from_decisions
+from pear.decisions.choose_smoothing import choose_smoothing, choose_smoothing_from_decisions
+from pear.decisions.recourse_smoothing import choose_recourse_smoothing
+from pear.decisions.smoothing import Smoothing
 from pear.diagnosis.advising.advice_subject import AdviceSubject, Array
 from pear.diagnosis.advising.findings import Findings
 from pear.diagnosis.advising.sampled_decisions import SampledDecisions
@@ -93,7 +94,7 @@ def advise_on_smoothing(
         found = choose_smoothing(s.problem.relaxed()[rows], s.costs[rows], "auto")
     else:  # from decisions that are known already
         bounds = s.problem.lb, s.problem.ub
-        found = smoothing_from_decisions(
+        found = choose_smoothing_from_decisions(
             s.problem.sign * s.costs[rows], sampled.x, sampled.solved, bounds, _no_smoothing_ranges
         )
         if idle:

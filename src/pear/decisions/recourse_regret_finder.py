@@ -1,18 +1,20 @@
-"""Regret with recourse, for models that predict right-hand sides, and its exact gradient.
+"""``RecourseRegretFinder``: regrets with recourse, and their exact gradients, for predicted right-hand sides.
 
-Let ẑ be the decision under the forecast, and C(z) the realised cost of z under the truth, recourse included. The regret
-is ``R = C(ẑ) − min C``. With w = ∇C(ẑ), one solve ``[H Jᵀ; J 0][p; q] = [w; 0]`` gives ``∂R/∂ĉ = −p`` and
-``∂R/∂(right-hand sides) = q``; with the multipliers v of the rows J, ``∂R/∂(coefficients) = −(v pᵀ + q ẑᵀ)``. Three
-terms give a gradient where that of R is zero; all are convex and never negative:
+Let ẑ be the decision under the forecast, and C(z) the realised cost of a decision z under the true values, recourse
+included. The regret is ``R = C(ẑ) − min C``. With w = ∇C(ẑ), the curvature H and the active rows J, the solution of
+``[H Jᵀ; J 0][p; q] = [w; 0]`` gives ``∂R/∂ĉ = −p`` and ``∂R/∂(right-hand sides) = q``. With the multipliers v of the
+rows J, it gives ``∂R/∂(coefficients) = −(v pᵀ + q ẑᵀ)``. If the gradient of R is zero, three further terms may have a
+gradient. All of them are convex and never negative:
 
-* F is the suboptimality of the true decision z° under the predicted costs and true right-hand sides. Its derivative is
-  z° − z, with z the best decision there.
-* D compares the least cost v under the predicted right-hand sides with its tangent at the true ones:
-  ``D = v(b̂) − v(b) + y°ᵀ(b̂ − b)``, with the true multipliers y°. Its derivative is y° − y.
-  Predicted coefficients count as the right-hand sides that they amount to at the true decision, ``b̂ − (Â − A) z°``.
-* V is the least violation that an infeasible forecast allows, beyond that of the truth. Its derivative is −y.
+* F is the suboptimality of the true decision z° under the predicted costs and the true right-hand sides. Its derivative
+  is z° − z, where z is the best decision under these costs and right-hand sides.
+* D compares the least cost v(b̂) under the predicted right-hand sides b̂ with its tangent at the true right-hand sides
+    b: ``D = v(b̂) − v(b) + y°ᵀ(b̂ − b)``, where y° and y are the multipliers under b and b̂. Its derivative is y° − y.
+    Predicted coefficients Â change the right-hand sides to ``b̂ − (Â − A) z°``.
+* V is the least violation that an infeasible forecast allows, minus the least violation that the true values allow. Its
+  derivative is −y.
 
-Guidance multiplies F and D, and falls to zero.
+Guidance multiplies F and D, and falls to zero during training.
 """
 
 from __future__ import annotations
@@ -24,8 +26,10 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from pear.decisions.recourse_decider import Forecast, RealisedCosts, RecourseDecider, Values
-from pear.decisions.regrets import RegretFinder, Stopwatch, assemble_regrets, regret_of_program
+from pear.clock import Stopwatch
+from pear.decisions.recourse_decider import ForecastDecisions, RealisedCosts, RecourseDecider
+from pear.decisions.recourse_values import RecourseValues
+from pear.decisions.regret_finder import RegretFinder
 from pear.optimality.rule import OPTIMAL
 from pear.optimality.status import Status
 from pear.problem.quadratic_program import QuadraticProgram
@@ -40,15 +44,15 @@ from pear.solvers.normal_component import add_normal_component
 from pear.solvers.regret_call import RegretCall, RegretCallResults
 
 
-class _Slopes(NamedTuple):
+class _RecourseSlopes(NamedTuple):
     """Derivatives with respect to the data of the elastic problem.
 
     Attributes:
         cost: (B, n) derivative with respect to the costs.
         b: (B, p) derivative with respect to b.
         h: (B, m) derivative with respect to h.
-        A: (B, p, n) derivative with respect to the coefficients of equalities; 0 where none is predicted.
-        G: (B, m, n) derivative with respect to those of inequalities; 0 where none is predicted.
+        A: (B, p, n) derivative with respect to the coefficients of equalities; 0 if none is predicted.
+        G: (B, m, n) derivative with respect to the coefficients of inequalities; 0 if none is predicted.
     """
 
     cost: Tensor
@@ -57,24 +61,24 @@ class _Slopes(NamedTuple):
     A: Tensor | float = 0.0
     G: Tensor | float = 0.0
 
-    def plus(self, other: _Slopes) -> _Slopes:
-        """Return the sum of two sets of derivatives."""
+    def plus(self, other: _RecourseSlopes) -> _RecourseSlopes:
+        """Return the sum of these derivatives and other ones."""
         cost, b, h = self.cost + other.cost, self.b + other.b, self.h + other.h
-        return _Slopes(cost, b, h, self.A + other.A, self.G + other.G)
+        return _RecourseSlopes(cost, b, h, self.A + other.A, self.G + other.G)
 
 
-class RecourseRegrets(RegretFinder):
-    """Computes regrets with recourse; its calls hold predicted and true values (B, k) in place of costs.
+class RecourseRegretFinder(RegretFinder):
+    """A ``RegretFinder`` for predicted right-hand sides, whose calls have values (B, k) in place of costs.
 
     Args:
-        decider: decides under a forecast, under the truth and after recourse.
+        decider: the ``RecourseDecider`` of the model.
     """
 
     def __init__(self, decider: RecourseDecider) -> None:
         self.decider = decider
 
     def known_failures(self, call: RegretCall) -> tuple[Tensor | None, Tensor | None]:
-        """Return stored failures (B,) under the forecast and under the truth; None where none is stored."""
+        """Return known failures under the forecast and under the true values: statuses (B,), or None."""
         if call.keys is None:
             return None, None
         forecast, truth = self._forecast_and_truth(call)
@@ -83,20 +87,20 @@ class RecourseRegrets(RegretFinder):
         return self.decider.known_failures(forecast, call.keys), true
 
     def regrets_of_failures(self, status: Tensor, true_status: Tensor) -> RegretCallResults:
-        """Return a record of zero regrets that holds the statuses (B,) under the forecast and the truth."""
+        """Return zero regrets with these statuses (B,) under the forecast and the true values."""
         wide = torch.zeros(len(status), self.decider.model.inputs, dtype=torch.float64, device=status.device)
         zeros = RegretCallResults.of_failures(status, true_status, self.decider.elastic.n)
         return replace(zeros, exact=wide, injected=wide.clone(), extra=wide[:, 0].clone(), gradient=wide.clone())
 
     def solve_again(self, call: RegretCall) -> VerifiedSolutions:
-        """Solve the elastic problem under the forecast again, without changing the stored warm starts."""
+        """Solve the elastic problem under the forecast again, without using or changing stored solutions."""
         fresh = self.decider.copy()
         return fresh.decide(fresh.values(call.predicted, call.keys), call.keys).solved
 
     def solve_regrets(
         self, call: RegretCall, wanted: bool, seconds: dict[str, float]
     ) -> tuple[RegretCallResults, bool]:
-        """Compute the regrets of a batch; ``extra`` and ``gradient`` of the result include guidance and violations."""
+        """Compute the regrets of a batch, with guidance and violations in ``extra`` and ``gradient`` of the result."""
         decider, ids = self.decider, call.keys
         forecast, truth = self._forecast_and_truth(call)
         with Stopwatch(seconds, "solve"):
@@ -106,7 +110,7 @@ class RecourseRegrets(RegretFinder):
             realised = decider.realise(solved.x[:, :n], truth, ids, wanted)
             true_status = torch.where(ideal_status == Status.SOLVED, realised.status, ideal_status)
             good = solved.solved & (true_status == Status.SOLVED)
-            value = regret_of_program(decider.truths.problem, realised.x, ideal, realised.program)
+            value = self.regret_of_decisions(decider.truths.problem, realised.x, ideal, realised.program)
             cost_gap, by_cost = self._cost_gap(call, (forecast, truth), ideal.x)
             side_gap, by_sides = self._side_gap(call, (forecast, truth), found, (ideal, realised.program))
             excess, by_excess, least_at = self._excess_violation(found, truth, ids)
@@ -123,14 +127,14 @@ class RecourseRegrets(RegretFinder):
                 gradient = self._by_values(slopes.plus(pull), good)
         decisions, extra = (solved.x[:, :n], ideal.x[:, :n]), torch.where(good, cost_gap + side_gap + excess, 0.0)
         gradients = {"exact": exact, "injected": injected, "extra": extra, "gradient": gradient}
-        return assemble_regrets(good, value, decisions, solved, true_status, **gradients), False
+        return self.assemble_regrets(good, value, decisions, solved, true_status, **gradients), False
 
-    def _forecast_and_truth(self, call: RegretCall) -> tuple[Values, Values]:
-        """Compute costs and right-hand sides of the forecast and of the truth."""
+    def _forecast_and_truth(self, call: RegretCall) -> tuple[RecourseValues, RecourseValues]:
+        """Compute the costs and right-hand sides of the forecast and of the true values."""
         return self.decider.values(call.predicted, call.keys), self.decider.values(call.true, call.keys)
 
-    def _by_values(self, slopes: _Slopes, where: Tensor) -> Tensor:
-        """Convert derivatives to those by the predicted values, (B, k); zero for samples outside ``where`` (B,)."""
+    def _by_values(self, slopes: _RecourseSlopes, where: Tensor) -> Tensor:
+        """Convert to derivatives with respect to predicted values (B, k); they are zero outside of ``where`` (B,)."""
         model = self.decider.model
         assert model.cost_map is not None
         assert model.constraint_map is not None
@@ -142,29 +146,33 @@ class RecourseRegrets(RegretFinder):
         slope = model.cost_map.pull_back(slopes.cost) + model.constraint_map.pull_back(limits)
         return torch.where(where[:, None], slope, 0.0)
 
-    def _regret_slopes(self, found: Forecast, realised: RealisedCosts) -> _Slopes:
+    def _regret_slopes(self, found: ForecastDecisions, realised: RealisedCosts) -> _RecourseSlopes:
         """Compute the exact derivatives of the regret."""
         upstream = self._with_zero_slacks(torch.where(realised.upstream.isfinite(), realised.upstream, 0.0))
         by_cost, _, by_A, by_b, by_G, by_h, *_ = all_derivatives(found.solved, upstream, self.decider.plain.sign)
         assert self.decider.model.constraint_map is not None
         n, predicted = self.decider.elastic.n, self.decider.model.constraint_map.matrices
         A, G = (by()[:, :, :n] if name in predicted else 0.0 for name, by in (("A", by_A), ("G", by_G)))
-        return _Slopes(by_cost()[:, :n], by_b(), by_h(), A, G)
+        return _RecourseSlopes(by_cost()[:, :n], by_b(), by_h(), A, G)
 
-    def _slopes_of_limits(self, by_cost: Tensor, by_b: Tensor, by_h: Tensor, z: Tensor) -> _Slopes:
-        """Return the derivatives of a function of the costs and of b − Az and h − Gz at decisions z (B, n)."""
+    def _slopes_of_limits(self, by_cost: Tensor, by_b: Tensor, by_h: Tensor, z: Tensor) -> _RecourseSlopes:
+        """Return the derivatives of a function of the costs, b − Az and h − Gz with respect to the data, for z (B, n).
+
+        ``by_cost`` (B, n), ``by_b`` (B, p) and ``by_h`` (B, m) are the derivatives with respect to the three arguments.
+        """
         predicted = self.decider.model.constraint_map
         assert predicted is not None
         by_A, by_G = (
             -by_rows[:, :, None] * z[:, None, :] if name in predicted.matrices else 0.0
             for name, by_rows in (("A", by_b), ("G", by_h))
         )
-        return _Slopes(by_cost, by_b, by_h, by_A, by_G)
+        return _RecourseSlopes(by_cost, by_b, by_h, by_A, by_G)
 
-    def _normal_component(self, call: RegretCall, found: Forecast, error: Tensor) -> Tensor:
-        """Compute the term (B, n) that is added to the gradient in the costs, zero if ``call.injection`` is 0.
+    def _normal_component(self, call: RegretCall, found: ForecastDecisions, error: Tensor) -> Tensor:
+        """Compute the term (B, n) that injection adds to the gradient with respect to the costs.
 
-        The term is the normal component of the cost error ``error`` (B, n), scaled as in ``inject_into_projection``.
+        The term is the normal component of the error of the costs ``error`` (B, n), scaled as in ``inject_normal``. It
+        is zero if ``call.injection`` is 0.
         """
         decider = self.decider
         if call.injection == 0 or not decider.model.predicts_costs:
@@ -178,24 +186,30 @@ class RecourseRegrets(RegretFinder):
         tangent = tangent[:, :n]
         return add_normal_component(apply_inverse_curvature(program, error), tangent, call.injection) - tangent
 
-    def _cost_gap(self, call: RegretCall, pair: tuple[Values, Values], best: Tensor) -> tuple[Tensor, Tensor]:
-        """Compute α F (B,) and its derivative with respect to the costs (B, n); see the module for F."""
+    def _cost_gap(
+        self, call: RegretCall, pair: tuple[RecourseValues, RecourseValues], best: Tensor
+    ) -> tuple[Tensor, Tensor]:
+        """Compute α F (B,) and its derivative with respect to the costs (B, n); the module defines F."""
         decider, (forecast, truth), strength = self.decider, pair, call.guidance
         if strength == 0 or not decider.model.predicts_costs:
             return torch.zeros_like(best[:, 0]), torch.zeros_like(forecast.cost)
         cost, fields = decider.true_data(truth._replace(cost=forecast.cost))
         solved = decider.guides.solve(cost, 0.0, call.keys, **fields)
-        gap = regret_of_program(decider.truths.problem, best, solved.as_start(), solved.qp)
+        gap = self.regret_of_decisions(decider.truths.problem, best, solved.as_start(), solved.qp)
         pull = decider.plain.sign * (best - solved.x)[:, : decider.elastic.n]
         keep = solved.solved
         return strength * torch.where(keep, gap, 0.0), strength * torch.where(keep[:, None], pull, 0.0)
 
     def _side_gap(
-        self, call: RegretCall, pair: tuple[Values, Values], found: Forecast, ideal: tuple[Start, QuadraticProgram]
+        self,
+        call: RegretCall,
+        pair: tuple[RecourseValues, RecourseValues],
+        found: ForecastDecisions,
+        ideal: tuple[Start, QuadraticProgram],
     ) -> tuple[Tensor, tuple[Tensor, Tensor]]:
-        """Compute α D (B,) and its derivatives with respect to b and h of the elastic problem; see the module for D.
+        """Compute α D (B,) and its derivatives with respect to b and h of the elastic problem; the module defines D.
 
-        All are zero where the forecast of a model with ``Projection`` is infeasible.
+        The results are zero if the model has a ``Projection`` and the forecast is infeasible.
         """
         decider, (forecast, truth), (best, program), strength = self.decider, pair, ideal, call.guidance
         solved = found.solved
@@ -205,14 +219,14 @@ class RecourseRegrets(RegretFinder):
                 torch.zeros_like(duals.equality),
                 torch.zeros_like(duals.inequality),
             )
-        limits = _effective_limits(pair, best.x[:, : decider.elastic.n])
+        limits = self._effective_limits(pair, best.x[:, : decider.elastic.n])
         sides, true_sides = decider.elastic.fields(limits), decider.elastic.fields(truth.sides)
         if decider.model.predicts_costs or truth.matrices:
             cost = torch.cat([truth.cost, found.cost[:, decider.elastic.n :]], 1)
             fields = decider.elastic.fields(limits, truth.matrices)
             solved = decider.side_guides.solve(cost, 0.0, call.keys, **fields)
         by_b, by_h = best.duals.equality, best.duals.inequality
-        if decider.weights is not None:  # the true problem is not elastic: its bounds become rows
+        if decider.weights is not None:  # the true problem is not elastic, so that its bounds must become rows
             by_h = decider.elastic.as_rows(by_h, best.duals.bound)
         value = solved.qp.objective(solved.x) - program.objective(best.x)
         for name, multiplier in (("b", by_b), ("h", by_h)):
@@ -220,7 +234,9 @@ class RecourseRegrets(RegretFinder):
                 change = sides[name] - true_sides[name]
                 value = value + (multiplier * torch.where(change.isfinite(), change, 0.0)).sum(1)
         usable = solved.solved & ((found.least.value == 0) | (decider.weights is None))
-        if truth.matrices and decider.weights is not None:  # the limits may allow no point though the forecast does
+        if (
+            truth.matrices and decider.weights is not None
+        ):  # these limits may be infeasible although the forecast is feasible
             negligible = OPTIMAL * forecast.size() * decider.elastic.price.amax()
             usable &= decider.elastic.charge(solved.x) <= negligible
         slopes = by_b - solved.duals.equality, by_h - solved.duals.inequality
@@ -228,12 +244,12 @@ class RecourseRegrets(RegretFinder):
         return strength * torch.where(usable, value.clamp(min=0), 0.0), (pulls[0], pulls[1])
 
     def _excess_violation(
-        self, found: Forecast, truth: Values, ids: list[Hashable] | None
+        self, found: ForecastDecisions, truth: RecourseValues, ids: list[Hashable] | None
     ) -> tuple[Tensor, tuple[Tensor, Tensor], Tensor]:
-        """Compute V (B,), the least violation of the forecast beyond that of the truth.
+        """Compute V, the least violation that the forecast allows, minus the least that the true values allow.
 
-        Also returned are its derivatives with respect to b and h, and the decisions (B, n) that violate the forecast
-        least.
+        Returns:
+            V (B,), its derivatives with respect to b and h, and the decisions (B, n) with the least violation.
         """
         least = found.least
         allowed = self.decider.least_violation(truth, ids, least.value > 0).value
@@ -245,13 +261,13 @@ class RecourseRegrets(RegretFinder):
         """Append zeros for the slacks to values (B, n)."""
         return torch.cat([values, values.new_zeros(len(values), len(self.decider.elastic.price))], 1)
 
-
-def _effective_limits(pair: tuple[Values, Values], z: Tensor) -> dict[str, Tensor]:
-    """Return b and h of a forecast less what its errors in A and G amount to at decisions z, and its lb and ub."""
-    forecast, truth = pair
-    limits = dict(forecast.sides)
-    for name, side in (("A", "b"), ("G", "h")):
-        if name in truth.matrices:
-            error = forecast.matrices[name] - truth.matrices[name]
-            limits[side] = limits[side] - (error * z[:, None, :]).sum(-1)
-    return limits
+    @staticmethod
+    def _effective_limits(pair: tuple[RecourseValues, RecourseValues], z: Tensor) -> dict[str, Tensor]:
+        """Return the right-hand sides of a forecast, b and h minus the effect of its errors in A and G at z (B, n)."""
+        forecast, truth = pair
+        limits = dict(forecast.sides)
+        for name, side in (("A", "b"), ("G", "h")):
+            if name in truth.matrices:
+                error = forecast.matrices[name] - truth.matrices[name]
+                limits[side] = limits[side] - (error * z[:, None, :]).sum(-1)
+        return limits

@@ -1,0 +1,281 @@
+"""The choice of ``smoothing="auto"``: λ from costs and the decisions under them."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import torch
+from torch import Tensor
+
+from pear.decisions.continuous_programs import solve_continuous_programs
+from pear.decisions.smoothing import Smoothing
+from pear.optimality.definiteness import is_only_semidefinite, is_semidefinite
+from pear.optimality.rule import ROUNDOFF
+from pear.problem import Problem
+from pear.problem.derived_problems import minimised_problem_curvature
+from pear.problem.matrix import Matrix, matvec
+from pear.problem.problem_fields import given_fields, is_field_per_sample
+from pear.setting_checks import check_smoothing_setting
+
+logger = logging.getLogger("pear")
+
+STRENGTH = 0.5
+"""ρ: what smoothing adds to the objective, relative to the typical difference in cost between two decisions."""
+_LOOSE = 10.0  # bounds further apart than so many times the spread of the decisions are ignored
+_SAME = 1e-5  # relative difference below which two numbers count as equal
+_PAIRS = 8  # the number of other samples with which each sample is compared
+_USUAL = 0.4  # share of the standard deviation of all costs that is used if no two decisions can be compared
+_ENOUGH, _ENOUGH_SPARSE = 256, 32  # the most samples, and the most variables without a range, that "auto" solves for
+_ENOUGH_CURVED = 64  # the most samples of a quadratic program, which takes longer to solve
+_CURVED = "smoothing='auto' settled on λ = 0: the objective is curved by itself"
+
+
+def choose_smoothing(
+    problem: Problem, cost: Tensor, smoothing: float | str, whole: Problem | None = None, **overrides: Any
+) -> Smoothing:
+    """Return the smoothing for a λ or, for "auto", choose λ from costs and the decisions under them.
+
+    A linear objective gets λ in every direction. An objective with a Q gets, in each direction, only the curvature that
+    Q lacks of λ. If Q is given for the call, the objective gets λ in every direction if Q is singular for some sample,
+    and nothing otherwise.
+
+    Args:
+        problem: the continuous problem of these samples.
+        cost: (B, n) costs.
+        smoothing: λ or "auto".
+        whole: the problem with all samples, if ``problem`` contains only some of them. The result adds curvature if any
+            sample of ``whole`` lacks some.
+        **overrides: as for ``pear.solve``.
+    """
+    given = given_fields(**overrides)
+
+    def choose() -> Smoothing:
+        if problem.phi is not None or ("Q" in given and not _choice_is_needed(problem, cost, given)):
+            return Smoothing(0.0, note=_CURVED)
+        found = _choose_from_costs(problem, cost, given)
+        return found if "Q" in given else drop_idle_choice(found, problem if whole is None else whole)
+
+    return choose_given_or_auto(smoothing, choose)
+
+
+def choose_given_or_auto(smoothing: float | str, choose: Callable[[], Smoothing]) -> Smoothing:
+    """Return the smoothing for a λ or, for "auto", the result of a function, and log it.
+
+    Args:
+        smoothing: λ or "auto".
+        choose: chooses the smoothing for "auto".
+    """
+    check_smoothing_setting(smoothing)
+    if smoothing != "auto":
+        return Smoothing.given(float(smoothing))
+    found = choose()
+    logger.info(found.note)
+    return found
+
+
+def drop_idle_choice(found: Smoothing, problem: Problem) -> Smoothing:
+    """Return ``found``, or a smoothing of 0 if the problem's Q has the curvature ``found.floor`` in every direction."""
+    idle = found.floor > 0 and found.added_curvature(problem) is None
+    return Smoothing(0.0, note=_CURVED) if idle else found
+
+
+def _choice_is_needed(problem: Problem, cost: Tensor, overrides: dict[str, Any]) -> bool:
+    """Whether the Q of a call is convex and singular for some sample; samples whose Q is not convex fail later."""
+    Q = problem.sign * problem.checked(cost, **overrides)["Q"].detach()
+    H = Q if Q.ndim == 3 else Q[None]
+    H = H[H.flatten(1).isfinite().all(1)]
+    return bool((is_semidefinite(H) & is_only_semidefinite(H)).any())
+
+
+def _choose_from_costs(problem: Problem, cost: Tensor, overrides: dict[str, Any]) -> Smoothing:
+    """Solve some of the samples without smoothing, and choose λ from their decisions."""
+    fields, enough = problem.checked(cost, **overrides), _ENOUGH_SPARSE if problem.is_sparse else _ENOUGH
+    Q: Any = fields.get("Q")
+    curved = Q is not None and bool(Q.any())
+
+    def solve_for(costs: Tensor, rows: Tensor, curved: bool = curved) -> tuple[Tensor, Tensor]:
+        given = {name: fields[name] for name in overrides if curved or name != "Q"}
+        own: Any = {name: value[rows] if is_field_per_sample(name, value) else value for name, value in given.items()}
+        chosen = problem[rows]
+        if not curved and problem.Q is not None:
+            chosen = chosen._with(Q=None, _plans={})
+        solved = solve_continuous_programs(chosen, costs, 0.0, "auto", **own)
+        # put variables exactly on their active bounds, so that rounding errors do not count as a range
+        x = torch.where(solved.active.lower, solved.qp.lb, torch.where(solved.active.upper, solved.qp.ub, solved.x))
+        return x, solved.solved
+
+    def reach(variables: Tensor) -> Tensor:
+        if len(variables) > enough:
+            return torch.full_like(cost[0, variables], torch.nan, dtype=torch.float64)
+        ends = torch.zeros(len(variables), problem.n, dtype=torch.float64, device=cost.device)
+        ends.scatter_(1, variables[:, None], 1.0)
+        # the range that the constraints allow, whatever the objective
+        points, solved = solve_for(torch.cat([ends, -ends]), torch.zeros_like(variables).repeat(2), curved=False)
+        low, high = (points * ends.repeat(2, 1)).sum(1).chunk(2)
+        return torch.where(solved.reshape(2, -1).all(0), (high - low).abs(), torch.nan)
+
+    count = min(len(cost), enough, _ENOUGH_CURVED) if curved else min(len(cost), enough)
+    some = torch.linspace(0, len(cost) - 1, count, device=cost.device).round().long()
+    decisions, solved = solve_for(cost[some], some)
+    costs, bounds = problem.sign * cost.detach()[some], (fields.get("lb"), fields.get("ub"))
+    if not curved:
+        return choose_smoothing_from_decisions(costs, decisions, solved, bounds, reach)
+    H = minimised_problem_curvature(problem._with(Q=Q))
+    H = H[some] if H.ndim == 3 else H
+    return choose_smoothing_from_decisions(costs, decisions, solved, bounds, reach, H, floor="Q" not in overrides)
+
+
+def choose_smoothing_from_decisions(
+    costs: Tensor,
+    decisions: Tensor,
+    solved: Tensor,
+    bounds: tuple[Tensor | None, Tensor | None],
+    reach: Callable[[Tensor], Tensor],
+    H: Matrix | None = None,
+    floor: bool = False,
+) -> Smoothing:
+    """Choose the smoothing λ_j = ρ s / u_j² of each variable j from sample costs and the optimal decisions for them.
+
+    u_j is the range of variable j. s measures the extra cost of another sample's decision per unit of squared distance:
+    the median of ``cᵢᵀ(zₖ − zᵢ) / ‖(zₖ − zᵢ)/u‖²`` over pairs of samples i and k. ρ is the constant STRENGTH. Smoothing
+    adds ½ Σⱼ λ_j z_j² to the objective, and ρ is the size of this term relative to the typical difference in cost
+    between two decisions. The choice does not depend on the units of costs and decisions. If all ranges are equal, λ is
+    one number. If the objective has a curvature H, the extra cost of another decision is ``(cᵢ + Hzᵢ)ᵀd + ½dᵀHd`` with
+    d = zₖ − zᵢ.
+
+    Args:
+        costs: (N, n) costs to be minimised; rows that are not finite are ignored.
+        decisions: (N, n) optimal decisions for these costs, without smoothing.
+        solved: (N,) bool, whether a sample has an optimal decision.
+        bounds: lb and ub of the problem.
+        reach: maps the numbers (m,) of variables to the ranges (m,) that the constraints allow them; NaN for unknown
+            ranges.
+        H: (n, n) or (N, n, n) curvature of the minimised objective; None if it is linear.
+        floor: whether λ becomes the ``floor`` of the smoothing instead of its ``value``.
+    """
+    costs, decisions = costs.detach().double(), decisions.detach().double()[solved]
+    units, deciding, costs = (
+        _choose_units(decisions, bounds, reach),
+        costs[solved],
+        costs[costs.isfinite().all(1)],
+    )
+    known, spread = units.isfinite(), _deviation_for_choice(costs)
+    if not bool(known.any()):  # nothing limits the decisions, so that any unit is possible
+        units, known = torch.ones_like(units), ~known
+    units = torch.where(known, units, _choose_units_from_costs(spread, units, known))
+    curvature = None if H is None else _CurvatureInUnits(H[solved] if H.ndim == 3 else H, units)
+    size = _choose_size(deciding * units, decisions / units, curvature)
+    size = size or _USUAL * _choose_size_from_costs(costs * units)
+    least, most = float(units.min()), float(units.max())
+    origin = f"{STRENGTH:g} × what the decision of another sample typically costs a unit of squared distance"
+    if most - least > _SAME * most:
+        value, measured = STRENGTH * size, f" in variables measured in their ranges, {least:.3g} to {most:.3g}"
+    else:
+        value, measured = STRENGTH * size / most**2, ""
+    role = " as the least curvature of every direction" if floor else ""
+    note = f"smoothing='auto' settled on λ = {value:.3g}{measured}{role}: {origin}"
+    return Smoothing(0.0 if floor else value, units if measured else None, note, value if floor else 0.0)
+
+
+def _choose_units(
+    decisions: Tensor, bounds: tuple[Tensor | None, Tensor | None], reach: Callable[[Tensor], Tensor]
+) -> Tensor:
+    """Compute the range of every variable, (n,), which is its unit; NaN for unknown ranges.
+
+    The range is the distance between the bounds of the variable or, if the bounds are far apart, the spread of the
+    decisions. If the decisions do not vary, it is the range that the constraints allow.
+
+    Args:
+        decisions: (N, n) decisions.
+        bounds: lb and ub of the problem.
+        reach: as for ``choose_smoothing_from_decisions``.
+    """
+    lb, ub = (None if bound is None else bound.to(decisions) for bound in bounds)
+    allowed = torch.full_like(decisions[0] if len(decisions) else decisions.sum(0), torch.inf)
+    if lb is not None and ub is not None:
+        allowed = ub.reshape(-1, len(allowed)).amax(0) - lb.reshape(-1, len(allowed)).amin(0)
+    limited = allowed.isfinite() & (allowed > 0)
+    used = torch.zeros_like(allowed)
+    if len(decisions):
+        used = decisions.amax(0) - decisions.amin(0)
+        sizes = decisions.abs().amax(0)
+        # rounding errors of the largest variable affect all variables, unless their bounds have a smaller size
+        noise = ROUNDOFF * torch.minimum(sizes.amax(), torch.where(allowed > 0, allowed, torch.inf))
+        used = torch.where(used > torch.maximum(_SAME * sizes, noise), used, 0.0)
+    units = torch.where(limited & ((used == 0) | (_LOOSE * used >= allowed)), allowed, used)
+    idle = (units == 0).nonzero()[:, 0]
+    units[idle] = torch.nan
+    if len(idle):
+        found = reach(idle)
+        units[idle] = torch.where(found > 0, found, torch.nan)
+    return units
+
+
+class _CurvatureInUnits(NamedTuple):
+    """The curvature UHU of variables that are measured in units, as a function that multiplies vectors.
+
+    Attributes:
+        H: (n, n) or (N, n, n) curvature in the user's variables.
+        units: (n,) the diagonal of U.
+    """
+
+    H: Matrix
+    units: Tensor
+
+    def __call__(self, vectors: Tensor) -> Tensor:
+        """Multiply UHU by vectors (N, n)."""
+        H = self.H if self.H.is_sparse or self.H.ndim == 3 else self.H[None]
+        return self.units * matvec(H, self.units * vectors)
+
+
+def _choose_size(costs: Tensor, decisions: Tensor, curvature: _CurvatureInUnits | None = None) -> float:
+    """Compute the median, over pairs of samples, of the extra cost of the other sample's decision per squared distance.
+
+    Without curvature this is the median of ``cᵢᵀ(zₖ − zᵢ) / ‖zₖ − zᵢ‖²``. Only pairs with different decisions count.
+    The result is 0 if no such pair exists.
+
+    Args:
+        costs: (N, n) costs, in units.
+        decisions: (N, n) decisions, in units.
+        curvature: the curvature of the objective, in units; None if it is linear.
+    """
+    slopes = costs if curvature is None else costs + curvature(decisions)
+    ratios = [costs.new_zeros(0)]
+    for shift in range(1, min(_PAIRS, len(costs) - 1) + 1):
+        change = decisions.roll(shift, 0) - decisions
+        distance = change.square().sum(1)
+        apart = distance > _SAME  # not only by rounding; ranges are about 1
+        extra = (slopes * change).sum(1)
+        if curvature is not None:
+            extra = extra + 0.5 * (curvature(change) * change).sum(1)
+        ratios.append(extra[apart] / distance[apart])
+    found = torch.cat(ratios)
+    found = found[found > _SAME * costs.abs().mean()] if len(found) else found
+    return float(found.median()) if len(found) else 0.0
+
+
+def _choose_size_from_costs(costs: Tensor) -> float:
+    """Return the standard deviation of all costs (k, n); their mean size if all are equal, and 1 if all are zero."""
+    entries = costs.flatten()
+    return float(_deviation_for_choice(entries)) or float(entries.abs().sum()) / max(len(entries), 1) or 1.0
+
+
+def _deviation_for_choice(values: Tensor) -> Tensor:
+    """Return the standard deviation over the first dimension, or 0 if that dimension is empty."""
+    return values.std(0, correction=0) if len(values) else values.sum(0)
+
+
+def _choose_units_from_costs(spread: Tensor, units: Tensor, known: Tensor) -> Tensor:
+    """Choose units (n,) for variables of unknown range, in which their costs vary as much as the costs of the others.
+
+    Args:
+        spread: (n,) the standard deviation of each variable's cost.
+        units: (n,) the units of variables whose range is known.
+        known: (n,) bool, the variables whose range is known.
+    """
+    typical = (spread * units)[known & (spread > 0)]
+    if not len(typical):
+        return units[known].median().expand_as(units)
+    return torch.where(spread > 0, typical.median() / spread, units[known].median())
