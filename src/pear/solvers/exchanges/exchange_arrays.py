@@ -11,7 +11,7 @@ import numpy as np
 
 from pear.solvers.exchanges.exchange_plan import ExchangePlan
 from pear.solvers.linalg import Array
-from pear.solvers.linalg.supernodes import supernode_memory
+from pear.solvers.linalg.supernode_factors import supernode_memory
 
 DX, F, HX, GRADIENT, SIZE, SCALE, ABS, STEP, STEP_H, STEP_JT, LEFT = range(11)
 """Rows of ``ExchangeMemory.variables``.

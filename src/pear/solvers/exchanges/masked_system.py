@@ -29,7 +29,7 @@ from pear.solvers.exchanges.exchange_arrays import (
 from pear.solvers.exchanges.exchange_matrix import multiply_exchange_matrix
 from pear.solvers.exchanges.exchange_plan import HELD, ExchangePlan
 from pear.solvers.linalg import Array
-from pear.solvers.linalg.supernodes import factorise_supernodes_into
+from pear.solvers.linalg.supernode_factors import factorise_supernodes_into
 from pear.solvers.linalg.triangular import solve_triangular_into
 
 REFINEMENTS = 40

@@ -1,4 +1,4 @@
-"""Factorisations and orderings of sparse systems, and batched Cholesky factors of dense ones."""
+"""Linear algebra: elimination orders and factors of sparse systems, and Cholesky factors of batches of dense ones."""
 
 from typing import Any
 

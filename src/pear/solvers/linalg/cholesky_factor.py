@@ -1,4 +1,4 @@
-"""Factors of dense matrices: batched Cholesky factors, which on a GPU wait for nothing, and the rank by QR."""
+"""Cholesky factors of batches of dense matrices. On a GPU, no number is read back to the host."""
 
 from __future__ import annotations
 
@@ -9,18 +9,18 @@ from torch import Tensor
 
 from pear.problem.matrix import matvec, tmatvec
 
-_BLOCK = 96  # rows up to which a GPU factors at once; larger matrices go by products of their halves, which are faster
+_BLOCK = 96  # a GPU factors larger matrices by products of their halves, which is faster
 
 
 @dataclass(frozen=True)
 class CholeskyFactor:
-    """The Cholesky factors LLᵀ of a batch.
+    """The Cholesky factors LLᵀ of a batch of matrices.
 
     Attributes:
-        matrix: (B, k, k) L, or its inverse. On a GPU, a product with a triangle takes a tenth of the time of a solve,
-            and can be captured in a graph.
-        good: (B,) bool, True where the matrix was positive definite; elsewhere solutions have no meaning.
-        is_inverse: True where ``matrix`` is L⁻¹.
+        matrix: (B, k, k) the factors L, or their inverses. On a GPU, a product with L⁻¹ takes a tenth of the time of a
+            triangular solve, and a CUDA graph can capture it.
+        good: (B,) bool, True for a positive definite matrix. Other factors and solutions have no meaning.
+        is_inverse: True if ``matrix`` contains the inverses of L.
     """
 
     matrix: Tensor
@@ -28,16 +28,19 @@ class CholeskyFactor:
     is_inverse: bool
 
     def solve(self, right: Tensor) -> Tensor:
-        """Solve LLᵀx = right for one right-hand side per sample; ``right`` and the result have shape (B, k)."""
+        """Solve LLᵀx = right for x (B, k), with one right-hand side per sample, (B, k)."""
         if self.is_inverse:
             return tmatvec(self.matrix, matvec(self.matrix, right))
         return torch.cholesky_solve(right.unsqueeze(-1), self.matrix).squeeze(-1)
 
     def clears_rounding(self, M: Tensor) -> Tensor:
-        """Whether every pivot of M, which was factored, is larger than its rounding error. Shape (B,), bool.
+        """Return whether every pivot exceeds its rounding error. Shape (B,), bool.
 
         The last pivot of a singular matrix is a rounding error of either sign, so that its factorisation succeeds on
         some processors and fails on others.
+
+        Args:
+            M: (B, k, k) the factored matrices.
         """
         pivots = self.matrix.diagonal(dim1=1, dim2=2).square()
         pivots = pivots.reciprocal() if self.is_inverse else pivots
@@ -46,11 +49,11 @@ class CholeskyFactor:
 
 
 def factor_cholesky(M: Tensor, invert: bool | None = None) -> CholeskyFactor:
-    """Factor positive definite matrices; only their lower triangles are read.
+    """Factor positive definite matrices.
 
     Args:
-        M: (B, k, k), symmetric.
-        invert: whether to keep the inverse of L; by default only on a GPU.
+        M: (B, k, k) symmetric matrices, of which only the lower triangles are read.
+        invert: whether to compute the inverses of L; None to compute them only on a GPU.
     """
     if M.is_cuda if invert is None else invert:
         return CholeskyFactor(*_inverse_cholesky_factor(M), is_inverse=True)
@@ -59,9 +62,10 @@ def factor_cholesky(M: Tensor, invert: bool | None = None) -> CholeskyFactor:
 
 
 def _inverse_cholesky_factor(M: Tensor) -> tuple[Tensor, Tensor]:
-    """Return L⁻¹ for M = LLᵀ (B, k, k), and (B,) bool, True where M is positive definite.
+    """Compute L⁻¹ (B, k, k) for M = LLᵀ, and whether M is positive definite, (B,) bool.
 
-    With halves M = [M₁ ·; C M₂] it is [T₁ 0; −T₂ N T₁ T₂], where N = C T₁ᵀ, T₁ belongs to M₁ and T₂ to M₂ − NNᵀ.
+    If M = [M₁ ·; C M₂], the result is [T₁ 0; −T₂NT₁ T₂], where T₁ is the result for M₁, N = CT₁ᵀ, and T₂ is the result
+    for M₂ − NNᵀ.
     """
     k = M.shape[1]
     if k <= _BLOCK:

@@ -1,6 +1,6 @@
-"""The elimination order of a sparse symmetric matrix by minimum degree, and its elimination tree, compiled.
+"""Elimination orders of sparse symmetric matrices, by minimum degree, and their elimination trees. Compiled.
 
-Patterns are lists in CSC form: the entries of column j are those at ``indptr[j]`` to ``indptr[j + 1]``.
+Patterns of matrices are in CSC form: the row indices of column j are ``indices[indptr[j] : indptr[j + 1]]``.
 """
 
 from __future__ import annotations
@@ -11,21 +11,21 @@ from numba import njit
 from pear.compile.jit import allocating
 from pear.solvers.linalg import Array
 
-index = np.uint64  # type of a nonnegative index: numba then does not check for negative ones
+index = np.uint64  # the type of indices that are not negative: numba then omits the check for negative indices
 
-_CROWDED = 10.0  # a row with more than this times √n neighbours is ordered last without being looked at
+_CROWDED = 10.0  # a node with more than this times √n neighbours is eliminated last
 
 
 @allocating
 def elimination_graph(n: int, indptr: Array, indices: Array) -> tuple[Array, Array]:
-    """Return the neighbours of every node in the graph of a symmetric matrix.
+    """Build the graph of a symmetric matrix: nodes are rows, and neighbours are linked by a non-zero.
 
     Args:
         n: the number of rows.
         indptr, indices: the pattern of the upper triangle.
 
     Returns:
-        (n + 1,) where the neighbours of each node begin, and all neighbours one after another.
+        Where the neighbours of each node begin (n + 1,), and the neighbours of all nodes one after another.
     """
     count = np.zeros(n + 1, np.int64)
     for j in range(n):
@@ -51,7 +51,14 @@ def elimination_graph(n: int, indptr: Array, indices: Array) -> tuple[Array, Arr
 
 @njit(nogil=True)
 def _unlink_from_elimination(i: int, head: Array, after: Array, before: Array, degree: Array) -> None:
-    """Remove node i from the linked list of nodes that have its degree."""
+    """Remove node i from the linked list of all nodes with the degree of node i.
+
+    Args:
+        i: the node.
+        head: the first node of the list of each degree, −1 for an empty list.
+        after, before: the next and the previous node in the list of each node, −1 if there is none.
+        degree: the degrees of all nodes.
+    """
     if before[i] >= 0:
         after[before[i]] = after[i]
     else:
@@ -62,7 +69,10 @@ def _unlink_from_elimination(i: int, head: Array, after: Array, before: Array, d
 
 @njit(nogil=True)
 def _link_for_elimination(i: int, head: Array, after: Array, before: Array, degree: Array) -> None:
-    """Put node i at the front of the linked list of nodes that have its degree."""
+    """Put node i at the front of the linked list of all nodes with the degree of node i.
+
+    The arguments are those of ``_unlink_from_elimination``.
+    """
     first = head[degree[i]]
     after[i], before[i] = first, -1
     if first >= 0:
@@ -74,8 +84,8 @@ def _link_for_elimination(i: int, head: Array, after: Array, before: Array, degr
 def minimum_degree_order(n: int, ptr: Array, neighbours: Array, max_work: float) -> tuple[Array, bool]:
     """Find an elimination order by approximate minimum degree on the quotient graph.
 
-    An eliminated node stands for the clique of its neighbours at that time. Each remaining node keeps a list of such
-    cliques, then of the plain neighbours that no clique covers. A clique within a newer one is dropped.
+    An eliminated node represents the clique of its neighbours at that time. Each remaining node has a list of cliques,
+    followed by the neighbours that belong to none of these cliques. A clique that a newer clique contains is dropped.
 
     Args:
         n: the number of nodes.
@@ -83,7 +93,7 @@ def minimum_degree_order(n: int, ptr: Array, neighbours: Array, max_work: float)
         max_work: the largest number of multiplications that a factorisation may take.
 
     Returns:
-        (n,) the order; False where a factorisation would take more than ``max_work``, and the order is incomplete.
+        The order (n,), and whether it is complete: False if a factorisation would take more than ``max_work``.
     """
     order = np.empty(n, np.int64)
     start, cliques, length = ptr[:n].copy(), np.zeros(n, np.int64), np.empty(n, np.int64)
@@ -118,7 +128,7 @@ def minimum_degree_order(n: int, ptr: Array, neighbours: Array, max_work: float)
         _unlink_from_elimination(pivot, head, after, before, degree)
         order[step] = pivot
         seen[pivot] = step
-        # the new clique: the neighbours of the pivot, directly or through its cliques, which it replaces
+        # the new clique: the neighbours of the pivot, directly or through the pivot's cliques, which are dropped
         room = 0
         for k in range(start[pivot], start[pivot] + length[pivot]):
             other = lists[k]
@@ -150,7 +160,7 @@ def minimum_degree_order(n: int, ptr: Array, neighbours: Array, max_work: float)
         work += float(size) * (size + 1)
         if work > max_work:
             return order, False
-        # how much of every clique nearby lies outside the new one
+        # how many nodes of every adjacent clique are outside of the new clique
         for k in range(begin, end):
             i = lists[k]
             for q in range(start[i], start[i] + cliques[i]):
@@ -170,7 +180,7 @@ def minimum_degree_order(n: int, ptr: Array, neighbours: Array, max_work: float)
                 e = scratch[q]
                 if state[e] != 1:
                     continue
-                if outside[e] == stamp:  # within the new clique
+                if outside[e] == stamp:  # the new clique contains this clique
                     state[e] = 2
                     continue
                 lists[put] = e
@@ -201,15 +211,15 @@ def minimum_degree_order(n: int, ptr: Array, neighbours: Array, max_work: float)
 
 @allocating
 def permute_to_elimination_order(n: int, indptr: Array, indices: Array, order: Array) -> tuple[Array, Array, Array]:
-    """Permute the pattern of an upper triangle.
+    """Permute the pattern of the upper triangle of a symmetric matrix.
 
     Args:
         n: the number of rows.
         indptr, indices: the pattern of the upper triangle.
-        order: (n,) the rows and columns in their new order.
+        order: (n,) the rows in their new order.
 
     Returns:
-        The pattern of the permuted upper triangle (two arrays), and the old position of each of its entries.
+        The two arrays of the permuted pattern, and the old position of each entry.
     """
     rank = np.empty(n, np.int64)
     for k in range(n):
@@ -234,11 +244,15 @@ def permute_to_elimination_order(n: int, indptr: Array, indices: Array, order: A
 
 @allocating
 def elimination_tree(n: int, ptr: Array, rows: Array) -> tuple[Array, Array, float]:
-    """Find the elimination tree of a symmetric matrix, given by the pattern of its upper triangle.
+    """Find the elimination tree of a symmetric matrix.
+
+    Args:
+        n: the number of rows.
+        ptr, rows: the pattern of the upper triangle.
 
     Returns:
-        (n,) the parent of every column, −1 for roots; (n,) the number of entries below the diagonal in every column of
-        L; the number of multiplications of a factorisation.
+        The parent of every column (n,), −1 for roots; the number of entries below the diagonal in every column of L
+        (n,); and the number of multiplications of a factorisation.
     """
     parent, counts, seen = np.full(n, -1, np.int64), np.zeros(n, np.int64), np.full(n, -1, np.int64)
     for j in range(n):
@@ -259,7 +273,14 @@ def elimination_tree(n: int, ptr: Array, rows: Array) -> tuple[Array, Array, flo
 
 @allocating
 def elimination_postorder(parent: Array) -> Array:
-    """Return (n,) an order of the nodes of a tree in which every node comes after all of its descendants."""
+    """Order the nodes of a tree so that every node comes after all of its descendants.
+
+    Args:
+        parent: (n,) the parent of every node, −1 for roots.
+
+    Returns:
+        (n,) the nodes in this order.
+    """
     n = len(parent)
     first, following = np.full(n, -1, np.int64), np.full(n, -1, np.int64)
     for j in range(n - 1, -1, -1):

@@ -1,10 +1,10 @@
-"""Sparse LDLᵀ of symmetric quasi-definite matrices: ordering, structure and numbers, each computed once and reused.
+"""Sparse LDLᵀ factors of symmetric quasi-definite matrices.
 
-A quasi-definite matrix ``[H Jᵀ; J −D]`` with H and D positive definite has the factors LDLᵀ in *every* order, without
-pivoting. The order may therefore be chosen for little fill alone (approximate minimum degree), once for all matrices
-with the same non-zeros, and the numbers follow in a loop that needs no search.
+A quasi-definite matrix ``[H Jᵀ; J −D]`` with positive definite H and D has factors LDLᵀ in *every* elimination order,
+without pivoting. One order, chosen for little fill only (approximate minimum degree), therefore serves all matrices
+with the same pattern of non-zeros. The order and the structure of L are computed once, and the numbers for each matrix.
 
-Why not a library: measured in processor milliseconds for one factorisation of a KKT matrix and, in brackets, one solve:
+Why not a library? These are processor milliseconds for one factorisation of a KKT matrix and, in brackets, one solve:
 
 ====================  ===========  ===========  ==========
 matrix                ours         qdldl 0.1.9  SciPy splu
@@ -16,9 +16,9 @@ matrix                ours         qdldl 0.1.9  SciPy splu
 transport, 50 to 100  0.3 (0.09)   0.6 (0.05)   3.0 (0.07)
 ====================  ===========  ===========  ==========
 
-qdldl also cannot tell what a factor will cost before it is computed, as ``max_work`` does here. Of the packages with
-supernodes CHOLMOD (scikit-sparse) has no wheels, and PARDISO comes with MKL alone. Nested dissection (METIS) in place
-of minimum degree saves few multiplications on grids and takes longer to find.
+qdldl has no limit like ``max_work`` for the cost of a factorisation, which would stop before the factors are computed.
+Of the packages with supernodes, CHOLMOD (scikit-sparse) has no wheels, and PARDISO comes only with MKL. Nested
+dissection (METIS) instead of minimum degree saves few multiplications on grids and takes longer.
 """
 
 from __future__ import annotations
@@ -35,14 +35,15 @@ if TYPE_CHECKING:
 
 
 class SymbolicLDL:
-    """The symbolic factorisation of a symmetric pattern: the elimination order and the structure of L.
+    """The symbolic LDLᵀ factorisation of a symmetric pattern: the elimination order and the structure of L.
 
     Args:
-        matrix: (n, n) upper triangle with the whole diagonal, in CSC form, canonical; only its pattern matters.
+        matrix: (n, n) the upper triangle with the whole diagonal, in canonical CSC form. Only its pattern is used.
         max_work: the largest number of multiplications that a factorisation may take.
 
     Attributes:
-        affordable: False where a factorisation takes more than ``max_work``; then nothing else may be used.
+        affordable: False if a factorisation takes more multiplications than ``max_work``. Then ``factor`` must not be
+            called.
         fill: the number of entries below the diagonal of L.
         blocks: the storage plan of L.
     """
@@ -59,7 +60,7 @@ class SymbolicLDL:
         if not self.affordable:
             return
         ptr, rows, _ = elimination_order.permute_to_elimination_order(n, indptr, indices, order)
-        # children next to their parents: the fill is the same, and numbers used together lie together
+        # the postorder has the same fill, and numbers that are used together are stored together
         order = order[elimination_order.elimination_postorder(elimination_order.elimination_tree(n, ptr, rows)[0])]
         ptr, rows, found = elimination_order.permute_to_elimination_order(n, indptr, indices, order)
         parent, counts, work = elimination_order.elimination_tree(n, ptr, rows)
@@ -70,12 +71,12 @@ class SymbolicLDL:
             self._free: list[Array] = []
 
     def factor(self, data: Array) -> LDLFactor:
-        """Factor a matrix of this pattern.
+        """Factor a matrix with this pattern.
 
         Args:
             data: the numbers of the upper triangle, in the order of the CSC form.
         """
-        from pear.solvers.linalg.supernodes import factorise_supernodes
+        from pear.solvers.linalg.supernode_factors import factorise_supernodes
 
         try:
             L = self._free.pop()
@@ -93,16 +94,18 @@ class LDLFactor:
         L: the numbers of L.
         pivots: (n,) the diagonal of D.
         found: the number of pivots that were computed.
-        free: where the memory of L goes when it is no longer used.
+        free: a list that receives the memory of L when this object is deleted.
+
+    Attributes:
+        succeeded: False if a pivot was zero or not a number.
     """
 
     def __init__(self, blocks: SupernodeBlocks, L: Array, pivots: Array, found: int, free: list[Array]) -> None:
         self._blocks, self._L, self._pivots, self._free = blocks, L, pivots, free
         self.succeeded = found == len(pivots)
-        """False where a pivot was zero or not a number."""
 
     def __del__(self) -> None:
-        # the next factor reuses this memory: new memory would cost a fifth of the factorisation
+        # the next factorisation reuses this memory; new memory would take a fifth of the time of a factorisation
         self._free.append(self._L)
 
     @property
@@ -112,11 +115,11 @@ class LDLFactor:
 
     @property
     def is_positive(self) -> bool:
-        """True where every pivot is positive, so that the matrix is positive definite."""
+        """True if every pivot is positive, so that the matrix is positive definite."""
         return bool((self._pivots > 0).all())
 
     def solve(self, rhs: Array) -> Array:
-        """Return the solution (n,) for one right-hand side (n,)."""
+        """Solve the system for one right-hand side (n,). Shape (n,)."""
         from pear.solvers.linalg.triangular import solve_triangular
 
         return solve_triangular(self._blocks, self._L, self._pivots, rhs)

@@ -1,8 +1,9 @@
-"""Sparse saddle-point systems ``[H + D, Jᵀ; J, −E]`` with diagonal D and E: directly, or by conjugate gradients.
+"""Sparse saddle-point systems ``[H + D, Jᵀ; J, −E]`` with diagonal D and E.
 
-The structure is analysed once and serves all pairs of diagonals. Where off-diagonal entries of H would fill the factor,
-only the diagonal of H is factored together with all of J. This *constraint preconditioner* is used in conjugate
-gradients: every search direction satisfies the rows exactly, and on those directions the system is positive definite.
+The structure is analysed once for all pairs of diagonals. Most systems are solved by factors of the whole matrix. If
+off-diagonal entries of H would fill the factors, only the diagonal of H is factored, together with all of J. These
+factors are a *constraint preconditioner* for conjugate gradients: all search directions satisfy the rows exactly, and
+the system is positive definite on these directions.
 """
 
 from __future__ import annotations
@@ -19,22 +20,22 @@ if TYPE_CHECKING:
     from pear.solvers.linalg.supernodes import SupernodeBlocks
 
 _MAX_ITERATIONS = 300
-_PASS = 1e-10  # conjugate gradients cannot reach rounding in one pass; refinement restarts them
-_CHEAP = 1e4  # multiplications per unknown up to which a factorisation beats conjugate gradients
-_MAX_WORK = 2e10  # multiplications that a factorisation may take at all
-_FEW = 2  # most entries of a variable whose elimination causes no fill
+_PASS = 1e-10  # tolerance of conjugate gradients, which refinement restarts, because one pass cannot reach rounding
+_CHEAP = 1e4  # multiplications per unknown; conjugate gradients replace a costlier factorisation of the whole matrix
+_MAX_WORK = 2e10  # the largest number of multiplications of any factorisation
+_FEW = 2  # the elimination of a variable with at most so many entries causes no fill
 
 
 class SaddlePattern:
-    """The structure of ``[H + D, Jᵀ; J, −E]``, analysed once.
+    """The structure of the saddle-point systems ``[H + D, Jᵀ; J, −E]``, analysed once.
 
     Args:
-        H: (n, n) symmetric, both triangles.
-        J: (r, n) rows.
+        H: (n, n) the symmetric curvature, both triangles.
+        J: (r, n) the rows.
 
     Attributes:
-        affordable: False where not even the preconditioner can be factored.
-        direct: True where the whole matrix is factored, False where conjugate gradients are used.
+        affordable: False if even the factors of the preconditioner take too many multiplications.
+        direct: True if the whole matrix is factored, False if conjugate gradients are used.
     """
 
     def __init__(self, H: sparse.csr_array, J: sparse.csr_array) -> None:
@@ -55,20 +56,20 @@ class SaddlePattern:
         self.affordable = self._ordering.affordable
 
     def _assemble(self, coupled: sparse.csr_array) -> None:
-        """Build the pattern of the matrix that is left once variables with at most two entries are eliminated.
+        """Build the pattern of the matrix that remains after variables with at most two entries are eliminated.
 
-        A good elimination order begins with these variables in any case. Without them, an order is found and factored
-        in less time. How their elimination changes the numbers of the matrix is recorded.
+        Every good elimination order begins with these variables. Without them, finding an order and factoring take less
+        time. The method also records how their elimination changes the numbers of the matrix.
 
         Args:
-            coupled: (n, n) the entries of H above the diagonal that are factored.
+            coupled: (n, n) the entries of H above the diagonal that are to be factored.
         """
         joined = np.diff(self.JT.indptr) > _FEW
         joined |= np.bincount(np.concatenate(coupled.nonzero()), minlength=self.n) > 0
         kept, size = np.flatnonzero(joined), int(joined.sum()) + self.rows
         self.alone: Array | slice = np.flatnonzero(~joined)
         self.left: Array | slice = np.concatenate([kept, np.arange(self.n, self.n + self.rows)])
-        if not len(kept):  # nothing to gather
+        if not len(kept):  # slices need no copies
             self.alone, self.left = slice(self.n), slice(self.n, None)
         self.alone_JT = sparse.csr_array(self.JT[self.alone])
         self.alone_J = sparse.csr_array(self.alone_JT.T)
@@ -90,16 +91,16 @@ class SaddlePattern:
 
     @property
     def numbers(self) -> tuple[SupernodeBlocks, Array, Array, sparse.csr_array]:
-        """What a factorisation of the whole matrix needs, for compiled callers; only where it is ``direct``.
+        """What compiled functions need to factor the whole matrix, if ``direct`` is True.
 
-        Returns:
-            The storage plan; the numbers without the diagonal; the places of the diagonal in them; and how the inverse
-            diagonals of the variables that are eliminated first change them.
+        The parts are the storage plan, the numbers without the diagonal, the places of the diagonal among these
+        numbers, and a matrix that maps the inverse diagonal of the variables that are eliminated first to the changes
+        of these numbers.
         """
         return self._ordering.blocks, self._data, self._diagonal, self._taken
 
     def factor(self, D: Array, E: Array) -> Saddle:
-        """Factor the matrix with the diagonals D (n,) and E (r,), which must make it quasi-definite."""
+        """Factor the matrix with the diagonals D (n,) and E (r,), for which it must be quasi-definite."""
         diagonal, data = np.concatenate([self.curvature + D, -E]), self._data.copy()
         with np.errstate(divide="ignore"):  # a pivot of zero is detected later
             inverse = 1.0 / diagonal[self.alone]
@@ -108,13 +109,13 @@ class SaddlePattern:
 
 
 class _SaddleRowPairs(NamedTuple):
-    """The pairs of rows that have a variable with at most two entries in common.
+    """The pairs of rows that share a variable with two entries.
 
     Attributes:
-        first, second: the pairs of rows, each pair once, the smaller row first.
-        which: for every variable with two entries, the position of its pair.
-        products: squares of all entries, then the products of the two entries of a variable.
-        variables: the variable of each product.
+        first, second: the rows of each pair, with ``first < second``. No pair is repeated.
+        which: the position of the pair of every variable with two entries.
+        products: the squares of all entries, then the products of the two entries of every such variable.
+        variables: the variable of each of these products.
     """
 
     first: Array
@@ -125,10 +126,10 @@ class _SaddleRowPairs(NamedTuple):
 
 
 def _find_saddle_row_pairs(columns: sparse.csr_array) -> _SaddleRowPairs:
-    """Find the pairs of rows of J that have one of these variables in common.
+    """Find the pairs of rows of J that share a variable with two entries.
 
     Args:
-        columns: (variables, r) the columns of J of variables with at most two entries, one per row.
+        columns: (variables, r) the columns of J for variables with at most two entries, transposed.
     """
     rows, values, entries = columns.indices.astype(np.int64), columns.data, np.diff(columns.indptr)
     two = np.flatnonzero(entries == 2)
@@ -141,10 +142,17 @@ def _find_saddle_row_pairs(columns: sparse.csr_array) -> _SaddleRowPairs:
 
 
 class Saddle:
-    """A factored system for one pair of diagonals.
+    """A factored saddle-point system for one pair of diagonals.
+
+    Args:
+        pattern: the structure of the system.
+        D: (n,) the diagonal that is added to H.
+        E: (r,) the diagonal of the lower right block, without its sign.
+        factor: the factors of the matrix that remains after some variables are eliminated.
+        inverse: the inverse diagonal of the variables that are eliminated first.
 
     Attributes:
-        succeeded: False where a pivot is zero or not finite; then nothing can be solved.
+        succeeded: False if a pivot is zero or not finite. Then nothing can be solved.
     """
 
     def __init__(self, pattern: SaddlePattern, D: Array, E: Array, factor: LDLFactor, inverse: Array) -> None:
@@ -153,22 +161,25 @@ class Saddle:
 
     @property
     def fill(self) -> int:
-        """The number of entries of the factor."""
+        """The number of stored entries of the factor."""
         return self._factor.fill
 
     @property
     def is_positive(self) -> bool:
-        """True where every pivot is positive: the matrix (without rows) is positive definite."""
+        """True if every pivot is positive, so that a system without rows is positive definite."""
         return self.succeeded and self._factor.is_positive and bool((self._inverse > 0).all())
 
     def solve(self, f: Array, r: Array, tolerance: float = _PASS, refinements: int = 1) -> tuple[Array, Array]:
-        """Solve ``(H + D) x + Jᵀv = f`` and ``J x − E v = r``; return x (n,) and v (r,).
+        """Solve ``(H + D) x + Jᵀv = f`` and ``J x − E v = r``.
 
         Args:
-            f: (n,) right-hand side of the first block.
-            r: (r,) right-hand side of the second block.
-            tolerance: relative residual at which conjugate gradients stop; a direct solve does not use it.
-            refinements: how often a direct solve is corrected by its own residual.
+            f: (n,) right-hand side of the first equation.
+            r: (r,) right-hand side of the second equation.
+            tolerance: relative residual at which conjugate gradients stop; not used if the whole matrix is factored.
+            refinements: how often the residual corrects the solution if the whole matrix is factored.
+
+        Returns:
+            x (n,) and v (r,).
         """
         rhs = np.concatenate([f, r])
         solution = self._solve_by_factor(rhs)
@@ -180,9 +191,9 @@ class Saddle:
         return solution[: len(f)], solution[len(f) :]
 
     def _solve_by_factor(self, rhs: Array) -> Array:
-        """Return (n + r,) the solution by the factor, with the variables that are not part of it eliminated first.
+        """Solve the factored system for rhs (n + r,): the whole system, or that of the preconditioner.
 
-        It solves the whole system, or that of the preconditioner.
+        The variables outside of the factor are eliminated first. Shape (n + r,).
         """
         pattern = self._pattern
         if not pattern.alone_J.shape[1]:
@@ -194,15 +205,21 @@ class Saddle:
         return solution
 
     def _matrix_times(self, vector: Array) -> Array:
-        """Return (n + r,) the product of the whole matrix with a vector."""
+        """Multiply the whole matrix by a vector (n + r,). Shape (n + r,)."""
         pattern = self._pattern
         x, v = vector[: pattern.n], vector[pattern.n :]
         return np.concatenate([pattern.H @ x + self._D * x + pattern.JT @ v, pattern.J @ x - self._E * v])
 
     def _conjugate_gradients(self, rhs: Array, solution: Array, tolerance: float) -> Array:
-        """Improve a solution by conjugate gradients, preconditioned by the factor without H's off-diagonal entries.
+        """Improve a solution by conjugate gradients. The residuals of the rows stay zero.
 
-        The residuals of the rows stay zero.
+        Args:
+            rhs: (n + r,) the right-hand side.
+            solution: (n + r,) the solution of the preconditioner, which satisfies the rows.
+            tolerance: the relative residual at which the iterations stop.
+
+        Returns:
+            (n + r,).
         """
         n = self._pattern.n
         rest = rhs - self._matrix_times(solution)

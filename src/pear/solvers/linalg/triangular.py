@@ -1,4 +1,4 @@
-"""Triangular solves with a sparse LDLᵀ whose numbers lie in the blocks of supernodes, compiled."""
+"""Triangular solves with sparse LDLᵀ factors that are stored in blocks of supernodes. Compiled."""
 
 from __future__ import annotations
 
@@ -11,7 +11,14 @@ from pear.solvers.linalg.supernodes import SupernodeBlocks
 
 
 def solve_triangular(plan: SupernodeBlocks, L: Array, pivots: Array, rhs: Array) -> Array:
-    """Solve LDLᵀx = rhs for one right-hand side (n,) in the original order of rows; return x (n,)."""
+    """Solve LDLᵀx = rhs for one right-hand side (n,). Return x (n,). Both are in the order of the original rows.
+
+    Args:
+        plan: the storage plan of L.
+        L: the numbers of L.
+        pivots: (n,) the diagonal of D.
+        rhs: (n,) the right-hand side.
+    """
     memory = np.empty((2, len(rhs)))
     _solve_triangular_compiled(plan.order, plan.first, plan.row_start, plan.rows, L, pivots, rhs, memory)
     return memory[1]
@@ -21,7 +28,7 @@ def solve_triangular(plan: SupernodeBlocks, L: Array, pivots: Array, rhs: Array)
 def _solve_triangular_compiled(
     order: Array, first: Array, row_start: Array, rows: Array, L: Array, pivots: Array, rhs: Array, memory: Array
 ) -> None:
-    """Do what ``solve_triangular_into`` does, for callers in Python."""
+    """Call ``solve_triangular_into``. Python calls this function, and compiled functions call the other one."""
     solve_triangular_into(order, first, row_start, rows, L, pivots, rhs, memory)
 
 
@@ -29,7 +36,10 @@ def _solve_triangular_compiled(
 def solve_triangular_into(
     order: Array, first: Array, row_start: Array, rows: Array, L: Array, pivots: Array, rhs: Array, memory: Array
 ) -> None:
-    """Solve LDLᵀx = rhs in the order of elimination; x is written to the second row of ``memory`` (2, n)."""
+    """Solve LDLᵀx = rhs in memory that the caller provides, and write x to the second row of ``memory`` (2, n).
+
+    The arguments are fields of ``SupernodeBlocks``, and those of ``solve_triangular``.
+    """
     n, x, result = len(order), memory[0], memory[1]
     for j in range(n):
         x[j] = rhs[order[j]]
@@ -41,10 +51,9 @@ def solve_triangular_into(
 
 @inner
 def _solve_lower_triangular(first: Array, row_start: Array, rows: Array, L: Array, x: Array) -> None:
-    """Solve with L: replace x by L⁻¹x.
+    """Replace x (n,) by L⁻¹x.
 
-    Columns of L with the same row pattern are processed four at a time where possible, so that each row index is
-    looked up once for four columns.
+    The columns of a supernode are processed four at a time, so that each row index is read once for four columns.
     """
     at = 0
     for s in range(len(first) - 1):
@@ -79,7 +88,7 @@ def _solve_lower_triangular(first: Array, row_start: Array, rows: Array, L: Arra
 
 @inner
 def _solve_upper_triangular(first: Array, row_start: Array, rows: Array, L: Array, pivots: Array, x: Array) -> None:
-    """Solve with D and Lᵀ: replace x by L⁻ᵀD⁻¹x, four columns at a time like ``_solve_lower_triangular``."""
+    """Replace x (n,) by L⁻ᵀD⁻¹x, four columns at a time as in ``_solve_lower_triangular``."""
     at = len(L)
     for s in range(len(first) - 2, -1, -1):
         j, end, begin, stop = first[s + 1], first[s + 1], row_start[s], row_start[s + 1]
