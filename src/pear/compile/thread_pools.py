@@ -111,9 +111,7 @@ def map_in_threads(function: Callable[[int], None], count: int) -> None:
 
 def shared_thread_pool(threads: int, name: str) -> ThreadPoolExecutor:
     """Return the thread pool of this name and size, of which each process has one. Python ends its threads at exit."""
-    return _thread_pool(
-        threads, name, os.getpid()
-    )  # a forked process needs a new pool: it has no threads of its parent
+    return _thread_pool(threads, name, os.getpid())  # a forked process does not inherit threads
 
 
 @cache

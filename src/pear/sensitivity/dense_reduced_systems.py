@@ -99,7 +99,7 @@ class DenseReducedSystems:
             systems = cls(qp, active, (f, k))
             return systems._without_programs(), None if then is None else then(systems, qp, active, *given)
 
-        known = qp.is_linear  # computed before the capture, because it reads H on the host
+        known = qp.is_linear  # computed before the capture, because this reads H on the host
         numbers = max(qp.H.numel(), qp.A.numel(), qp.G.numel(), qp.batch * f * (f + qp.p + k))
         systems, result = run_as_graph(("systems", known, f, k, then), run, (qp, active, *given), numbers)
         systems._qp, systems._active = qp, active

@@ -221,7 +221,7 @@ BACKENDS: tuple[Backend, ...] = (
         vertex=True,
         note="linprog and milp: always there, slower than highs on small problems",
     ),
-    # the rows below are the last resort, ordered by how often each alone found a solution where all others failed
+    # the last resort: ordered by how often each of these solvers found a solution when all others failed
     _qpsolvers_backend(
         "clarabel", "clarabel", ("lp", "qp"), "interior point; tells infeasible from unbounded reliably"
     ),

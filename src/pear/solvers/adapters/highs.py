@@ -191,7 +191,7 @@ def _new_highs(tol: float, presolve: bool) -> highspy.Highs:
     for name, value in {
         "output_flag": False,
         "threads": 1,
-        "presolve": "choose" if presolve else "off",  # on a small LP it doubles or triples the time
+        "presolve": "choose" if presolve else "off",  # presolve doubles or triples the time of a small LP
         "primal_feasibility_tolerance": feasibility,
         "dual_feasibility_tolerance": feasibility,
         "mip_feasibility_tolerance": feasibility,

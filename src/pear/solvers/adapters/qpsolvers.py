@@ -33,7 +33,7 @@ _LIMITS: dict[str, Callable[[int, int], dict[str, Any]]] = {
     "daqp": lambda n, rows: {"iter_limit": min(time_limit.iteration_limit_per_sample(n, rows), 10_000)},
     "piqp": lambda n, rows: {"max_iter": min(time_limit.iteration_limit_per_sample(n, rows), 250)},
     "clarabel": lambda n, rows: {"time_limit": time_limit.time_per_sample(n, rows)},
-    # Up to 1,500 steps each; its default of 10,000 is what it takes where a program is unbounded.
+    # An iteration takes up to 1,500 steps. For unbounded programs, ProxQP takes as many iterations as it may.
     "proxqp": lambda n, rows: {"max_iter": min(max(time_limit.iteration_limit_per_sample(n, rows) // 1500, 20), 100)},
     "osqp": lambda n, rows: {"time_limit": time_limit.time_per_sample(n, rows)},
 }
@@ -78,7 +78,7 @@ def _solve_qpsolvers_group(
     dense = name in qpsolvers.dense_solvers and not sp.issparse(group.H)
     matrix = np.ascontiguousarray if dense else sp.csc_matrix
     p, k, bounded = group.A.shape[0], group.G.shape[0], bool(group.bounded.any())
-    # qpsolvers hands a program without constraints to a least-squares routine; an empty row keeps it with its solver.
+    # qpsolvers solves programs without constraints by least squares; an empty row makes it call the solver.
     vacuous = not dense and not (p or k or bounded)
     H, A = matrix(group.H), matrix(group.A)
     G = matrix(group.G) if not vacuous else sp.csc_matrix((1, group.H.shape[0]))

@@ -71,7 +71,7 @@ def _relaxation_bound(program: Program, node: Node, u: Array) -> float:
     for i in span(M):
         if node.basic[i] < n and node.fixed_at[node.basic[i]] == FREE:
             total += max(relaxation_reduced_cost(program, u, node.basic[i]), 0.0)
-    rounding = _EPS * size  # more than ``close`` allows for where multipliers are large
+    rounding = _EPS * size  # may exceed ``close`` if multipliers are large
     return total + rounding if rounding > 0.25 * program.close else total
 
 

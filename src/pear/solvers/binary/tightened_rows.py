@@ -43,7 +43,7 @@ class TightenedRows:
         Args:
             G: (m, n) coefficients of any sign.
             h: (m,) upper limits.
-            low: (m,) lower limits, −inf where a row has none; None where no row has one.
+            low: (m,) lower limits, −inf for a row without one; None if no row has a lower limit.
             slack: by how much a limit may be exceeded, relative to the limit or to the least coefficient of the row,
                 whichever is larger: one number or (m,) numbers.
         """

@@ -249,7 +249,7 @@ class SparseIterates:
         stationarity = _largest(np.where(self.pinned, 0.0, dual))
         return max(stationarity / dual_scale, violation / size, gap / self.count / size / dual_scale / _MARGIN)
 
-    # -- where to begin ----------------------------------------------------------------------------------------------
+    # -- first iterates ----------------------------------------------------------------------------------------------
 
     def _cold_start(self) -> IteratePoint:
         """Compute a first iterate: the least-squares point, moved inside its limits."""
