@@ -51,19 +51,12 @@ def apply_inverse_curvature_on_rows(qp: QuadraticProgram, active: ActiveSet, e: 
         active: the active inequalities and bounds.
         e: (B, n) vectors.
     """
-    if not (qp.is_sparse or qp.diagonal):
-        return apply_dense_inverse(qp.H, qp.A, qp.G, active, e)
-    flat = lacks_strict_convexity(qp).expand(len(e))
-    if not bool(flat.any()):
-        return apply_inverse_curvature(qp, e)
-    if not qp.is_sparse:
-        return apply_dense_inverse(qp.H, qp.A, qp.G, active, e)
-    solved, rest = torch.empty_like(e), (~flat).nonzero()[:, 0]
-    if len(rest):
-        solved[rest] = apply_inverse_curvature(qp[rest], e[rest])
-    singular = flat.nonzero()[:, 0]
-    solved[singular] = _apply_sparse_inverse_curvature(qp[singular], active[singular], e[singular])
-    return solved
+    if qp.is_sparse or qp.diagonal:
+        if not bool(lacks_strict_convexity(qp).expand(len(e)).any()):
+            return apply_inverse_curvature(qp, e)
+        if qp.is_sparse:
+            return _apply_sparse_inverse_curvature(qp, active, e)
+    return apply_dense_inverse(qp.H, qp.A, qp.G, active, e)
 
 
 def _apply_sparse_inverse_curvature(qp: QuadraticProgram, active: ActiveSet, e: Tensor) -> Tensor:
