@@ -10,10 +10,10 @@ from scipy import sparse
 
 from pear.presolving.multiplier_steps import MultiplierStep
 from pear.presolving.remove_rows import (
-    merge_duplicate_rows,
     remove_dependent_equality_rows,
+    remove_duplicate_rows,
     remove_empty_rows,
-    turn_single_variable_rows_into_bounds,
+    remove_single_variable_rows,
 )
 from pear.presolving.remove_variables import remove_fixed_variables, substitute_defined_variables
 from pear.presolving.row_program import Array, Index, Mask, RowProgram
@@ -21,9 +21,9 @@ from pear.presolving.working_program import WorkingProgram
 
 _STEPS = (
     remove_empty_rows,
-    turn_single_variable_rows_into_bounds,
+    remove_single_variable_rows,
     remove_fixed_variables,
-    merge_duplicate_rows,
+    remove_duplicate_rows,
     substitute_defined_variables,
 )
 

@@ -33,10 +33,10 @@ def remove_empty_rows(w: WorkingProgram) -> bool:
     return bool(gone)
 
 
-def turn_single_variable_rows_into_bounds(w: WorkingProgram) -> bool:
-    """Turn rows with a single variable into bounds.
+def remove_single_variable_rows(w: WorkingProgram) -> bool:
+    """Remove rows with a single variable, and tighten the bounds of the variable by their limits.
 
-    A row of an integer variable is turned into a bound only if its coefficient is 1 or −1.
+    A row of an integer variable is removed only if its coefficient is 1 or −1.
     """
     single = w.row_left & (np.diff(w.R.indptr) == 1) & ~w.fixed_rows
     shared, gone = SharedLimitMultipliers(of_bounds=True), []
@@ -64,13 +64,13 @@ def turn_single_variable_rows_into_bounds(w: WorkingProgram) -> bool:
     return bool(gone)
 
 
-def merge_duplicate_rows(w: WorkingProgram) -> bool:
-    """Keep the tightest limits of rows that are multiples of each other, and remove the rows without a limit left.
+def remove_duplicate_rows(w: WorkingProgram) -> bool:
+    """Remove rows that are multiples of other rows, and tighten the limits of the other rows by theirs.
 
     Two inequalities with limits on different sides stay two rows, unless together they make an equality.
     """
     shared, gone = SharedLimitMultipliers(of_bounds=False), []
-    for group in _parallel_rows(w):
+    for group in _find_parallel_rows(w):
         left: list[int] = []
         for row in group:
             merged = ((other, _merge_parallel_rows(w, other, row, shared)) for other in left)
@@ -132,7 +132,7 @@ def _remove_wider_row_limits(w: WorkingProgram, kept: int, row: int, factor: flo
         w.removed["duplicate limits"] += int(gone)
 
 
-def _parallel_rows(w: WorkingProgram) -> list[list[int]]:
+def _find_parallel_rows(w: WorkingProgram) -> list[list[int]]:
     """Find groups of rows that are exact multiples of each other. Rows that must stay are in no group.
 
     Every row is divided by its first coefficient. Only rows with the same product with a random vector are compared.
@@ -162,7 +162,7 @@ def _parallel_rows(w: WorkingProgram) -> list[list[int]]:
 def remove_dependent_equality_rows(w: WorkingProgram) -> bool:
     """Remove equalities that are linear combinations of others, after a check of their right-hand sides."""
     rows = np.flatnonzero(w.row_left & (w.low == w.high) & ~w.fixed_rows)
-    rows = rows[_possibly_dependent_rows(w.R[rows])]
+    rows = rows[_find_possibly_dependent_rows(w.R[rows])]
     matrix = w.R[rows]
     used = np.flatnonzero(np.diff(matrix.tocsc().indptr))
     if len(rows) < 2 or len(rows) ** 2 * len(used) > _MOST_WORK:
@@ -181,7 +181,7 @@ def remove_dependent_equality_rows(w: WorkingProgram) -> bool:
     return bool(gone)
 
 
-def _possibly_dependent_rows(rows: sparse.csr_array) -> Index:
+def _find_possibly_dependent_rows(rows: sparse.csr_array) -> Index:
     """Return the positions of rows that may depend on others. A row with a variable of its own depends on none."""
     left = np.arange(rows.shape[0])
     for _ in range(_MOST_ROUNDS):
