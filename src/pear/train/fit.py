@@ -152,6 +152,7 @@ def fit(
         options |= {"sample_weight": sample_weight, "validation_weight": validation_weight}
 
         def fit_corrected(corrected: Correction, train: MemorySamples, validation: Any) -> History:
+            """Train a correction with the arguments of this call."""
             return fit(corrected, loss, train, validation, metric, config, **options)  # type: ignore[arg-type]
 
         history = fit_correction(base, model, train, validation, fit_corrected)

@@ -31,8 +31,8 @@ _PAIRS = 2**24  # the number of distances that are computed together, in arrays 
 def training_labels(samples: SampleSource, config: FitConfig, model: Any = None) -> SampleSource:
     """Return the training samples with the costs that the settings ask for.
 
-    Samples that training leaves out, and samples whose costs are not finite, keep their costs and are nobody's
-    neighbours.
+    Samples that training leaves out, and samples whose costs are not finite, keep their costs, and are no
+    neighbours of other samples.
 
     Args:
         samples: the training samples.
