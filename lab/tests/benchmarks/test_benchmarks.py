@@ -309,7 +309,7 @@ def solve(Q, c):
     raise SystemExit("no set of assets is optimal")
 
 
-def prepare(data, device):
+def PREPARE(data, device):
     def step():
         gradient = np.zeros_like(data["cost"])
         for i, (Q, c, true) in enumerate(zip(data["Q"], data["cost"], data["true"])):
@@ -386,7 +386,7 @@ def test_forward_passes_are_judged_by_their_decisions_and_the_fastest_round_coun
 
 
 def test_a_peer_that_fails_is_named_with_its_last_words(run: Run, fake: Callable[[str], Peer], tmp_path: Path) -> None:
-    fake("PACKAGES = ()\ndef prepare(data, device):\n    raise ValueError('no such thing')\n")
+    fake("PACKAGES = ()\ndef PREPARE(data, device):\n    raise ValueError('no such thing')\n")
     result = run(*POINT, "--peers", "fake", "--peers-here", "--out", tmp_path)
     assert result.exit_code == 0, result.output
     assert "Fake: 4 assets with a batch of 6 left out: fake failed: ValueError: no such thing" in result.output
@@ -396,8 +396,8 @@ def test_a_peer_that_fails_is_named_with_its_last_words(run: Run, fake: Callable
 def test_a_worker_that_hangs_is_ended_and_larger_batches_are_left_out(
     fake: Callable[[str], Peer], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    peer = fake("import time\nPACKAGES = ()\ndef prepare(data, device):\n    time.sleep(60)\n")
-    monkeypatch.setattr("pear_lab.peers.worker_process._START", 0.0)
+    peer = fake("import time\nPACKAGES = ()\ndef PREPARE(data, device):\n    time.sleep(60)\n")
+    monkeypatch.setattr("pear_lab.peers.peer_measurement._START", 0.0)
     with pytest.raises(PeerTimeoutError, match="fake was ended after 3 s"):
         measure_peer(peer, Path(sys.executable), {"Q": np.ones(1)}, limit=1.0)
     notes: list[str] = []
@@ -412,7 +412,7 @@ def test_a_worker_that_hangs_is_ended_and_larger_batches_are_left_out(
 
 def test_a_gradient_of_the_wrong_shape_is_refused(fake: Callable[[str], Peer]) -> None:
     code = (
-        "import numpy as np\nPACKAGES = ()\ndef prepare(data, device):\n    return lambda: {'gradient': np.ones(3)}\n"
+        "import numpy as np\nPACKAGES = ()\ndef PREPARE(data, device):\n    return lambda: {'gradient': np.ones(3)}\n"
     )
     notes: list[str] = []
     settings = gradient_benchmark.GradientSettings(sizes=(4,), batches=(2,), repeats=1)
@@ -598,7 +598,7 @@ def test_every_structure_is_measured_and_each_peer_where_it_takes_part(
     solver = """
         import numpy as np
         PACKAGES = ()
-        def prepare(data, device):
+        def PREPARE(data, device):
             assert data["C"].shape[-2] == data["d"].shape[-1] > 0 and data["accuracy"] == 0.5
             assert np.linalg.matrix_rank(data["A"]) == len(data["b"])
             return lambda: {"decision": np.zeros_like(data["cost"])}

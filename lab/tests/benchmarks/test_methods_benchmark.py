@@ -23,7 +23,7 @@ from pear_lab.peers import Peer
 WORKER = """
     import json, numpy as np
     PACKAGES = ()
-    def prepare(data, device):
+    def PREPARE(data, device):
         assert bool(data["integer"]) is False and data["grid"].tolist() == [5, 5]
         found = {"solver": "glop", "tried": json.dumps({"glop": 0.001, "clp": 0.002})}
         for name, (kind, options) in json.loads(str(data["losses"])).items():

@@ -51,7 +51,7 @@ def decide(Q, c):
                 return x
 
 
-def layer(Q):
+def LAYER(Q):
     print("words of the peer's own")
     return lambda cost: torch.stack([decide(*pair) for pair in zip(Q, cost)])
 '''
@@ -99,10 +99,10 @@ def test_a_batch_whose_turn_is_over_has_no_gradient(exact: PeerLayer) -> None:
 
 
 def test_a_peer_that_fails_says_its_last_words(tmp_path: Path) -> None:
-    wrong = "PACKAGES = ()\ndef layer(Q):\n    raise ValueError('no such thing')\n"
+    wrong = "PACKAGES = ()\ndef LAYER(Q):\n    raise ValueError('no such thing')\n"
     with pytest.raises(PeerError, match="qpth failed: ValueError: no such thing"):
         PeerLayer(peer_of(tmp_path, wrong), Path(sys.executable), 3)
-    later = "PACKAGES = ()\ndef layer(Q):\n    assert len(Q) == 1, 'one at a time'\n    return lambda cost: -cost\n"
+    later = "PACKAGES = ()\ndef LAYER(Q):\n    assert len(Q) == 1, 'one at a time'\n    return lambda cost: -cost\n"
     with PeerLayer(peer_of(tmp_path, later), Path(sys.executable), 3) as layer:
         assert layer(torch.ones(1, 3), torch.eye(3)[None]).tolist() == [[-1.0, -1.0, -1.0]]
         with pytest.raises(PeerError, match="one at a time"):

@@ -1,8 +1,9 @@
-"""Other libraries, each in a virtual environment of its own: to be measured, or used as a layer."""
+"""Other libraries, here called peers, each in its own virtual environment: to be measured, or used as a layer."""
 
 from pear_lab.peers.peer_environment import peer_cache_folder, peer_interpreter
+from pear_lab.peers.peer_layer import PeerLayer
+from pear_lab.peers.peer_measurement import PeerMeasurement, measure_peer
 from pear_lab.peers.peer_table import PEERS, Peer, PeerError, PeerTimeoutError, choose_peers
-from pear_lab.peers.worker_process import PeerLayer, PeerMeasurement, measure_peer
 
 __all__ = [
     "PEERS",

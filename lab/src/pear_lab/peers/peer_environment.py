@@ -1,4 +1,4 @@
-"""A virtual environment for every peer, because their requirements contradict each other."""
+"""The virtual environment of each peer. The requirements of the peers contradict each other."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ from pathlib import Path
 from pear_lab.peers.peer_table import Peer, PeerError
 
 READY = "pear-peer.json"
-"""Written last, so that an environment without it is not whole."""
+"""The file that is written last, so that an environment without it is not complete."""
 
 Say = Callable[[str], None]
 
 
 def peer_cache_folder() -> Path:
-    """Where environments are kept: ``$PEAR_CACHE``, or ``pear`` in the user's cache folder."""
+    """Return the folder of all environments: ``$PEAR_CACHE``, or ``pear`` in the user's cache folder."""
     given = os.environ.get("PEAR_CACHE")
     if given:
         return Path(given)
@@ -28,16 +28,16 @@ def peer_cache_folder() -> Path:
 
 
 def peer_interpreter(peer: Peer, here: bool = False, rebuild: bool = False, say: Say = lambda line: None) -> Path:
-    """The Python that can import a peer; its environment is made on the first call and reused by later ones.
+    """Return the path of a Python interpreter that can import a peer. The first call makes its environment.
 
     Args:
-        peer: which one.
-        here: use this very environment, which must have the peer.
-        rebuild: make the environment anew.
+        peer: the peer.
+        here: whether to use the current environment, which must have the peer.
+        rebuild: whether to make the environment anew.
         say: called with one line on what is being done.
 
     Raises:
-        PeerError: it cannot be installed, or is not here.
+        PeerError: the peer cannot be installed, or is not in the current environment.
     """
     if here:
         if importlib.util.find_spec(peer.module) is None:
@@ -47,12 +47,21 @@ def peer_interpreter(peer: Peer, here: bool = False, rebuild: bool = False, say:
             )
         return Path(sys.executable)
     folder = peer_cache_folder() / "peers" / peer.name
-    if rebuild or not _is_ready(folder, peer):
+    if rebuild or not _is_environment_ready(folder, peer):
         _build_environment(folder, peer, say)
     return _environment_python(folder)
 
 
-def _is_ready(folder: Path, peer: Peer) -> bool:
+def peer_environment_variables(python: str, threads: int) -> dict[str, str]:
+    """Return the environment variables of a peer's process, with a number of threads."""
+    count = {name: str(threads) for name in ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS")}
+    # paths of the current environment must not reach another one
+    hidden = () if python == sys.executable else ("PYTHONPATH", "PYTHONHOME")
+    return {name: value for name, value in os.environ.items() if name not in hidden} | count
+
+
+def _is_environment_ready(folder: Path, peer: Peer) -> bool:
+    """Return whether a folder has the complete environment of a peer, with its present requirements."""
     try:
         there = json.loads((folder / READY).read_text("utf-8"))
     except (OSError, ValueError):
@@ -61,7 +70,7 @@ def _is_ready(folder: Path, peer: Peer) -> bool:
 
 
 def _build_environment(folder: Path, peer: Peer, say: Say) -> None:
-    """Make a virtual environment with the peer's packages, and mark it as ready at the end."""
+    """Make a virtual environment with the packages of a peer, and mark it as complete at the end."""
     say(f"{peer.name}: making an environment in {folder}")
     log = folder.with_suffix(".log")
     try:
@@ -72,15 +81,19 @@ def _build_environment(folder: Path, peer: Peer, say: Say) -> None:
         raise PeerError(
             f"cannot write to {folder}: {error.strerror or error}; name another place with PEAR_CACHE"
         ) from error
-    _run_logged([sys.executable, "-m", "venv", str(folder)], log, peer, say)
+    _run_environment_command([sys.executable, "-m", "venv", str(folder)], log, peer, say)
     python = str(_environment_python(folder))
     pip = [python, "-m", "pip", "install", "--disable-pip-version-check", "--progress-bar", "off"]
-    _run_logged([*pip, *peer.requirements], log, peer, say)
+    _run_environment_command([*pip, *peer.requirements], log, peer, say)
     (folder / READY).write_text(json.dumps({"requirements": list(peer.requirements)}) + "\n", encoding="utf-8")
 
 
-def _run_logged(command: list[str], log: Path, peer: Peer, say: Say) -> None:
-    """Run a command; write its output to the log, and pass lines that show progress to ``say``."""
+def _run_environment_command(command: list[str], log: Path, peer: Peer, say: Say) -> None:
+    """Run a command, write its output to the log, and pass lines that show progress to ``say``.
+
+    Raises:
+        PeerError: the command failed.
+    """
     lines: list[str] = []
     with log.open("a", encoding="utf-8") as file:
         process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
@@ -92,11 +105,11 @@ def _run_logged(command: list[str], log: Path, peer: Peer, say: Say) -> None:
                 if line.startswith(("Collecting", "Downloading", "Building", "Installing")):
                     say(f"{peer.name}: {line.strip()}")
     if process.returncode:
-        raise PeerError(_installation_error(peer, lines, log))
+        raise PeerError(_explain_environment_error(peer, lines, log))
 
 
-def _installation_error(peer: Peer, lines: list[str], log: Path) -> str:
-    """Return the message for a failed installation: the installer's last error, the log and remedies."""
+def _explain_environment_error(peer: Peer, lines: list[str], log: Path) -> str:
+    """Return the message of a failed installation: the last error of the installer, the log and remedies."""
     errors = [line.removeprefix("ERROR:").strip() for line in lines if line.startswith("ERROR:")]
     said = errors[-1] if errors else (lines[-1] if lines else "nothing")
     return (
@@ -107,4 +120,5 @@ def _installation_error(peer: Peer, lines: list[str], log: Path) -> str:
 
 
 def _environment_python(folder: Path) -> Path:
+    """Return the path of the Python interpreter of an environment."""
     return folder / ("Scripts/python.exe" if os.name == "nt" else "bin/python")

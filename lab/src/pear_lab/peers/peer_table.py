@@ -1,4 +1,4 @@
-"""The table of peers: one row each. A new one is a worker file and a row here."""
+"""The table of peers. A new peer needs a worker file and a row of this table."""
 
 from __future__ import annotations
 
@@ -13,31 +13,32 @@ WORKERS = Path(__file__).parent / "workers"
 
 
 class PeerError(PearError, RuntimeError):
-    """A peer that is not known, cannot be installed, or failed while it was measured."""
+    """The error of a peer that is not known, cannot be installed, or failed while it was measured."""
 
 
 class PeerTimeoutError(PeerError):
-    """A peer that took too long, so that larger problems need not be tried."""
+    """The error of a peer that took too long."""
 
 
 @dataclass(frozen=True)
 class Peer:
-    """One row of the table.
+    """Another library as a row of the table.
+
+    A library that takes part in two benchmarks, or with two settings, has two rows and one environment.
 
     Attributes:
-        name: name on the command line and of the environment.
-        title: name in tables.
-        module: name of the import.
-        worker: file that runs the peer.
-        requirements: packages that pip installs.
-        command: benchmark that the peer takes part in. A peer with two benchmarks or two settings has two rows and one
-            environment.
-        devices: devices that it supports.
+        name: the name on the command line and of the environment.
+        title: the name in tables of results.
+        module: the module to import.
+        worker: the file that runs the library.
+        requirements: the packages that pip installs.
+        command: the benchmark that the row takes part in.
+        devices: the supported devices.
         note: a remark of one line.
-        structures: structures of ``pear bench gradient`` that it supports; None for all.
-        options: further numbers or words for its worker, by name.
-        measures: "gradient", or "decision" for a forward pass alone.
-        loose: whether its options give up accuracy for time.
+        structures: the supported structures of ``pear bench gradient``; None for all.
+        options: further numbers or words for the worker, by name.
+        measures: "gradient", or "decision" if there is only a forward pass.
+        loose: whether the options trade accuracy for time.
     """
 
     name: str
@@ -54,7 +55,7 @@ class Peer:
     loose: bool = False
 
     def takes(self, structure: str) -> bool:
-        """Whether it takes part where problems have this structure."""
+        """Return whether the peer supports programs of a structure."""
         return self.structures is None or structure in self.structures
 
 
@@ -131,10 +132,15 @@ PEERS: tuple[Peer, ...] = (
 
 
 def choose_peers(names: Sequence[str], command: str, device: str = "cpu") -> list[Peer]:
-    """The peers of these names for a benchmark; "all" for every one that takes part in it and knows the device.
+    """Return the rows of the named peers for a benchmark.
+
+    Args:
+        names: names of peers, or "all" for every row that takes part in the benchmark and supports the device.
+        command: the benchmark.
+        device: "cpu" or "cuda".
 
     Raises:
-        PeerError: a name that is not in the table, or a peer that cannot take part.
+        PeerError: a name is not in the table, or the peer does not take part or does not support the device.
 
     Example:
         >>> [peer.name for peer in choose_peers(["qpth"], "gradient", "cuda")]
@@ -142,11 +148,15 @@ def choose_peers(names: Sequence[str], command: str, device: str = "cpu") -> lis
     """
     if "all" in names:
         return [peer for peer in PEERS if peer.command == command and device in peer.devices]
-    return [peer for name in dict.fromkeys(names) for peer in _find_peer(name, command, device)]
+    return [peer for name in dict.fromkeys(names) for peer in _find_peer_rows(name, command, device)]
 
 
-def _find_peer(name: str, command: str, device: str) -> list[Peer]:
-    """Return the rows of this peer for this command; raise if there are none, or not on this device."""
+def _find_peer_rows(name: str, command: str, device: str) -> list[Peer]:
+    """Return the rows of one peer for a benchmark.
+
+    Raises:
+        PeerError: as for ``choose_peers``.
+    """
     known = [peer for peer in PEERS if peer.name == name]
     if not known:
         names = list(dict.fromkeys(peer.name for peer in PEERS))

@@ -1,4 +1,4 @@
-"""What runs in a peer's own environment: ``worker.py``, which measures, and one file per peer, which is measured.
+"""The code that runs in the environments of peers: ``worker.py``, which measures, and a file for each peer.
 
-Nothing here imports from pear, and nothing but the standard library and numpy is imported before it is needed.
+No file imports anything of PEAR, and packages other than numpy are imported when they are needed.
 """

@@ -1,4 +1,4 @@
-"""cvxpylayers on rollouts of a battery: plan, do the first hour, go on from the level that was reached, and back."""
+"""cvxpylayers on rollouts of a battery: each plan begins at the level after the first hour of the plan before."""
 
 from __future__ import annotations
 
@@ -9,13 +9,18 @@ from typing import Any
 PACKAGES = ("cvxpylayers", "cvxpy", "diffcp", "torch", "numpy")
 
 
-def prepare(data: dict[str, Any], device: str) -> Callable[[], dict[str, Any]]:
-    """Prepare a step: the realised cost of all rollouts and its gradient with respect to the forecasts (B, S, T)."""
+def prepare_cvxpylayers_rollouts(data: dict[str, Any], device: str) -> Callable[[], dict[str, Any]]:
+    """Prepare a step: the realised cost of all rollouts and its gradient with respect to the forecasts (B, S, T).
+
+    Args:
+        data: ``forecasts`` and ``truth`` (B, S, T), and the numbers of the battery by name.
+        device: "cpu".
+    """
     import torch
 
     forecasts, truth = (torch.from_numpy(data[name]).to(device) for name in ("forecasts", "truth"))
     level_weight, flow_weight, half = (float(data[name]) for name in ("level_penalty", "flow_penalty", "half"))
-    layer = _battery({name: float(data[name]) for name in data if data[name].ndim == 0}, forecasts.shape[2])
+    layer = _cvxpylayers_battery({name: float(data[name]) for name in data if data[name].ndim == 0}, forecasts.shape[2])
 
     def step() -> dict[str, Any]:
         moving = forecasts.clone().requires_grad_()
@@ -33,8 +38,8 @@ def prepare(data: dict[str, Any], device: str) -> Callable[[], dict[str, Any]]:
     return step
 
 
-def _battery(spec: dict[str, float], hours: int) -> Any:
-    """The layer of a battery's plan, stated once: parameters are prices and the level at the start."""
+def _cvxpylayers_battery(spec: dict[str, float], hours: int) -> Any:
+    """Make the layer of a battery's plan. The parameters are the prices and the level at the start."""
     cp, layers = import_module("cvxpy"), import_module("cvxpylayers.torch")
     price, start = cp.Parameter(hours), cp.Parameter(1)
     inflow, outflow, level = cp.Variable(hours), cp.Variable(hours), cp.Variable(hours + 1)
@@ -46,3 +51,6 @@ def _battery(spec: dict[str, float], hours: int) -> Any:
     rows += [level[1:] >= 0, level[1:] <= spec["capacity"]]
     problem = cp.Problem(cp.Minimize(cost), rows)
     return layers.CvxpyLayer(problem, parameters=[price, start], variables=[inflow, outflow, level])
+
+
+PREPARE = prepare_cvxpylayers_rollouts

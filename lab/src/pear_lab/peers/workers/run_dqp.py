@@ -1,4 +1,4 @@
-"""dQP with DAQP: an active-set solver for the decision, and a system of the active rows for the derivative."""
+"""dQP with DAQP: an active-set solver for the decision, and a linear system of the active rows for the derivative."""
 
 from __future__ import annotations
 
@@ -9,14 +9,17 @@ from typing import Any
 PACKAGES = ("libdqp", "daqp", "qpsolvers", "torch", "numpy")
 
 
-def layer(Q: Any) -> Callable[[Any], Any]:
-    """Return dQP's layer for dense long-only portfolios with curvature Q, at dQP's own tolerances."""
+def dqp_layer(Q: Any) -> Callable[[Any], Any]:
+    """Return the layer of dQP for dense long-only portfolios with curvatures Q (B, n, n), at its default tolerances."""
     import torch
 
     B, n, _ = Q.shape
     fixed = Q, (-torch.eye(n, dtype=Q.dtype)).repeat(B, 1, 1), Q.new_zeros(B, n), Q.new_ones(B, 1, n), Q.new_ones(B, 1)
-    alone = B == 1  # it takes a single sample without the dimension of the batch
+    alone = B == 1  # a single sample has no dimension of the batch
     P, G, h, A, b = (part[0] for part in fixed) if alone else fixed
     dqp = import_module("dqp").dQP
     solve = dqp.dQP_layer(settings=dqp.build_settings(solve_type="dense", qp_solver="daqp"))
     return lambda cost: solve(P, cost[0] if alone else cost, G, h, A, b)[0].reshape(B, n)
+
+
+LAYER = dqp_layer

@@ -1,4 +1,4 @@
-"""Moreau, through its own batched torch interface: nothing is translated for it on the way."""
+"""Moreau, a batched conic solver, through its own torch interface."""
 
 from __future__ import annotations
 
@@ -10,18 +10,19 @@ from typing import Any
 PACKAGES = ("moreau", "torch", "numpy")
 
 
-def layer(Q: Any) -> Callable[[Any], Any]:
-    """Return its layer for portfolios in the form ``Ax + s = b`` with s = 0 in the first row and s ≥ 0 in the others.
+def moreau_layer(Q: Any) -> Callable[[Any], Any]:
+    """Return the layer of Moreau for long-only portfolios with curvatures Q (B, n, n).
 
-    All settings but the number of iterations are its defaults. With the default of 200 iterations, its active-set
-    method silently stops too early from some 450 assets on.
+    The program has the form ``Ax + s = b`` with s = 0 in the first row and s ≥ 0 in the others. All settings are the
+    defaults, except the number of iterations: after the default of 200, the active-set method silently stops too early
+    from about 450 assets on.
     """
     import torch
 
     moreau, interface = import_module("moreau"), import_module("moreau.torch")
     B, n, _ = Q.shape
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore", UserWarning)  # it says which of its methods it chooses by itself
+        warnings.simplefilter("ignore", UserWarning)  # Moreau warns about the method that it chooses
         solver = interface.Solver(
             n=n,
             m=n + 1,
@@ -36,3 +37,6 @@ def layer(Q: Any) -> Callable[[Any], Any]:
     limits = torch.cat([Q.new_ones(1), Q.new_zeros(n)]).expand(B, n + 1).contiguous()
     curvature = Q.reshape(B, n * n)
     return lambda cost: solver.solve(curvature, rows, cost, limits).x
+
+
+LAYER = moreau_layer

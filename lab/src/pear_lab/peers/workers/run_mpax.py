@@ -1,7 +1,7 @@
-"""MPAX: a first-order method for linear and quadratic programs in JAX. The batch is solved, nothing is differentiated.
+"""MPAX: a first-order method for linear and quadratic programs in JAX. Only the forward pass is measured.
 
-Its documentation differentiates by unrolling its iterations, or, for SPO+, not through the solver at all; there is no
-derivative of the regret to ask it for.
+Its documentation differentiates by unrolling the iterations, or, for SPO+, without a derivative of the solver. Neither
+is the derivative of the regret.
 """
 
 from __future__ import annotations
@@ -14,12 +14,17 @@ from typing import Any
 PACKAGES = ("mpax", "jax", "jaxlib", "numpy")
 
 
-def prepare(data: dict[str, Any], device: str) -> Callable[[], dict[str, Any]]:
-    """The smoothed programs by ``vmap``, constraints shared, dense, in float64, at its own tolerance (1e-4)."""
+def prepare_mpax_decisions(data: dict[str, Any], device: str) -> Callable[[], dict[str, Any]]:
+    """Prepare the decisions (B, n) of smoothed programs with shared constraints, at the default tolerance of 1e-4.
+
+    Args:
+        data: the arrays that ``worker.py`` describes.
+        device: "cpu" or "cuda".
+    """
     jax: Any = import_module("jax")
     mpax: Any = import_module("mpax")
     Q, cost, A, b, G, h, lb, ub = (jax.device_put(data[name]) for name in ("Q", "cost", "A", "b", "G", "h", "lb", "ub"))
-    # its rows are Gz ≥ h; what a program is made from may not be traced by jit, so that it is made before
+    # rows of MPAX are Gz ≥ h; jit may not trace the arrays of a program, so that the program is made before
     program = mpax.create_qp(Q, cost[0], A, b, -G, -h, lb, ub, use_sparse_matrix=False)
 
     def decide(cost: Any) -> Any:
@@ -27,3 +32,6 @@ def prepare(data: dict[str, Any], device: str) -> Callable[[], dict[str, Any]]:
 
     decisions = jax.jit(jax.vmap(decide))
     return lambda: {"decision": jax.device_get(decisions(cost))}
+
+
+PREPARE = prepare_mpax_decisions

@@ -1,4 +1,4 @@
-"""PyEPO's SPO+ with OR-Tools, its open solver back end, trained for some epochs under the paper's protocol."""
+"""SPO+ of PyEPO with OR-Tools, an open solver, trained for some epochs under the paper's protocol."""
 
 from __future__ import annotations
 
@@ -9,20 +9,20 @@ from typing import Any
 
 PACKAGES = ("pyepo", "ortools", "torch", "numpy")
 MSE_WEIGHT = 0.01
-"""What the paper adds to SPO+: 0.01 · ½‖ĉ − c‖²."""
+"""The weight of the squared error ½‖ĉ − c‖², which the paper adds to SPO+."""
 
 
-def prepare(data: dict[str, Any], device: str) -> Callable[[], dict[str, Any]]:
-    """A linear layer, Adam with rate 1e-2, batches of 32 in a shuffling loader.
+def prepare_pyepo_training(data: dict[str, Any], device: str) -> Callable[[], dict[str, Any]]:
+    """Prepare a training of a linear layer by Adam with a rate of 1e-2, in shuffled batches of 32.
 
     Args:
-        data: ``features`` (N, p), ``costs`` (N, n), ``first_weight`` and ``first_bias`` of the layer, ``epochs``, and
-            ``grid`` (2,), or ``weights`` (k, n) and ``capacity`` (k,).
+        data: ``features`` (N, p), ``costs`` (N, n), ``first_weight`` and ``first_bias`` of the layer, ``epochs``,
+            ``seed``, and ``grid`` (2,) for paths, or ``weights`` (k, n) and ``capacity`` (k,) for knapsacks.
         device: "cpu".
     """
     import torch
 
-    model = _model(data)
+    model = _make_pyepo_model(data)
     features, costs = (torch.from_numpy(data[name]) for name in ("features", "costs"))
     dataset = import_module("pyepo.data.dataset").optDataset(model, features, costs)  # solves the true problems
     loss = import_module("pyepo.func").SPOPlus(model, processes=1)
@@ -53,8 +53,12 @@ def prepare(data: dict[str, Any], device: str) -> Callable[[], dict[str, Any]]:
     return step
 
 
-def _model(data: dict[str, Any]) -> Any:
+def _make_pyepo_model(data: dict[str, Any]) -> Any:
+    """Make PyEPO's model of paths or knapsacks."""
     models = import_module("pyepo.model.ort")
     if "grid" in data:
         return models.shortestPathModel(tuple(int(size) for size in data["grid"]))
     return models.knapsackModel(data["weights"], data["capacity"], "scip")
+
+
+PREPARE = prepare_pyepo_training

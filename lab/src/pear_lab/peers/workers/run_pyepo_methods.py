@@ -1,4 +1,4 @@
-"""Training steps of PyEPO's losses, forward and backward, with the fastest of some open solvers."""
+"""Training steps of the losses of PyEPO, forward and backward, with the fastest of some open solvers."""
 
 from __future__ import annotations
 
@@ -14,27 +14,28 @@ import numpy as np
 PACKAGES = ("pyepo", "ortools", "pyomo", "highspy", "torch", "numpy")
 CLOCKS: dict[str, Callable[[], float]] = {"wall": time.perf_counter, "processor": time.process_time}
 WARM_UP = 3
-"""Steps that do not count before those that do."""
+"""The number of first steps that do not count."""
 TRIED, PASSES = 4, 5
-"""Samples that each solver decides, and how often, before the fastest one is chosen."""
+"""The number of samples that each solver decides, and how often, before the fastest solver is chosen."""
 
 
-def prepare(data: dict[str, Any], device: str) -> Callable[[], dict[str, Any]]:
-    """Steps of each loss, one for every batch.
+def prepare_pyepo_method_steps(data: dict[str, Any], device: str) -> Callable[[], dict[str, Any]]:
+    """Prepare the steps of each loss, one step for every batch.
 
     Args:
-        data: A, b, G, h, lb and ub of the program, ``integer`` and ``sense``, and ``grid`` where it is one; ``true``
-            and ``predicted`` (R, B, n) costs; ``losses``, a JSON object from our names of methods to PyEPO's name of
-            the class and its options; ``backend`` and ``solvers`` or ``integer_solvers``, names with commas; ``clock``;
-            and ``seconds``, the time that the steps of one loss may take.
+        data: the program: A, b, G, h, lb, ub, ``integer``, ``sense``, and ``grid`` for paths through a grid. The costs:
+            ``true`` and ``predicted`` (R, B, n). The losses: ``losses``, a JSON object that maps our name of a method
+            to PyEPO's name of the class and its options. The solvers: ``backend``, and ``solvers`` and
+            ``integer_solvers``, names separated by commas. The time: ``clock``, and ``seconds``, the time limit of the
+            steps of one loss.
         device: "cpu".
     """
     import torch
 
     if str(data["backend"]) == "pyomo":
-        import_module("highspy")  # before OR-Tools, with which it shares names of functions
-    models = _models(data)
-    tried = {name: _seconds_a_sample(make(), data["true"][0, :TRIED]) for name, make in models.items()}
+        import_module("highspy")  # must be imported before OR-Tools, which has functions of the same names
+    models = _list_pyepo_models(data)
+    tried = {name: _time_pyepo_decision(make(), data["true"][0, :TRIED]) for name, make in models.items()}
     fastest = min(tried, key=lambda name: tried[name])
     model = models[fastest]()
     R, B, n = data["true"].shape
@@ -47,25 +48,36 @@ def prepare(data: dict[str, Any], device: str) -> Callable[[], dict[str, Any]]:
     def step() -> dict[str, Any]:
         found: dict[str, Any] = {"solver": fastest, "tried": json.dumps(tried)}
         for name, (kind, options) in json.loads(str(data["losses"])).items():
-            loss = _make_loss(kind, model, dataset, options)
+            loss = _make_pyepo_loss(kind, model, dataset, options)
             known = {"true_cost": true, "true_sol": best, "true_obj": value}
-            seconds, gradients = _time_steps(loss, predicted, known, data)
+            seconds, gradients = _time_pyepo_steps(loss, predicted, known, data)
             found[f"seconds {name}"], found[f"gradient {name}"] = np.array(seconds), np.stack(gradients)
         return found
 
     return step
 
 
-def _make_loss(kind: str, model: Any, dataset: Any, options: dict[str, Any]) -> Any:
+def _make_pyepo_loss(kind: str, model: Any, dataset: Any, options: dict[str, Any]) -> Any:
+    """Make a loss of PyEPO, with a pool of solutions if its options ask for one."""
     cls = getattr(import_module("pyepo.func"), kind)
     pool = {"dataset": dataset} if "solve_ratio" in options else {}
     return cls(model, processes=1, **options, **pool)
 
 
-def _time_steps(
+def _time_pyepo_steps(
     loss: Any, predicted: Any, known: dict[str, Any], data: dict[str, Any]
 ) -> tuple[list[float], list[Any]]:
-    """Time one step for each batch, after some that do not count; return seconds and gradients (B, n)."""
+    """Time a step of a loss on each batch, after some steps that do not count.
+
+    Args:
+        loss: the loss.
+        predicted: (R, B, n) predicted costs.
+        known: ``true_cost``, ``true_sol`` and ``true_obj`` of each batch.
+        data: has the clock and the time limit.
+
+    Returns:
+        The seconds and the gradient (B, n) of each step.
+    """
     import inspect
 
     now, began = CLOCKS[str(data["clock"])], time.perf_counter()
@@ -88,12 +100,12 @@ def _time_steps(
 
 
 def warm_up_steps(batches: int) -> list[int]:
-    """The batches of the steps that do not count, on every side."""
+    """Return the numbers of the batches of the steps that do not count."""
     return [k % batches for k in range(WARM_UP)]
 
 
-def _seconds_a_sample(model: Any, costs: Any) -> float:
-    """The time of one decision, in the fastest of some passes."""
+def _time_pyepo_decision(model: Any, costs: Any) -> float:
+    """Return the seconds of one decision in the fastest of some passes."""
     passes = []
     for _ in range(PASSES):
         began = time.process_time()
@@ -104,20 +116,21 @@ def _seconds_a_sample(model: Any, costs: Any) -> float:
     return min(passes)
 
 
-def _models(data: dict[str, Any]) -> dict[str, Callable[[], Any]]:
-    """How to make the model with each solver: PyEPO's own class where it has one, and one compiled from the arrays."""
+def _list_pyepo_models(data: dict[str, Any]) -> dict[str, Callable[[], Any]]:
+    """Return, for each solver, functions that make its models: of PyEPO's own class, if any, and of the arrays."""
     backend = str(data["backend"])
     names = str(data["integer_solvers" if bool(data["integer"]) else "solvers"]).split(",")
     made: dict[str, Callable[[], Any]] = {}
     for name in names:
-        own = _own_model(data, backend, name)
+        own = _find_pyepo_model(data, backend, name)
         if own is not None:
             made[name] = own
-        made[f"{name}, compiled"] = partial(_compiled_model, data, backend, name)
+        made[f"{name}, compiled"] = partial(_compile_pyepo_model, data, backend, name)
     return made
 
 
-def _own_model(data: dict[str, Any], backend: str, solver: str) -> Callable[[], Any] | None:
+def _find_pyepo_model(data: dict[str, Any], backend: str, solver: str) -> Callable[[], Any] | None:
+    """Return a function that makes PyEPO's own model of a program; None if PyEPO has no class for it."""
     models = import_module("pyepo.model")
     if "grid" in data:
         return lambda: models.shortestPathModel(tuple(map(int, data["grid"])), backend=backend, solver=solver)
@@ -126,8 +139,8 @@ def _own_model(data: dict[str, Any], backend: str, solver: str) -> Callable[[], 
     return None
 
 
-def _compiled_model(data: dict[str, Any], backend: str, solver: str) -> Any:
-    """A model of PyEPO's modelling language, from the arrays of the program."""
+def _compile_pyepo_model(data: dict[str, Any], backend: str, solver: str) -> Any:
+    """Make a model from the arrays of a program, in PyEPO's modelling language."""
     pyepo, dsl = import_module("pyepo"), import_module("pyepo.dsl")
     n = data["true"].shape[2]
     if bool(data["integer"]):
@@ -138,3 +151,6 @@ def _compiled_model(data: dict[str, Any], backend: str, solver: str) -> Any:
     rows = [data["A"] @ x == data["b"]] if len(data["b"]) else []
     rows += [data["G"] @ x <= data["h"]] if len(data["h"]) else []
     return dsl.Problem(objective(dsl.Parameter(n) @ x), rows).compile(backend, solver=solver)
+
+
+PREPARE = prepare_pyepo_method_steps

@@ -1,4 +1,4 @@
-"""qpax: a batched interior point in JAX, differentiated at a relaxed solution; compiled once for each shape."""
+"""qpax: an interior-point method in JAX, batched by ``vmap`` and differentiated at a relaxed solution."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ PACKAGES = ("qpax", "jax", "jaxlib", "numpy")
 SHARED = {"Q": 2, "A": 2, "b": 1, "C": 2, "d": 1}
 
 
-def prepare(data: dict[str, Any], device: str) -> Callable[[], dict[str, Any]]:
-    """The gradient of the true objective, ``jit`` around ``grad`` around ``vmap``, in float64.
+def prepare_qpax_gradient(data: dict[str, Any], device: str) -> Callable[[], dict[str, Any]]:
+    """Prepare the gradient (B, n) of the true objective with respect to the predicted costs, in float64.
 
     Args:
-        data: as ``worker.py`` says; ``solver_tol`` and ``target_kappa`` are its own options.
+        data: the arrays that ``worker.py`` describes, and the options ``solver_tol`` and ``target_kappa`` of qpax.
         device: "cpu" or "cuda".
     """
     jax: Any = import_module("jax")
@@ -32,3 +32,6 @@ def prepare(data: dict[str, Any], device: str) -> Callable[[], dict[str, Any]]:
 
     gradient = jax.jit(jax.grad(total))
     return lambda: {"gradient": jax.device_get(gradient(cost, true, *fixed))}
+
+
+PREPARE = prepare_qpax_gradient

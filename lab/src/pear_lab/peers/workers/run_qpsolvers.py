@@ -1,4 +1,4 @@
-"""DAQP, PIQP and OSQP through qpsolvers: the forward pass alone, one sample after the other in a Python loop."""
+"""DAQP, PIQP and OSQP through qpsolvers: the forward pass, one sample after the other in a Python loop."""
 
 from __future__ import annotations
 
@@ -20,21 +20,21 @@ OPTIONS: dict[str, dict[str, Any]] = {
 ROWS = {"Q": 2, "G": 2, "h": 1, "A": 2, "b": 1, "lb": 1, "ub": 1}
 
 
-def prepare(data: dict[str, Any], device: str) -> Callable[[], dict[str, Any]]:
-    """The decisions (B, n) of all samples; NaN where the solver finds none.
+def prepare_qpsolvers_decisions(data: dict[str, Any], device: str) -> Callable[[], dict[str, Any]]:
+    """Prepare the decisions (B, n) of all samples; NaN for a sample without a solution.
 
-    A solver that takes dense and sparse matrices gets those with which the first sample takes less time. The matrices
-    are ready before the clock starts.
+    A solver that takes both dense and sparse matrices gets the kind that is faster for the first sample. The matrices
+    are made before the clock starts.
 
     Args:
-        data: as ``worker.py`` says; ``solver`` is its name in qpsolvers.
+        data: the arrays that ``worker.py`` describes, and the name of the ``solver`` in qpsolvers.
         device: "cpu".
     """
     qpsolvers: Any = import_module("qpsolvers")
-    warnings.simplefilter("ignore")  # a point that is less accurate than asked for is judged all the same
+    warnings.simplefilter("ignore")  # a point that is not accurate enough is judged as well
     name, cost = str(data["solver"]), data["cost"]
     kinds = [kind for kind in ("dense", "sparse") if name in getattr(qpsolvers, f"{kind}_solvers")]
-    programs = {kind: [_arrays(data, i, kind) for i in range(len(cost))] for kind in kinds}
+    programs = {kind: [_qpsolvers_arrays(data, i, kind) for i in range(len(cost))] for kind in kinds}
 
     def solve(kind: str, i: int) -> Any:
         x = qpsolvers.solve_qp(q=cost[i], **programs[kind][i], solver=name, **OPTIONS[name])
@@ -50,8 +50,14 @@ def prepare(data: dict[str, Any], device: str) -> Callable[[], dict[str, Any]]:
     return lambda: {"decision": np.stack([solve(fastest, i) for i in range(len(cost))])}
 
 
-def _arrays(data: dict[str, Any], i: int, kind: str) -> dict[str, Any]:
-    """The fields of sample ``i`` as qpsolvers names them, without empty rows."""
+def _qpsolvers_arrays(data: dict[str, Any], i: int, kind: str) -> dict[str, Any]:
+    """Return the fields of sample ``i`` by the names of qpsolvers, without empty rows.
+
+    Args:
+        data: the arrays of all samples.
+        i: the number of the sample.
+        kind: "dense" or "sparse".
+    """
     own = {name: data[name][i] if data[name].ndim > ndim else data[name] for name, ndim in ROWS.items()}
     if kind == "sparse":
         sparse: Any = import_module("scipy.sparse")
@@ -60,3 +66,6 @@ def _arrays(data: dict[str, Any], i: int, kind: str) -> dict[str, Any]:
         if not len(own[limits]):
             own[matrix] = own[limits] = None
     return {"P" if name == "Q" else name: value for name, value in own.items()}
+
+
+PREPARE = prepare_qpsolvers_decisions

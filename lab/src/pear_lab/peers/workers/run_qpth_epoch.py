@@ -1,4 +1,4 @@
-"""qpth on days of returns: moments, portfolio, realised utility and back, batch by batch."""
+"""qpth on days of returns: from days to moments, portfolios and realised utilities, and the gradient by the days."""
 
 from __future__ import annotations
 
@@ -9,8 +9,13 @@ from typing import Any
 PACKAGES = ("qpth", "torch", "numpy")
 
 
-def prepare(data: dict[str, Any], device: str) -> Callable[[], dict[str, Any]]:
-    """Prepare the steps of an epoch; the utilities of the best portfolios are computed before anything is timed."""
+def prepare_qpth_epoch(data: dict[str, Any], device: str) -> Callable[[], dict[str, Any]]:
+    """Prepare the steps of an epoch. The utilities of the best portfolios are computed before the clock starts.
+
+    Args:
+        data: ``predicted`` and ``true`` batches of days (R, B, n, days), ``ahead``, ``floor`` and ``risk_aversion``.
+        device: "cpu".
+    """
     import torch
 
     predicted, true = (torch.from_numpy(data[name]).to(device) for name in ("predicted", "true"))
@@ -47,3 +52,6 @@ def prepare(data: dict[str, Any], device: str) -> Callable[[], dict[str, Any]]:
         return {"gradient": found}
 
     return step
+
+
+PREPARE = prepare_qpth_epoch

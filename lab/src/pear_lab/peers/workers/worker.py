@@ -1,15 +1,18 @@
-"""Runs one peer in its own environment: measures it on data that come as a ``.npz`` file, or serves its layer.
+"""The process that runs one peer in its own environment. It measures the peer, or serves the peer's layer.
 
-Run as ``python worker.py PEER.py IN.npz OUT.npz``, or as ``python worker.py PEER.py --serve N``, which answers over
-stdin and stdout, see ``serve``. ``PEER.py`` has ``PACKAGES``, whose versions are reported, and one of three functions.
-``layer(Q)`` returns its layer for long-only portfolios, from costs (B, n) to decisions, given the curvatures Q (B, n,
-n). ``program(data)`` does the same for any ``min ½ zᵀQz + cᵀz`` subject to ``Az = b, Cz ≤ d``, given Q, A, b, C and d,
-each shared by all samples or with a first dimension for them. ``prepare(data, device)`` returns a function without
-arguments: one measurement, forward and backward, that returns named arrays. The arrays of the last measurement and the
-seconds of all are written.
+``python worker.py PEER.py IN.npz OUT.npz`` reads data, measures, and writes the arrays of the last measurement and the
+seconds of all measurements. ``python worker.py PEER.py --serve N`` answers calls over stdin and stdout, as
+``serve_layer`` describes.
 
-The file has Q, A, b, G, h, lb and ub, ``cost`` (B, n) and ``true`` (B, n), and the peer's options; C and d are G, h and
-the finite bounds as rows.
+The file ``PEER.py`` has ``PACKAGES``, whose versions are reported, and one of three functions:
+
+- ``LAYER(Q)`` takes curvatures Q (B, n, n), and returns a function from costs (B, n) to long-only portfolios (B, n).
+- ``PROGRAM(data)`` returns a function from costs to solutions of ``min ½ zᵀQz + cᵀz`` subject to ``Az = b, Cz ≤ d``.
+  The data has Q, A, b, C and d, each shared by all samples or with a first dimension for the samples.
+- ``PREPARE(data, device)`` returns a function without arguments that does one measurement and returns named arrays.
+
+The data of the gradient benchmark has Q, A, b, G, h, lb, ub, ``cost`` (B, n), ``true`` (B, n) and the options of the
+peer. C and d are then G, h and the finite bounds as rows.
 """
 
 from __future__ import annotations
@@ -33,40 +36,41 @@ Step = Callable[[], dict[str, Any]]
 CLOCKS: dict[str, Callable[[], float]] = {"wall": time.perf_counter, "processor": time.process_time}
 
 
-def main() -> None:
-    """Load, warm up, measure, write."""
-    options = _parse_options()
-    sys.path.pop(0)  # the folder of this file: a peer's file must not shadow the package of the same name
-    peer = _load_peer(options.peer)
+def run_worker() -> None:
+    """Load the peer that the command line names, and measure it or serve its layer."""
+    options = _parse_worker_options()
+    sys.path.pop(0)  # the folder of this file, whose modules must not hide packages of the same name
+    peer = _load_peer_file(options.peer)
     if options.serve:
-        serve(peer.layer, options.serve, options.threads)
+        serve_layer(peer.LAYER, options.serve, options.threads)
         return
     with np.load(options.input) as stored:
         data = {name: stored[name] for name in stored.files}
-    step: Step = _prepare_step(peer, with_bounds_as_rows(data) if "lb" in data else data, options.device)
-    _limit_threads(options.threads)
-    # a step without torch returns arrays of numpy, so that there is nothing to wait for
+    step: Step = _prepare_worker_step(peer, with_bounds_as_rows(data) if "lb" in data else data, options.device)
+    _limit_worker_threads(options.threads)
+    # without torch, a step returns arrays of numpy, and there is nothing to wait for
     wait = synchronize(options.device if "torch" in sys.modules else "cpu")
     arrays, seconds = measure_steps(lambda: step, options.repeats, options.limit, options.warm_up, wait, options.clock)
-    np.savez(options.output, seconds=seconds, versions=json.dumps(_package_versions(peer.PACKAGES)), **arrays)
+    np.savez(options.output, seconds=seconds, versions=json.dumps(_list_package_versions(peer.PACKAGES)), **arrays)
 
 
-def _prepare_step(peer: Any, data: dict[str, Any], device: str) -> Step:
+def _prepare_worker_step(peer: Any, data: dict[str, Any], device: str) -> Step:
+    """Return the step of a peer that is to be measured."""
     if "jax" in peer.PACKAGES:
-        _set_up_jax(device)
-    if hasattr(peer, "prepare"):
-        prepared: Step = peer.prepare(data, device)
+        _configure_jax(device)
+    if hasattr(peer, "PREPARE"):
+        prepared: Step = peer.PREPARE(data, device)
         return prepared
     return make_regret_step(
-        peer.program if hasattr(peer, "program") else lambda data: peer.layer(data["Q"]), data, device
+        peer.PROGRAM if hasattr(peer, "PROGRAM") else lambda data: peer.LAYER(data["Q"]), data, device
     )
 
 
-def _set_up_jax(device: str) -> None:
-    """Set JAX to float64, to this device, and to the number of threads that was asked for."""
+def _configure_jax(device: str) -> None:
+    """Set JAX to float64 and to a device, and to a single thread if the process has a single one."""
     if os.environ.get("OMP_NUM_THREADS") == "1":
         os.environ["XLA_FLAGS"] = "--xla_cpu_multi_thread_eigen=false intra_op_parallelism_threads=1"
-    os.environ["XLA_PYTHON_CLIENT_PREALLOCATE"] = "false"  # another process has data on the same GPU
+    os.environ["XLA_PYTHON_CLIENT_PREALLOCATE"] = "false"  # the GPU has data of another process
     os.environ["JAX_TRACEBACK_FILTERING"] = "off"  # so that the last line of an error is the error
     jax: Any = importlib.import_module("jax")
     jax.config.update("jax_enable_x64", True)
@@ -74,7 +78,7 @@ def _set_up_jax(device: str) -> None:
 
 
 def with_bounds_as_rows(data: dict[str, Any]) -> dict[str, Any]:
-    """The data with ``Cz ≤ d``: the rows of G, then the finite lower and upper bounds (n,), which all samples share.
+    """Add ``Cz ≤ d`` to the data: the rows of G, then the finite lower and upper bounds (n,), shared by all samples.
 
     Example:
         >>> data = {"G": np.ones((1, 2)), "h": np.ones(1), "lb": np.zeros(2), "ub": np.array([np.inf, 3.0])}
@@ -93,7 +97,13 @@ def with_bounds_as_rows(data: dict[str, Any]) -> dict[str, Any]:
 def make_regret_step(
     program: Callable[[dict[str, Any]], Callable[[Any], Any]], data: dict[str, Any], device: str
 ) -> Step:
-    """The regret and its gradient, the same for every peer but for its layer."""
+    """Make a step that decides, and computes the gradient of the true objective with respect to the predicted costs.
+
+    Args:
+        program: the ``PROGRAM`` of a peer.
+        data: the arrays of the gradient benchmark.
+        device: "cpu" or "cuda".
+    """
     import torch
 
     tensors = {name: torch.from_numpy(value).to(device) for name, value in data.items() if value.ndim}
@@ -111,20 +121,25 @@ def make_regret_step(
 
 
 def times_curvature(Q: Any, z: Any) -> Any:
-    """Multiply decisions z (B, n) by Q, which is (n, n) for all samples or (B, n, n)."""
+    """Multiply decisions z (B, n) by Q, which is (n, n) or (B, n, n)."""
     return z @ Q if Q.ndim == z.ndim else (Q @ z[:, :, None])[:, :, 0]
 
 
-def serve(layer: Callable[[Any], Callable[[Any], Any]], n: int, threads: int) -> None:
-    """Answer calls of a layer for n assets until stdin ends; the numbers are raw float64.
+def serve_layer(layer: Callable[[Any], Callable[[Any], Any]], n: int, threads: int) -> None:
+    """Answer calls of a layer until stdin ends. All numbers are sent as raw bytes, in float64.
 
-    A batch size B > 0 (int64) asks for the decisions: Q (B, n, n) and costs (B, n) follow, decisions (B, n) come back.
-    B = 0 asks for the gradients of that batch: those by the decisions (B, n) follow, those by Q and by the costs come
-    back. Before every answer come the seconds that the layer took. A first answer without a call, of zero seconds, says
-    that the peer is loaded and has made one decision.
+    A call begins with a batch size B (int64). If B > 0, curvatures (B, n, n) and costs (B, n) follow, and decisions
+    (B, n) are returned. If B = 0, the gradient by the last decisions (B, n) follows, and the gradients by curvatures
+    and costs are returned. Every answer begins with the seconds that the layer took. A first answer without a call
+    says that the peer is loaded and has made one decision.
+
+    Args:
+        layer: the ``LAYER`` of a peer.
+        n: the number of assets.
+        threads: the number of threads.
     """
     calls, answers = sys.stdin.buffer, os.fdopen(os.dup(1), "wb")
-    os.dup2(2, 1)  # what the peer prints must not mix with the answers
+    os.dup2(2, 1)  # texts that the peer prints must not mix with the answers
     import torch
 
     def read(*shape: int) -> Any:
@@ -139,7 +154,7 @@ def serve(layer: Callable[[Any], Callable[[Any], Any]], n: int, threads: int) ->
         answers.flush()
 
     layer(torch.eye(n, dtype=torch.float64)[None])(torch.zeros(1, n, dtype=torch.float64))
-    _limit_threads(threads)
+    _limit_worker_threads(threads)
     answer(time.perf_counter())
     while header := calls.read(8):
         (B,) = struct.unpack("<q", header)
@@ -162,15 +177,18 @@ def measure_steps(
     wait: Callable[[], None],
     clock: str = "wall",
 ) -> tuple[dict[str, Any], list[float]]:
-    """Measure several times. Return the arrays of the last measurement and the seconds of each.
+    """Measure a step several times.
 
     Args:
-        fresh: called before each measurement, outside of the time that counts; returns what is measured.
-        repeats: the largest number of repeats; fewer where they would take more than ``limit`` seconds together.
-        limit: seconds that all measurements together may take, the warm-up included.
-        warm_up: whether there is one measurement before, which does not count.
-        wait: returns when the device has nothing left to do.
-        clock: "wall", or "processor" for the time that all threads of this process compute.
+        fresh: makes the step anew for each measurement, before the clock starts.
+        repeats: the largest number of measurements.
+        limit: the seconds that all measurements together may take, the warm-up included.
+        warm_up: whether a first measurement does not count.
+        wait: waits until the device is idle.
+        clock: "wall", or "processor" for the processor time of all threads of this process.
+
+    Returns:
+        The arrays of the last measurement, and the seconds of each.
     """
     now = CLOCKS[clock]
     began = time.perf_counter()
@@ -189,7 +207,7 @@ def measure_steps(
 
 
 def synchronize(device: str) -> Callable[[], None]:
-    """Return a function that waits until a CUDA device is idle; on the CPU it does nothing."""
+    """Return a function that waits until a device is idle. For the CPU it does nothing."""
     if device == "cpu":
         return lambda: None
     import torch
@@ -197,8 +215,8 @@ def synchronize(device: str) -> Callable[[], None]:
     return torch.cuda.synchronize
 
 
-def _parse_options() -> argparse.Namespace:
-    """Read the worker's command line, and set the number of threads before any library is loaded."""
+def _parse_worker_options() -> argparse.Namespace:
+    """Read the command line, and set the number of threads before any library is loaded."""
     parser = argparse.ArgumentParser()
     parser.add_argument("peer", type=Path)
     for name in ("input", "output"):
@@ -211,11 +229,12 @@ def _parse_options() -> argparse.Namespace:
     parser.add_argument("--clock", default="wall", choices=list(CLOCKS))
     parser.add_argument("--no-warm-up", dest="warm_up", action="store_false")
     options = parser.parse_args()
-    os.environ["OMP_NUM_THREADS"] = str(options.threads)  # read when a library is loaded, so before the peer is
+    os.environ["OMP_NUM_THREADS"] = str(options.threads)  # libraries read it when they are loaded
     return options
 
 
-def _load_peer(path: Path) -> Any:
+def _load_peer_file(path: Path) -> Any:
+    """Import the file of a peer as a module."""
     spec = importlib.util.spec_from_file_location(path.stem, path)
     assert spec is not None
     assert spec.loader is not None
@@ -224,13 +243,15 @@ def _load_peer(path: Path) -> Any:
     return module
 
 
-def _limit_threads(count: int) -> None:
+def _limit_worker_threads(count: int) -> None:
+    """Set the number of threads of torch, if the peer has loaded it."""
     torch = sys.modules.get("torch")
     if torch is not None:
         torch.set_num_threads(count)
 
 
-def _package_versions(packages: tuple[str, ...]) -> dict[str, str]:
+def _list_package_versions(packages: tuple[str, ...]) -> dict[str, str]:
+    """Return the versions of Python and of the installed packages."""
     versions = {"python": ".".join(map(str, sys.version_info[:3]))}
     for package in packages:
         with contextlib.suppress(importlib.metadata.PackageNotFoundError):
@@ -239,4 +260,4 @@ def _package_versions(packages: tuple[str, ...]) -> dict[str, str]:
 
 
 if __name__ == "__main__":
-    main()
+    run_worker()
