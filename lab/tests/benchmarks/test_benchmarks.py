@@ -47,7 +47,7 @@ from pear_lab.experiments.protocols.lp_protocol import make_split, make_task, pa
 from pear_lab.peers import Peer, PeerError, PeerTimeoutError, choose_peers, measure_peer, peer_interpreter
 from pear_lab.peers import peer_environment as environment
 from pear_lab.peers import peer_table as registry
-from pear_lab.peers.workers.worker import make_regret_step, with_bounds_as_rows
+from pear_lab.peers.workers.worker import add_worker_bound_rows, make_worker_regret_step
 
 Run = Callable[..., Result]
 
@@ -338,7 +338,7 @@ def fake(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[str], Pee
 
 def test_a_peer_may_be_a_layer_alone() -> None:
     Q, cost, true = np.array([[[2.0, 0.5], [0.5, 1.0]]]), np.array([[1.0, -1.0]]), np.array([[0.5, 2.0]])
-    step = make_regret_step(lambda data: lambda costs: -costs, {"Q": Q, "cost": cost, "true": true}, "cpu")
+    step = make_worker_regret_step(lambda data: lambda costs: -costs, {"Q": Q, "cost": cost, "true": true}, "cpu")
     np.testing.assert_allclose(step()["gradient"], (Q @ cost[:, :, None])[:, :, 0] - true)
 
 
@@ -660,7 +660,7 @@ def test_bounds_become_rows_of_every_sample() -> None:
         "lb": np.zeros(2),
         "ub": np.array([np.inf, 3.0]),
     }
-    found = with_bounds_as_rows(data)
+    found = add_worker_bound_rows(data)
     assert found["C"].shape == (2, 5, 2)
     np.testing.assert_array_equal(found["C"][1, 2:], [[-1, 0], [0, -1], [0, 1]])
     np.testing.assert_array_equal(found["d"][1], [1, 1, 0, 0, 3])

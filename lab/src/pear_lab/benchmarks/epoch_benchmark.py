@@ -22,7 +22,7 @@ from pear_lab.benchmarks.benchmark import Benchmark, Labels
 from pear_lab.benchmarks.exact_gradients import largest_gradient_error
 from pear_lab.benchmarks.number_formats import format_error, format_number
 from pear_lab.benchmarks.series_plot import Series
-from pear_lab.benchmarks.timing import Step, measure_steps, timed_gradient
+from pear_lab.benchmarks.timing import Step, measure_worker_steps, timed_gradient
 from pear_lab.data import load_prices
 from pear_lab.peers import measure_peer
 from pear_lab.tasks.market import Forecaster, market_loss, split_windows
@@ -131,7 +131,7 @@ class EpochBenchmark(Benchmark[EpochSettings, EpochRow]):
             fresh: makes the step anew for each measurement.
         """
         fresh()()  # what is compiled on first use does not count towards the limit
-        arrays, seconds = measure_steps(fresh, self.settings.repeats, self.settings.limit, False, lambda: None)
+        arrays, seconds = measure_worker_steps(fresh, self.settings.repeats, self.settings.limit, False, lambda: None)
         return arrays, min(seconds)
 
     @classmethod

@@ -22,7 +22,13 @@ from pear_lab.benchmarks.our_steps import LAYER, ONE_CORE, OurSteps
 from pear_lab.benchmarks.program_structures import STRUCTURES, Structure, choose_structures
 from pear_lab.benchmarks.series_plot import Series
 from pear_lab.benchmarks.text_table import TextTable
-from pear_lab.benchmarks.timing import CLOCKS, check_timing_device, measure_steps, synchronize, use_timing_threads
+from pear_lab.benchmarks.timing import (
+    CLOCKS,
+    check_timing_device,
+    measure_worker_steps,
+    use_timing_threads,
+    wait_for_worker_device,
+)
 from pear_lab.peers import Peer, PeerError, PeerMeasurement, PeerTimeoutError, measure_peer
 
 SIZES = (20, 100, 500)
@@ -250,8 +256,10 @@ class _GradientPointRows:
 
     def _our_row(self, ours: OurSteps, step: str, who: str) -> GradientRow:
         """Measure a step of PEAR, and make its row under the name ``who``."""
-        settings, wait = self.settings, synchronize(ours.device)
-        arrays, seconds = measure_steps(ours.steps[step], settings.repeats, settings.limit, True, wait, settings.clock)
+        settings, wait = self.settings, wait_for_worker_device(ours.device)
+        arrays, seconds = measure_worker_steps(
+            ours.steps[step], settings.repeats, settings.limit, True, wait, settings.clock
+        )
         errors = ours.answers(step).errors(arrays["gradient"])
         profile = ours.profile(step) if settings.profile else {}
         return self._row(who, True, seconds, errors, reuse_rate=ours.reuse_rate(step), profile=profile)

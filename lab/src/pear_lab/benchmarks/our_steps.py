@@ -18,7 +18,7 @@ from pear.solvers.active_set.kernel_arrays import States
 from pear.solvers.regret_call import RegretCall
 from pear_lab.benchmarks.exact_gradients import ExactGradients
 from pear_lab.benchmarks.gradient_batch import GradientBatch
-from pear_lab.benchmarks.timing import Step, synchronize, timed_gradient, times_curvature
+from pear_lab.benchmarks.timing import Step, timed_gradient, times_curvature, wait_for_worker_device
 
 _UNTIL_REPLAYED = 3  # calls of a CUDA graph: one without it, one that captures it, and one that replays it
 LAYER, WARM, ONE_CORE = "pear layer", "pear warm", "pear layer, one CPU core"
@@ -64,7 +64,7 @@ class OurSteps:
 
         The result is empty for a row without a loss.
         """
-        wait, self.loss = synchronize(self.device), None
+        wait, self.loss = wait_for_worker_device(self.device), None
         began = time.perf_counter()
         step = self.steps[who]()
         wait()

@@ -21,7 +21,7 @@ from pear_lab.benchmarks.benchmark import Benchmark, Labels
 from pear_lab.benchmarks.exact_gradients import largest_gradient_error
 from pear_lab.benchmarks.number_formats import format_error, format_number
 from pear_lab.benchmarks.series_plot import Series
-from pear_lab.benchmarks.timing import measure_steps, use_timing_threads
+from pear_lab.benchmarks.timing import measure_worker_steps, use_timing_threads
 from pear_lab.peers import measure_peer
 from pear_lab.tasks.battery_task import Battery, battery
 
@@ -98,7 +98,7 @@ class RollingBenchmark(Benchmark[RollingSettings, RollingRow]):
         callbacks.say("pear")
         with use_timing_threads(1):
             step()  # compiles on first use
-            arrays, seconds = measure_steps(
+            arrays, seconds = measure_worker_steps(
                 lambda: step, settings.repeats, settings.limit, False, lambda: None, "processor"
             )
         exact = arrays["gradient"]

@@ -23,7 +23,7 @@ from pear_lab.benchmarks.number_formats import format_error, format_number
 from pear_lab.benchmarks.random_programs import Rng
 from pear_lab.benchmarks.series_plot import Series
 from pear_lab.benchmarks.text_table import TextTable
-from pear_lab.benchmarks.timing import Step, measure_steps, synchronize, timed_gradient
+from pear_lab.benchmarks.timing import Step, measure_worker_steps, timed_gradient, wait_for_worker_device
 
 GRIDS = (20, 50, 100, 140, 200, 280, 400)
 QPS = (1_000, 3_000, 10_000, 30_000, 100_000)
@@ -167,9 +167,9 @@ def _measure_scaling_point(settings: ScalingSettings, family: str, solver: str, 
         return step
 
     # the first measurement is the warm-up; where it takes long, it is the only one
-    _, seconds = measure_steps(fresh, 1, settings.limit, False, synchronize("cpu"))
+    _, seconds = measure_worker_steps(fresh, 1, settings.limit, False, wait_for_worker_device("cpu"))
     if seconds[0] * (settings.repeats + 1) < settings.limit:
-        _, seconds = measure_steps(fresh, settings.repeats, settings.limit, False, synchronize("cpu"))
+        _, seconds = measure_worker_steps(fresh, settings.repeats, settings.limit, False, wait_for_worker_device("cpu"))
     (loss,) = last
     assert loss.last is not None
     rows = sum(0 if side is None else side.shape[-1] for side in (problem.b, problem.h))

@@ -11,17 +11,17 @@ from torch import Tensor
 
 from pear.compile.thread_pools import thread_count as core_count
 from pear.errors import ProblemError
-from pear_lab.peers.workers.worker import CLOCKS, Step, measure_steps, synchronize, times_curvature
+from pear_lab.peers.workers.worker import CLOCKS, Step, measure_worker_steps, times_curvature, wait_for_worker_device
 
 __all__ = [
     "CLOCKS",
     "Step",
     "check_timing_device",
-    "measure_steps",
-    "synchronize",
+    "measure_worker_steps",
     "timed_gradient",
     "times_curvature",
     "use_timing_threads",
+    "wait_for_worker_device",
 ]
 
 

@@ -2,7 +2,7 @@
 
 ``python worker.py PEER.py IN.npz OUT.npz`` reads data, measures, and writes the arrays of the last measurement and the
 seconds of all measurements. ``python worker.py PEER.py --serve N`` answers calls over stdin and stdout, as
-``serve_layer`` describes.
+``serve_worker_layer`` describes.
 
 The file ``PEER.py`` has ``PACKAGES``, whose versions are reported, and one of three functions:
 
@@ -40,33 +40,35 @@ def run_worker() -> None:
     """Load the peer that the command line names, and measure it or serve its layer."""
     options = _parse_worker_options()
     sys.path.pop(0)  # the folder of this file, whose modules must not hide packages of the same name
-    peer = _load_peer_file(options.peer)
+    peer = _load_worker_peer(options.peer)
     if options.serve:
-        serve_layer(peer.LAYER, options.serve, options.threads)
+        serve_worker_layer(peer.LAYER, options.serve, options.threads)
         return
     with np.load(options.input) as stored:
         data = {name: stored[name] for name in stored.files}
-    step: Step = _prepare_worker_step(peer, with_bounds_as_rows(data) if "lb" in data else data, options.device)
+    step: Step = _prepare_worker_step(peer, add_worker_bound_rows(data) if "lb" in data else data, options.device)
     _limit_worker_threads(options.threads)
     # without torch, a step returns arrays of numpy, and there is nothing to wait for
-    wait = synchronize(options.device if "torch" in sys.modules else "cpu")
-    arrays, seconds = measure_steps(lambda: step, options.repeats, options.limit, options.warm_up, wait, options.clock)
+    wait = wait_for_worker_device(options.device if "torch" in sys.modules else "cpu")
+    arrays, seconds = measure_worker_steps(
+        lambda: step, options.repeats, options.limit, options.warm_up, wait, options.clock
+    )
     np.savez(options.output, seconds=seconds, versions=json.dumps(_list_package_versions(peer.PACKAGES)), **arrays)
 
 
 def _prepare_worker_step(peer: Any, data: dict[str, Any], device: str) -> Step:
     """Return the step of a peer that is to be measured."""
     if "jax" in peer.PACKAGES:
-        _configure_jax(device)
+        _configure_worker_jax(device)
     if hasattr(peer, "PREPARE"):
         prepared: Step = peer.PREPARE(data, device)
         return prepared
-    return make_regret_step(
+    return make_worker_regret_step(
         peer.PROGRAM if hasattr(peer, "PROGRAM") else lambda data: peer.LAYER(data["Q"]), data, device
     )
 
 
-def _configure_jax(device: str) -> None:
+def _configure_worker_jax(device: str) -> None:
     """Set JAX to float64 and to a device, and to a single thread if the process has a single one."""
     if os.environ.get("OMP_NUM_THREADS") == "1":
         os.environ["XLA_FLAGS"] = "--xla_cpu_multi_thread_eigen=false intra_op_parallelism_threads=1"
@@ -77,12 +79,12 @@ def _configure_jax(device: str) -> None:
     jax.config.update("jax_platforms", device)
 
 
-def with_bounds_as_rows(data: dict[str, Any]) -> dict[str, Any]:
+def add_worker_bound_rows(data: dict[str, Any]) -> dict[str, Any]:
     """Add ``Cz ≤ d`` to the data: the rows of G, then the finite lower and upper bounds (n,), shared by all samples.
 
     Example:
         >>> data = {"G": np.ones((1, 2)), "h": np.ones(1), "lb": np.zeros(2), "ub": np.array([np.inf, 3.0])}
-        >>> with_bounds_as_rows(data)["d"].tolist()
+        >>> add_worker_bound_rows(data)["d"].tolist()
         [1.0, -0.0, -0.0, 3.0]
     """
     G, h, lb, ub = (data[name] for name in ("G", "h", "lb", "ub"))
@@ -94,7 +96,7 @@ def with_bounds_as_rows(data: dict[str, Any]) -> dict[str, Any]:
     return {**data, "C": C, "d": d}
 
 
-def make_regret_step(
+def make_worker_regret_step(
     program: Callable[[dict[str, Any]], Callable[[Any], Any]], data: dict[str, Any], device: str
 ) -> Step:
     """Make a step that decides, and computes the gradient of the true objective with respect to the predicted costs.
@@ -125,7 +127,7 @@ def times_curvature(Q: Any, z: Any) -> Any:
     return z @ Q if Q.ndim == z.ndim else (Q @ z[:, :, None])[:, :, 0]
 
 
-def serve_layer(layer: Callable[[Any], Callable[[Any], Any]], n: int, threads: int) -> None:
+def serve_worker_layer(layer: Callable[[Any], Callable[[Any], Any]], n: int, threads: int) -> None:
     """Answer calls of a layer until stdin ends. All numbers are sent as raw bytes, in float64.
 
     A call begins with a batch size B (int64). If B > 0, curvatures (B, n, n) and costs (B, n) follow, and decisions
@@ -169,7 +171,7 @@ def serve_layer(layer: Callable[[Any], Callable[[Any], Any]], n: int, threads: i
             answer(began, *torch.autograd.grad(z, (Q, cost), slope))
 
 
-def measure_steps(
+def measure_worker_steps(
     fresh: Callable[[], Step],
     repeats: int,
     limit: float,
@@ -206,7 +208,7 @@ def measure_steps(
     return arrays, seconds
 
 
-def synchronize(device: str) -> Callable[[], None]:
+def wait_for_worker_device(device: str) -> Callable[[], None]:
     """Return a function that waits until a device is idle. For the CPU it does nothing."""
     if device == "cpu":
         return lambda: None
@@ -233,7 +235,7 @@ def _parse_worker_options() -> argparse.Namespace:
     return options
 
 
-def _load_peer_file(path: Path) -> Any:
+def _load_worker_peer(path: Path) -> Any:
     """Import the file of a peer as a module."""
     spec = importlib.util.spec_from_file_location(path.stem, path)
     assert spec is not None
