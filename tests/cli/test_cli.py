@@ -156,7 +156,7 @@ def benchmark(monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
         progress("row 1 [of 1]")
         return list(state["rows"])
 
-    monkeypatch.setattr(exactness_benchmark, "run", stand_in)
+    monkeypatch.setattr(exactness_benchmark, "measure_exactness", stand_in)
     return state
 
 
@@ -242,7 +242,7 @@ def test_a_bad_out_fails_before_the_work_starts(
         pytest.fail("the work was started")
 
     monkeypatch.setattr("pear.fit", work)
-    monkeypatch.setattr(exactness_benchmark, "run", work)
+    monkeypatch.setattr(exactness_benchmark, "measure_exactness", work)
     (tmp_path / "file").write_text("kept")
     result = run(*command, "--out", tmp_path / "file" / "below")
     assert result.exit_code == 2, result.output

@@ -22,9 +22,10 @@ import pear
 from pear.cli.app import app
 from pear.problem.importers import Model, from_file, from_osqp_mat
 from pear_lab.benchmarks.files_benchmark.file_arrays import read_model_file
-from pear_lab.benchmarks.files_benchmark.file_solvers import SolverProcess, check_file_solver, prepare_file_solver
-from pear_lab.benchmarks.files_benchmark.write_models import generate, write_mat, write_mps, write_once
-from pear_lab.benchmarks.hard_models import hard_instances
+from pear_lab.benchmarks.files_benchmark.file_solvers import check_file_solver, prepare_file_solver
+from pear_lab.benchmarks.files_benchmark.solver_process import SolverProcess
+from pear_lab.benchmarks.files_benchmark.write_models import generate, write_mat, write_mps, write_new_models
+from pear_lab.benchmarks.hard_models import draw_hard_models
 from pear_lab.judge import answer_accuracy
 from pear_lab.judge.answer_accuracy import Accuracy, SolverAnswer, compare_accuracies, measure_accuracy, rate_accuracy
 from pear_lab.judge.judged_program import JudgedProgram
@@ -523,10 +524,10 @@ def solvers() -> Iterator[SolverProcess]:
 def test_hard_models_are_written_once_and_measured(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, solvers: SolverProcess
 ) -> None:
-    made = sorted(hard_instances(quick=True), key=lambda one: len(one.q))[:2]
+    made = sorted(draw_hard_models(quick=True), key=lambda one: len(one.q))[:2]
     asked, benchmark = [], sys.modules["pear_lab.benchmarks.files_benchmark.run_files"]
     monkeypatch.setattr(benchmark, "SolverProcess", lambda: nullcontext(solvers))
-    monkeypatch.setattr(benchmark, "hard_instances", lambda quick: asked.append(quick) or made)
+    monkeypatch.setattr(benchmark, "draw_hard_models", lambda quick: asked.append(quick) or made)
     folder, out = tmp_path / "models", tmp_path / "out"
     command = ["bench", "files", str(folder), "--generate", "--quick", "--solvers", "pear,highs", "--out", str(out)]
     result = CliRunner().invoke(app, command)
@@ -540,9 +541,9 @@ def test_hard_models_are_written_once_and_measured(
 
     first = {path.name: path.read_bytes() for path in folder.iterdir()}
     (folder / f"{made[1].name}.mat").unlink()
-    assert [path.name for path in write_once(folder, made)] == [f"{made[1].name}.mat"]
+    assert [path.name for path in write_new_models(folder, made)] == [f"{made[1].name}.mat"]
     assert {path.name for path in folder.iterdir()} == set(first)
-    assert write_once(folder, made) == []
+    assert write_new_models(folder, made) == []
 
     write(folder, "mine.lp", MIP)
     result = CliRunner().invoke(app, command)

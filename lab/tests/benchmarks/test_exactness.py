@@ -14,7 +14,7 @@ from pear.errors import MissingExtraError, PearError
 from pear.optimality.duals_and_active_sets import Duals
 from pear.optimality.kkt_residual import kkt_residual as own_residual
 from pear_lab.benchmarks import exactness_benchmark
-from pear_lab.benchmarks.exactness_benchmark import GOALS, ExactnessRow, run
+from pear_lab.benchmarks.exactness_benchmark import GOALS, ExactnessRow, measure_exactness
 from pear_lab.benchmarks.exactness_families import EXACTNESS_FAMILIES
 from pear_lab.judge.judged_program import JudgedProgram, judged_fields, judged_programs
 from pear_lab.judge.reference_solution import attempt_reference, reference_solvers, solve_reference
@@ -52,7 +52,7 @@ def rows() -> list[ExactnessRow]:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(exactness_benchmark, "DIRECTIONS", 1)  # every difference is four solves
         patch.setattr(exactness_benchmark, "QUICK", 0.05)  # `pear bench exactness` draws all of them
-        return run(SOLVERS, quick=True, seed=0)
+        return measure_exactness(SOLVERS, quick=True, seed=0)
 
 
 def test_there_is_a_row_for_every_back_end_and_family(rows: list[ExactnessRow]) -> None:
@@ -76,16 +76,16 @@ def test_hardly_any_problem_is_left_out(rows: list[ExactnessRow]) -> None:
 
 
 def test_portfolio_of_the_anchor() -> None:
-    (exam,) = exactness_benchmark._draw_exams("anchor portfolio", 0, 1.0)
-    errors = exam.answers("auto")[0].errors(exactness_benchmark._gradient(exam.case, "auto").numpy())
-    assert len(exam.programs) == 64
+    (batch,) = exactness_benchmark._draw_exactness_batches("anchor portfolio", 0, 1.0)
+    errors = batch.answers("auto")[0].errors(batch.gradient("auto"))
+    assert len(batch.programs) == 64
     assert errors.compared >= 40
     assert errors.median <= errors.largest <= 1e-8
 
 
 def test_families_are_reproducible_and_independent_of_each_other() -> None:
     first, again, other = (
-        exactness_benchmark._draw_exams("knapsacks", seed, 0.1)[0].case.predicted for seed in (0, 0, 1)
+        exactness_benchmark._draw_exactness_batches("knapsacks", seed, 0.1)[0].case.predicted for seed in (0, 0, 1)
     )
     assert torch.equal(first, again)
     assert not torch.equal(first, other)
@@ -176,7 +176,7 @@ def test_the_tested_solver_is_never_its_own_reference() -> None:
 def test_without_a_reference_solver_the_error_names_the_extra(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("qpsolvers.available_solvers", ["osqp"])
     with pytest.raises(MissingExtraError, match=r"pear-dfl\[qpsolvers\]"):
-        run(["interior-point"], quick=True)
+        measure_exactness(["interior-point"], quick=True)
 
 
 def test_a_program_that_no_reference_solves_is_not_passed_over() -> None:
@@ -189,22 +189,22 @@ def test_a_program_that_no_reference_solves_is_not_passed_over() -> None:
 def test_both_residuals_agree_wherever_they_are_measured(family: str) -> None:
     """At solutions both are rounding; away from them two independent formulas give the same number."""
 
-    def residuals(exam: exactness_benchmark._ExactnessExam, solution: pear.Solution) -> np.ndarray:
+    def residuals(batch: exactness_benchmark._ExactnessBatch, solution: pear.Solution) -> np.ndarray:
         assert solution.duals is not None
         parts = (solution.x, solution.duals.equality, solution.duals.inequality, solution.duals.bound)
-        points = zip(exam.programs, *(part.numpy() for part in parts), strict=True)
+        points = zip(batch.programs, *(part.numpy() for part in parts), strict=True)
         return np.array([kkt_residual(*point) for point in points])
 
     rng = np.random.default_rng(0)
-    for exam in exactness_benchmark._draw_exams(family, 0, 0.02):
-        solution = exactness_benchmark._solution(exam.case, "daqp")
-        np.testing.assert_allclose(solution.kkt_residual.numpy(), residuals(exam, solution), atol=1e-12)
-        case = exam.case
+    for batch in exactness_benchmark._draw_exactness_batches(family, 0, 0.02):
+        solution = batch.solve("daqp")
+        np.testing.assert_allclose(solution.kkt_residual.numpy(), residuals(batch, solution), atol=1e-12)
+        case = batch.case
         qp = case.problem.canonical(case.predicted, case.smoothing, Q=case.Q)
         for noise in (1e-6, 1e-2, 1.0):
             moved = moved_by(noise, solution, rng)
             expected = own_residual(qp, moved.x, moved.duals).numpy()
-            np.testing.assert_allclose(residuals(exam, moved), expected, rtol=1e-9)
+            np.testing.assert_allclose(residuals(batch, moved), expected, rtol=1e-9)
 
 
 # -- would it notice? --------------------------------------------------------------------------------------------------
@@ -225,7 +225,7 @@ def test_an_error_in_the_gradient_is_noticed(monkeypatch: pytest.MonkeyPatch) ->
     for relative, noticed in ((1e-6, {"reference_error"}), (1e-3, {"reference_error", "fd_error"})):
         off = lambda *a, r=relative, **k: exact(*a, **k) * (1 + r)  # noqa: E731
         monkeypatch.setattr(exactness_benchmark, "regret_gradient", off)
-        for row in run(["active-set"], quick=True):
+        for row in measure_exactness(["active-set"], quick=True):
             assert not row.meets_goals
             assert {name for name, goal in GOALS.items() if getattr(row, name) > goal} == noticed
 
@@ -241,7 +241,7 @@ def test_an_error_in_one_sample_is_noticed_even_where_the_gradient_is_zero(monke
         return g
 
     monkeypatch.setattr(exactness_benchmark, "regret_gradient", disturbed)
-    assert all(row.reference_error > GOALS["reference_error"] for row in run(["active-set"], quick=True))
+    assert all(row.reference_error > GOALS["reference_error"] for row in measure_exactness(["active-set"], quick=True))
 
 
 @pytest.mark.usefixtures("two_families")
@@ -251,7 +251,7 @@ def test_an_error_in_the_regret_is_noticed(monkeypatch: pytest.MonkeyPatch) -> N
             return super().forward(*args, **kwargs) * (1 + 1e-3)
 
     monkeypatch.setattr(exactness_benchmark, "PEARLoss", Tilted)
-    assert all(row.fd_error > GOALS["fd_error"] for row in run(["active-set"], quick=True))
+    assert all(row.fd_error > GOALS["fd_error"] for row in measure_exactness(["active-set"], quick=True))
 
 
 @pytest.mark.usefixtures("two_families")
@@ -263,7 +263,7 @@ def test_an_error_in_the_decision_is_noticed(monkeypatch: pytest.MonkeyPatch) ->
         return dataclasses.replace(solution, x=solution.x + 1e-8)
 
     monkeypatch.setattr(exactness_benchmark, "solve", shifted)
-    assert all(row.kkt_residual > GOALS["kkt_residual"] for row in run(["active-set"], quick=True))
+    assert all(row.kkt_residual > GOALS["kkt_residual"] for row in measure_exactness(["active-set"], quick=True))
 
 
 @pytest.mark.usefixtures("two_families")
@@ -278,10 +278,12 @@ def test_a_sample_that_fails_or_is_not_a_number_misses_every_goal(monkeypatch: p
 
     with monkeypatch.context() as patch:
         patch.setattr(exactness_benchmark, "solve", failing)
-        for row in run(["active-set"], quick=True):
+        for row in measure_exactness(["active-set"], quick=True):
             assert (row.kkt_residual, row.reference_error, row.fd_error) == (INF, INF, INF)
     monkeypatch.setattr(exactness_benchmark, "regret_gradient", lambda *a, **k: gradient(*a, **k) * torch.nan)
-    assert all((row.reference_error, row.fd_error) == (INF, INF) for row in run(["active-set"], quick=True))
+    assert all(
+        (row.reference_error, row.fd_error) == (INF, INF) for row in measure_exactness(["active-set"], quick=True)
+    )
 
 
 def test_a_row_with_nothing_to_judge_meets_no_goal() -> None:
@@ -292,5 +294,5 @@ def test_a_row_with_nothing_to_judge_meets_no_goal() -> None:
 
 def test_progress_is_told(two_families: None) -> None:
     lines: list[str] = []
-    run(["active-set"], quick=True, progress=lines.append)
+    measure_exactness(["active-set"], quick=True, progress=lines.append)
     assert [line.split(":")[0] for line in lines] == ["1/2 active-set, knapsacks", "2/2 active-set, portfolios"]

@@ -18,10 +18,10 @@ from pear.solvers.active_set import active_set_solver as active_set
 from pear.solvers.active_set import compiled_pass
 from pear.solvers.backend_registry import Backend
 from pear.solvers.interior_point.sparse_iterates import SparseIterates
-from pear_lab.benchmarks.hard_models import HardModel, as_dense_problem, hard_instances
+from pear_lab.benchmarks.hard_models import HardModel, draw_hard_models
 from pear_lab.judge.judged_program import judged_fields, judged_programs
 
-INSTANCES = {instance.name: instance for instance in hard_instances(quick=True)}
+INSTANCES = {instance.name: instance for instance in draw_hard_models(quick=True)}
 SMALLEST = [next(name for name in INSTANCES if name.startswith(kind)) for kind in ("transport", "blending", "flows")]
 COUPLED = [name for name in INSTANCES if name.endswith("coupled")]
 
@@ -44,7 +44,7 @@ def in_units(instance: HardModel, spread: float, seed: int = 0) -> HardModel:
 
 def solved(instance: HardModel, **options: Any) -> tuple[pear.Problem, torch.Tensor, pear.Solution]:
     """Solve one instance given densely, and judge the answer by residuals recomputed in numpy."""
-    problem, cost = as_dense_problem(instance)
+    problem, cost = instance.as_dense_problem()
     costs = torch.from_numpy(cost)[None]
     solution = pear.solve(problem, costs, **options)
     assert solution.duals is not None
@@ -64,19 +64,19 @@ def array(value: torch.Tensor | None) -> np.ndarray[Any, Any]:
 
 
 def test_instances_are_reproducible_and_of_the_sizes_they_claim() -> None:
-    again = hard_instances(quick=True)
+    again = draw_hard_models(quick=True)
     assert len(again) == len(INSTANCES) == 12
     for instance in again:
         first = INSTANCES[instance.name]
         assert np.array_equal(first.q, instance.q)
         assert np.array_equal(first.A.toarray(), instance.A.toarray())
     assert all(len(instance.q) <= 400 for instance in again)
-    assert all(300 <= len(instance.q) <= 2200 for instance in hard_instances())
+    assert all(300 <= len(instance.q) <= 2200 for instance in draw_hard_models())
 
 
 @pytest.mark.parametrize("name", INSTANCES)
 def test_instances_are_degenerate_and_badly_scaled(name: str) -> None:
-    problem = as_dense_problem(INSTANCES[name])[0]
+    problem = INSTANCES[name].as_dense_problem()[0]
     A = array(problem.A)
     assert np.linalg.matrix_rank(A / np.linalg.norm(A, axis=1, keepdims=True)) < len(A)
     assert (array(problem.lb) == array(problem.ub)).any()
@@ -90,7 +90,7 @@ def test_instances_are_degenerate_and_badly_scaled(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", [*SMALLEST, *COUPLED])
-def test_hard_instances_are_solved(name: str) -> None:
+def test_hard_models_are_solved(name: str) -> None:
     _, _, solution = solved(INSTANCES[name])
     assert solution.kkt_residual.item() <= 1e-9
 
@@ -133,7 +133,7 @@ def test_no_solver_beyond_the_first_two_is_asked_and_iterations_are_few(monkeypa
 
 
 def test_a_batch_equals_single_solves() -> None:
-    problem, cost = as_dense_problem(INSTANCES[COUPLED[1]])
+    problem, cost = INSTANCES[COUPLED[1]].as_dense_problem()
     costs = torch.from_numpy(cost * np.random.default_rng(0).uniform(0.8, 1.2, (3, len(cost))))
     together = pear.solve(problem, costs, smoothing=0.1)
     for i in range(3):
@@ -175,7 +175,7 @@ def test_linear_programs_with_many_rows_of_few_nonzeros_are_not_for_the_active_s
 
 
 def test_dense_programs_of_few_nonzeros_have_a_sparse_form() -> None:
-    problem, cost = as_dense_problem(INSTANCES[COUPLED[0]])
+    problem, cost = INSTANCES[COUPLED[0]].as_dense_problem()
     qp = problem.canonical(torch.from_numpy(cost)[None], 0.1)
     sparse_qp = qp.sparse_form()
     assert sparse_qp.is_sparse

@@ -15,7 +15,7 @@ import torch
 from torch import Tensor
 
 from pear.problem import Problem
-from pear_lab.benchmarks.hard_models import as_dense_problem, small_instances
+from pear_lab.benchmarks.hard_models import draw_small_hard_models
 from pear_lab.benchmarks.random_programs import (
     Fields,
     Rng,
@@ -207,8 +207,8 @@ def badly_scaled_family(rng: Rng, share: float) -> Iterator[ExactnessCase]:
 
 def hard_model_family(rng: Rng, share: float) -> Iterator[ExactnessCase]:
     """Yield small degenerate planning models like those of netlib, with redundant rows and mixed units."""
-    for instance in small_instances(rng):
-        problem, cost = as_dense_problem(instance)
+    for instance in draw_small_hard_models(rng):
+        problem, cost = instance.as_dense_problem()
         true = cost * rng.uniform(0.7, 1.3, (_family_size(30, share), len(cost)))
         yield _make_family_case(problem, true * rng.uniform(0.7, 1.3, true.shape), true, 0.5)
 

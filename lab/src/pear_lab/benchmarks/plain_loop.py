@@ -1,9 +1,9 @@
-"""The paper's training as a careful user writes it without this library: a plain loop, one sample at a time.
+"""The paper's training as a careful user writes it without PEAR: a plain loop over single samples, as a baseline.
 
-This is a baseline for timing, not a part of the library. OSQP solves each sample to a tolerance of 1e-4; it is set up
-once, and only its cost is updated. The active set follows from complementarity. NumPy computes the projection with a
-Schur complement and a ridge of 1e-8, and adds the injection. A shuffling ``DataLoader``, a linear layer and Adam
-complete the loop. Random numbers are drawn in the same order as in the protocol.
+OSQP solves each sample to a tolerance of 1e-4. It is set up once, and then only its cost is updated. The active set
+follows from complementarity. NumPy projects the prediction error with a Schur complement and a ridge of 1e-8. A
+shuffling ``DataLoader``, a linear layer and Adam complete the loop. Random numbers are drawn in the order of the
+paper's protocol.
 """
 
 from __future__ import annotations
@@ -30,14 +30,14 @@ Metric = Callable[[Tensor, Tensor], float]
 
 @dataclass
 class PlainHistory:
-    """Epochs, times and checks of a run.
+    """The epochs, times and checks of a training.
 
     Attributes:
-        epochs: number of trained epochs.
-        seconds: total time.
-        split: seconds spent on solving ("solve"), projecting ("project"), network, optimizer and loader ("network"),
-            checks ("validation") and the "rest".
-        checks: epoch and metric of each look at the validation samples.
+        epochs: the number of trained epochs.
+        seconds: the total time.
+        split: the seconds spent on solving ("solve"), on projecting ("project"), on the network, its optimizer and the
+            loader ("network"), on checks ("validation"), and on the "rest".
+        checks: for each check on the validation samples its epoch and metric.
     """
 
     epochs: int = 0
@@ -49,22 +49,22 @@ class PlainHistory:
 
     @property
     def epoch_seconds(self) -> float:
-        """Seconds an epoch without the checks."""
+        """The seconds per epoch, without the checks."""
         return (self.seconds - self.split["validation"]) / max(self.epochs, 1)
 
 
 class PlainProgram:
-    """One smoothed linear program, ``min ½ λ zᵀz + cᵀz`` on the problem's rows, solved for one cost after the other.
+    """The smoothed linear program ``min ½ λ zᵀz + cᵀz`` on the constraints of a problem, for one cost at a time.
 
     Args:
-        problem: rows and bounds shared by all samples, no curvature of its own; an integer problem is relaxed.
+        problem: a linear problem whose rows and bounds all samples share. Integers are relaxed.
         smoothing: λ > 0.
     """
 
     def __init__(self, problem: Problem, smoothing: float) -> None:
         osqp = import_optional("osqp", "osqp", "the plain loop")
         self.sign, self.smoothing, self.n = problem.sign, smoothing, problem.n
-        self.J, self.lower, self.upper = _stack_rows(problem)
+        self.J, self.lower, self.upper = _stack_plain_rows(problem)
         self.equal = self.lower == self.upper
         self.solver = osqp.OSQP()
         objective = {"P": sp.csc_matrix(smoothing * np.eye(self.n)), "q": np.zeros(self.n)}
@@ -72,14 +72,26 @@ class PlainProgram:
         self.solver.setup(**objective, **rows, eps_abs=TOLERANCE, eps_rel=TOLERANCE, verbose=False)
 
     def active_set(self, cost: Array) -> Mask:
-        """(m,) the rows that OSQP's answer for ``cost`` (n,) holds tight, by complementarity; equalities always."""
+        """Solve for a cost (n,), and return a mask (m,) of the active rows, equalities included."""
         self.solver.update(q=self.sign * cost)
         result = self.solver.solve(raise_error=False)
         r, y = self.J @ result.x, result.y
         return np.asarray(self.equal | (r - self.lower < -y) | (self.upper - r < y))
 
     def project(self, error: Array, active: Mask, injection: float) -> Array:
-        """(n,) g = H⁻¹e − H⁻¹Jᵀ(JH⁻¹Jᵀ + 1e-8 I)⁻¹JH⁻¹e with H = λI, and β (‖g‖/‖n‖) n on top."""
+        """Project a prediction error onto the tangent space of the active rows.
+
+        With H = λI and J the active rows, the projection is g = H⁻¹e − H⁻¹Jᵀ(JH⁻¹Jᵀ + 1e-8 I)⁻¹JH⁻¹e, and the rest is
+        v = H⁻¹e − g.
+
+        Args:
+            error: (n,) the prediction error e.
+            active: (m,) mask of the active rows.
+            injection: β.
+
+        Returns:
+            g + β (‖g‖/‖v‖) v, (n,).
+        """
         J, scaled = self.J[active], error / self.smoothing
         schur = J @ J.T / self.smoothing + RIDGE * np.eye(len(J))
         g = scaled - J.T @ np.linalg.solve(schur, J @ scaled) / self.smoothing
@@ -88,7 +100,7 @@ class PlainProgram:
         return np.asarray(g + injection * np.linalg.norm(g) / size * normal if size > 0 else g)
 
     def gradient(self, predicted: Array, true: Array, injection: float, spent: dict[str, float]) -> Array:
-        """(B, n) gradients, one sample after the other; the seconds are added to ``spent``."""
+        """Compute the gradients (B, n), one sample after the other, and add their seconds to ``spent``."""
         gradients = np.empty_like(predicted)
         for i in range(len(predicted)):
             began = time.perf_counter()
@@ -100,8 +112,8 @@ class PlainProgram:
         return self.sign * gradients
 
 
-def _stack_rows(problem: Problem) -> tuple[Array, Array, Array]:
-    """All rows and bounds as l ≤ Jz ≤ u."""
+def _stack_plain_rows(problem: Problem) -> tuple[Array, Array, Array]:
+    """Return all rows and bounds as J (m, n), l (m,) and u (m,) with l ≤ Jz ≤ u."""
     (p,) = judged_programs(judged_fields(problem), np.zeros((1, problem.n)))
     lower = np.concatenate([p.b, np.full(len(p.h), -np.inf), p.lb])
     return np.vstack([p.A, p.G, np.eye(problem.n)]), lower, np.concatenate([p.b, p.h, p.ub])
@@ -118,32 +130,33 @@ def train_plain_loop(
     time_cap: float = 600.0,
     progress: Callable[[int], None] = lambda epoch: None,
 ) -> tuple[nn.Linear, PlainHistory]:
-    """Train under the paper's protocol, drawing from torch's global generator, which is left as it was.
+    """Train a linear model under the paper's protocol. The state of torch's global random generator does not change.
 
     Args:
         problem: the problem that is decided.
-        split: training, validation and test samples, features and costs in float32.
-        metric: the score of the validation samples, computed after the first epoch, every tenth, and the last.
+        split: the training, validation and test samples, features and costs in float32.
+        metric: the score of predicted and true costs of the validation samples; lower is better. It is computed after
+            the epochs 1, 11, 21, … and after the last one.
         seed: the seed of the first weights and of the order of the samples.
-        max_epochs: the most epochs. Training ends earlier where three scores in a row improve by at most 1 %.
+        max_epochs: the largest number of epochs. Training ends earlier if three scores in a row improve by at most 1 %.
         smoothing: λ.
         injection: β.
-        time_cap: seconds after which training ends.
-        progress: called after every epoch.
+        time_cap: the seconds after which training ends.
+        progress: called with the number of each epoch.
 
     Returns:
-        The model with its best weights, and the time spent on each part.
+        The model with its best weights, and the history of the training.
     """
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(seed)
         model = nn.Linear(split.train.features.shape[1], problem.n)
-        loop = _Loop(model, PlainProgram(problem, smoothing), split, metric, injection)
+        loop = _PlainLoop(model, PlainProgram(problem, smoothing), split, metric, injection)
         loop.run(max_epochs, time_cap, progress)
         return model, loop.history
 
 
-class _Loop:
-    """The training loop; the seconds go to ``history.split``."""
+class _PlainLoop:
+    """The training loop, which adds the seconds of its parts to ``history.split``."""
 
     def __init__(self, model: nn.Linear, program: PlainProgram, split: Split, metric: Metric, injection: float) -> None:
         self.model, self.program, self.metric, self.injection = model, program, metric, injection
@@ -153,7 +166,7 @@ class _Loop:
         self.history = PlainHistory()
 
     def run(self, max_epochs: int, time_cap: float, progress: Callable[[int], None]) -> None:
-        """Train by the paper's protocol: a check every 10 epochs, patience 3, the best weights kept."""
+        """Train by the paper's protocol, and restore the best weights."""
         history, start = self.history, time.perf_counter()
         best, reference, waited = copy.deepcopy(self.model.state_dict()), float("inf"), 0
         for epoch in range(1, max_epochs + 1):
@@ -175,7 +188,7 @@ class _Loop:
         history.split["rest"] = max(0.0, history.seconds - sum(history.split.values()))
 
     def epoch(self) -> None:
-        """Train for one epoch, and add the time of its parts to the history."""
+        """Train one epoch."""
         spent, mark = self.history.split, time.perf_counter()
         for features, costs in self.train:
             self.optimizer.zero_grad()

@@ -1,6 +1,6 @@
-"""Random batches of programs for the gradient benchmark: one function for each structure.
+"""Random batches of programs for the gradient benchmark, one function for each structure.
 
-Every field has a random stream of its own, so that a smaller batch consists of the first programs of a larger one.
+Every field is drawn from its own random stream, so that a smaller batch has the first programs of a larger one.
 """
 
 from __future__ import annotations
@@ -14,26 +14,27 @@ from pear_lab.benchmarks.random_programs import Rng, grid_flow_balance, random_c
 from pear_lab.judge.judged_program import Array
 
 SHARED_ROWS, OWN_ROWS, KNAPSACK_ROWS = 30, 10, 5
+"""The numbers of rows that all samples share, of rows of each sample, and of capacities of a knapsack."""
 SECTORS, POLYTOPE_ROWS, WORKERS, HOURS = 11, 60, 12, 24
-"""Sector limits of a portfolio, rows of a polytope, workers and jobs of an assignment, and hours of a battery."""
+"""The numbers of sector limits of a portfolio, rows of a polytope, workers and as many jobs, and hours of a battery."""
 ORIGINS, DESTINATIONS = 10, 20
-"""Origins and destinations of a transport problem."""
+"""The numbers of origins and destinations of a transport problem."""
 FACTORS = 5
-"""Risk factors of a portfolio whose samples share its covariance."""
+"""The number of risk factors of portfolios that share a covariance."""
 KNAPSACK_SMOOTHING, PATH_SMOOTHING, FLOW_SMOOTHING, POLYTOPE_SMOOTHING = 1.0, 0.1, 0.3, 0.5
-"""λ of the linear programs; that of flows is for assignments, transports and batteries."""
+"""λ of the linear programs. That of flows is for assignments, transports and batteries."""
 
 
 @dataclass(frozen=True)
-class Draw:
+class ProgramDraw:
     """A random batch of B programs of n variables.
 
     Attributes:
         cost, true: (B, n) predicted and true costs.
-        fields: Q, A, b, G, h, lb and ub by the names ``Problem`` has for them, shared or per sample; absent ones are
-            left out.
-        smoothing: λ, which is added to the diagonal of Q on every side.
-        redundant: number of rows at the end of A that are combinations of the others.
+        fields: Q, A, b, G, h, lb and ub by the names of the arguments of ``Problem``, shared or with a row for each
+            sample. Absent fields are left out.
+        smoothing: λ, which every library adds to the diagonal of Q.
+        redundant: the number of last rows of A that are combinations of the other rows.
     """
 
     cost: Array
@@ -43,76 +44,77 @@ class Draw:
     redundant: int = 0
 
 
-def draw_portfolio_programs(rng: Rng, n: int, B: int) -> Draw:
-    """Long-only portfolios, each with a covariance of its own."""
+def draw_portfolio_programs(rng: Rng, n: int, B: int) -> ProgramDraw:
+    """Draw long-only portfolios, each with its own covariance."""
     cost, true, _, Q = random_markets(rng, n, B)
-    return Draw(cost, true, {"Q": Q, "A": np.ones((1, n)), "b": np.ones(1), "lb": 0.0})
+    return ProgramDraw(cost, true, {"Q": Q, "A": np.ones((1, n)), "b": np.ones(1), "lb": 0.0})
 
 
-def draw_box_programs(rng: Rng, n: int, B: int) -> Draw:
-    """QPs with bounds alone, each with a dense curvature of its own."""
+def draw_box_programs(rng: Rng, n: int, B: int) -> ProgramDraw:
+    """Draw QPs with bounds and without rows, each with its own dense curvature."""
     bounds, curvatures, costs = rng.spawn(3)
     fields = {"Q": random_curvature(curvatures, n, B), "lb": -0.5, "ub": bounds.uniform(0.0, 1.0, n)}
-    return Draw(*_draw_program_costs(costs, n, B), fields)
+    return ProgramDraw(*_draw_program_costs(costs, n, B), fields)
 
 
-def draw_shared_row_programs(rng: Rng, n: int, B: int) -> Draw:
-    """QPs with rows and bounds that all samples share; the curvatures are their own."""
+def draw_shared_row_programs(rng: Rng, n: int, B: int) -> ProgramDraw:
+    """Draw QPs that share rows and bounds, each with its own curvature."""
     rows, curvatures, costs = rng.spawn(3)
     fields = {"G": rows.normal(size=(SHARED_ROWS, n)), "h": rows.uniform(0.1, 1.1, SHARED_ROWS), "lb": -1.0, "ub": 1.0}
-    return Draw(*_draw_program_costs(costs, n, B), {"Q": random_curvature(curvatures, n, B), **fields})
+    return ProgramDraw(*_draw_program_costs(costs, n, B), {"Q": random_curvature(curvatures, n, B), **fields})
 
 
-def draw_own_row_programs(rng: Rng, n: int, B: int) -> Draw:
-    """QPs whose rows and curvatures are their own."""
+def draw_own_row_programs(rng: Rng, n: int, B: int) -> ProgramDraw:
+    """Draw QPs, each with its own rows and its own curvature."""
     rows, limits, curvatures, costs = rng.spawn(4)
     G, h = rows.normal(size=(B, OWN_ROWS, n)), limits.uniform(0.1, 1.1, (B, OWN_ROWS))
-    return Draw(
+    return ProgramDraw(
         *_draw_program_costs(costs, n, B),
         {"Q": random_curvature(curvatures, n, B), "G": G, "h": h, "lb": -1.0, "ub": 1.0},
     )
 
 
-def draw_knapsack_programs(rng: Rng, n: int, B: int) -> Draw:
-    """Relaxed knapsacks with several capacities."""
+def draw_knapsack_programs(rng: Rng, n: int, B: int) -> ProgramDraw:
+    """Draw relaxed knapsacks with several capacities."""
     items, values, errors = rng.spawn(3)
     weights = items.uniform(1.0, 9.0, (KNAPSACK_ROWS, n))
     true = -values.uniform(1.0, 6.0, (B, n))
     fields = {"G": weights, "h": 0.3 * weights.sum(1), "lb": 0.0, "ub": 1.0}
-    return Draw(true + errors.normal(size=(B, n)), true, fields, KNAPSACK_SMOOTHING)
+    return ProgramDraw(true + errors.normal(size=(B, n)), true, fields, KNAPSACK_SMOOTHING)
 
 
-def draw_path_programs(side: int, rng: Rng, n: int, B: int) -> Draw:
-    """Paths through a grid of ``side`` × ``side`` nodes; one flow balance follows from the others."""
+def draw_path_programs(side: int, rng: Rng, n: int, B: int) -> ProgramDraw:
+    """Draw paths through a grid of ``side`` × ``side`` nodes. One flow balance follows from the others."""
     costs, errors = rng.spawn(2)
     A, b = grid_flow_balance(side)
     true = costs.uniform(0.5, 1.5, (B, n))
     fields = {"A": A, "b": b, "lb": 0.0, "ub": 1.0}
-    return Draw(true + 0.3 * errors.normal(size=(B, n)), true, fields, PATH_SMOOTHING, redundant=1)
+    return ProgramDraw(true + 0.3 * errors.normal(size=(B, n)), true, fields, PATH_SMOOTHING, redundant=1)
 
 
 def _draw_program_costs(rng: Rng, n: int, B: int) -> tuple[Array, Array]:
-    """Draw predicted and true costs; the errors are half as large as the costs."""
+    """Draw predicted and true costs (B, n). Prediction errors are half as large as costs."""
     true, errors = rng.spawn(2)
     c = true.normal(size=(B, n))
     return c + 0.5 * errors.normal(size=(B, n)), c
 
 
-def draw_sector_programs(rng: Rng, n: int, B: int) -> Draw:
-    """Long-only portfolios with one covariance; no sector may hold more than a fifth."""
+def draw_sector_programs(rng: Rng, n: int, B: int) -> ProgramDraw:
+    """Draw long-only portfolios that share a covariance. No sector may hold more than a fifth."""
     curvature, costs = rng.spawn(2)
     loadings, sectors = curvature.normal(size=(n, FACTORS)), np.arange(n) % SECTORS
     Q = 0.01 * loadings @ loadings.T + np.diag(curvature.uniform(0.01, 0.05, n))
     G = (sectors == np.arange(SECTORS)[:, None]).astype(float)
     cost, true = _draw_program_costs(costs, n, B)
     fields = {"Q": Q, "A": np.ones((1, n)), "b": np.ones(1), "G": G, "h": np.full(SECTORS, 0.2), "lb": 0.0}
-    return Draw(0.1 * cost, 0.1 * true, fields)
+    return ProgramDraw(0.1 * cost, 0.1 * true, fields)
 
 
-def draw_turnover_programs(rng: Rng, n: int, B: int) -> Draw:
-    """Portfolios that pay for purchases and sales: n = 3 · assets variables, of which the last two thirds are trades.
+def draw_turnover_programs(rng: Rng, n: int, B: int) -> ProgramDraw:
+    """Draw portfolios that pay for purchases and sales.
 
-    Trades have no curvature, so that Q is singular. Their price is known; returns alone are forecast.
+    The first third of the n variables are weights, the others are purchases and sales. These have no curvature, so that
+    Q is singular. Their price is known, and only returns are forecast.
     """
     assets = n // 3
     curvature, costs = rng.spawn(2)
@@ -126,42 +128,46 @@ def draw_turnover_programs(rng: Rng, n: int, B: int) -> Draw:
         np.hstack([0.05 * returns, np.full((B, 2 * assets), 0.005)])
         for returns in _draw_program_costs(costs, assets, B)
     )
-    return Draw(predicted, true, {"Q": Q, "A": A, "b": np.append(1.0, np.full(assets, 1 / assets)), "lb": 0.0})
+    return ProgramDraw(predicted, true, {"Q": Q, "A": A, "b": np.append(1.0, np.full(assets, 1 / assets)), "lb": 0.0})
 
 
-def draw_dense_programs(rows: int, rng: Rng, n: int, B: int) -> Draw:
-    """QPs with one dense curvature, dense rows and bounds."""
+def draw_dense_programs(rows: int, rng: Rng, n: int, B: int) -> ProgramDraw:
+    """Draw QPs that share a dense curvature, dense rows and bounds."""
     limits, curvature, costs = rng.spawn(3)
     G, h = limits.normal(size=(rows, n)), np.abs(limits.normal(size=rows))
     fields = {"Q": random_curvature(curvature, n), "G": G, "h": h, "lb": -1.0, "ub": 1.0}
-    return Draw(*_draw_program_costs(costs, n, B), fields)
+    return ProgramDraw(*_draw_program_costs(costs, n, B), fields)
 
 
-def draw_polytope_programs(rng: Rng, n: int, B: int) -> Draw:
-    """Smoothed LPs over dense rows, without a bound or an equality."""
+def draw_polytope_programs(rng: Rng, n: int, B: int) -> ProgramDraw:
+    """Draw smoothed LPs that share dense inequalities, without bounds and equalities."""
     limits, costs = rng.spawn(2)
     fields = {"G": limits.normal(size=(POLYTOPE_ROWS, n)), "h": 1.0 + np.abs(limits.normal(size=POLYTOPE_ROWS))}
-    return Draw(*_draw_program_costs(costs, n, B), fields, POLYTOPE_SMOOTHING)
+    return ProgramDraw(*_draw_program_costs(costs, n, B), fields, POLYTOPE_SMOOTHING)
 
 
-def draw_assignment_programs(rng: Rng, n: int, B: int) -> Draw:
-    """Every worker has one job and every job one worker; one row follows from the others."""
+def draw_assignment_programs(rng: Rng, n: int, B: int) -> ProgramDraw:
+    """Draw assignments of one job to each worker and of one worker to each job. One row follows from the others."""
     A = np.vstack([np.kron(np.eye(WORKERS), np.ones(WORKERS)), np.kron(np.ones(WORKERS), np.eye(WORKERS))])
     fields = {"A": A, "b": np.ones(2 * WORKERS), "lb": 0.0}
-    return Draw(*_draw_program_prices(rng, n, B), fields, FLOW_SMOOTHING, redundant=1)
+    return ProgramDraw(*_draw_program_prices(rng, n, B), fields, FLOW_SMOOTHING, redundant=1)
 
 
-def draw_transport_programs(rng: Rng, n: int, B: int) -> Draw:
-    """Flows from origins with a capacity to destinations with a demand."""
+def draw_transport_programs(rng: Rng, n: int, B: int) -> ProgramDraw:
+    """Draw transports from origins with a capacity to destinations with a demand."""
     demands, costs = rng.spawn(2)
     A = np.kron(np.ones(ORIGINS), np.eye(DESTINATIONS))
     G = np.kron(np.eye(ORIGINS), np.ones(DESTINATIONS))
     fields = {"A": A, "b": demands.uniform(1.0, 2.0, DESTINATIONS), "G": G, "h": np.full(ORIGINS, 4.5), "lb": 0.0}
-    return Draw(*_draw_program_prices(costs, n, B), fields, FLOW_SMOOTHING)
+    return ProgramDraw(*_draw_program_prices(costs, n, B), fields, FLOW_SMOOTHING)
 
 
-def draw_battery_programs(rng: Rng, n: int, B: int) -> Draw:
-    """A day of a battery: what goes in and out every hour, and the state before and after; a tenth is lost on entry."""
+def draw_battery_programs(rng: Rng, n: int, B: int) -> ProgramDraw:
+    """Draw days of a battery.
+
+    The variables are the inflow and the outflow of each hour, and the states before and after all hours. A tenth of the
+    inflow is lost.
+    """
     noise, errors = rng.spawn(2)
     one, none = np.eye(HOURS), np.zeros((HOURS, HOURS))
     states = np.eye(HOURS + 1)
@@ -172,11 +178,11 @@ def draw_battery_programs(rng: Rng, n: int, B: int) -> Draw:
     prices = day + 0.5 * noise.normal(size=(B, HOURS))
     forecasts = prices + 0.3 * errors.normal(size=(B, HOURS))
     cost, true = (np.hstack([p, -p, np.zeros((B, HOURS + 1))]) for p in (forecasts, prices))
-    return Draw(cost, true, {"A": A, "b": b, "lb": 0.0, "ub": ub}, FLOW_SMOOTHING)
+    return ProgramDraw(cost, true, {"A": A, "b": b, "lb": 0.0, "ub": ub}, FLOW_SMOOTHING)
 
 
 def _draw_program_prices(rng: Rng, n: int, B: int) -> tuple[Array, Array]:
-    """Predicted and true costs from 0 to 1, the error a third of their spread."""
+    """Draw predicted and true costs (B, n). True costs lie between 0 and 1, and prediction errors are near 0.1."""
     true, errors = rng.spawn(2)
     c = true.uniform(size=(B, n))
     return c + 0.1 * errors.normal(size=(B, n)), c

@@ -1,7 +1,7 @@
-"""The structures of programs of the gradient benchmark: one row each.
+"""The table of the structures of programs that the gradient benchmark measures.
 
-A structure is a way to draw programs ``min ½ zᵀQz + cᵀz`` subject to ``Az = b, Gz ≤ h, lb ≤ z ≤ ub``; the
-functions that do so are in ``program_draws``.
+A structure is a kind of random program ``min ½ zᵀQz + cᵀz`` subject to ``Az = b, Gz ≤ h, lb ≤ z ≤ ub``. The functions
+that draw the programs are in ``program_draws``.
 """
 
 from __future__ import annotations
@@ -15,26 +15,26 @@ import numpy as np
 
 from pear.errors import ProblemError
 from pear_lab.benchmarks import program_draws as draws
-from pear_lab.benchmarks.program_draws import Draw
+from pear_lab.benchmarks.program_draws import ProgramDraw
 
 
 @dataclass(frozen=True)
 class Structure:
-    """One structure of programs: a row of the table below.
+    """A structure of programs, as a row of the table.
 
     Attributes:
-        name: what users write.
-        label: description of the structure, with a place for n.
-        draw: takes a random generator, the number of variables and the number of samples.
+        name: the name on the command line.
+        label: the description, with ``{n}`` in place of the number of variables.
+        draw: a function of a random generator and of the numbers of variables and samples, which draws programs.
         size: the default number of variables.
-        batches: the default numbers of samples on a GPU; those of at most 512 are the default on a CPU.
-        any_size: whether it can have other numbers of variables.
-        warm: whether warm starts are measured, too.
+        batches: the default numbers of samples on a GPU. Those up to 512 are the default on a CPU.
+        any_size: whether other numbers of variables are possible.
+        warm: whether warm starts are measured as well.
     """
 
     name: str
     label: str
-    draw: Callable[[np.random.Generator, int, int], Draw]
+    draw: Callable[[np.random.Generator, int, int], ProgramDraw]
     size: int
     batches: tuple[int, ...]
     any_size: bool = True
@@ -138,10 +138,10 @@ STRUCTURES: tuple[Structure, ...] = (
 
 
 def choose_structures(names: Sequence[str]) -> list[Structure]:
-    """The structures of these names; "all" for every one.
+    """Return the structures of the given names, or all structures if "all" is one of the names.
 
     Raises:
-        ProblemError: a name that is not in the table, or none.
+        ProblemError: a name is not in the table, or there is no name.
 
     Example:
         >>> [structure.size for structure in choose_structures(["box", "path-5"])]

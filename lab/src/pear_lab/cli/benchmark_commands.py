@@ -220,8 +220,8 @@ def exactness_command(
         writable_output_file(to)
     names = None if solvers is None else split_at_commas(solvers)
     with one_thread(), err.status("Solving …") as status:
-        rows = benchmark.run(names, quick, seed, progress=lambda line: status.update(Text(line)))
-    for table in benchmark.tables(rows):
+        rows = benchmark.measure_exactness(names, quick, seed, progress=lambda line: status.update(Text(line)))
+    for table in benchmark.exactness_tables(rows):
         print_terminal_table(table)
     if to is not None:
         write_output_json(

@@ -1,4 +1,4 @@
-"""The arrays of a model file for the judge, read without the library's own importers."""
+"""``ModelFile``: the arrays of a model file for the judge, read without the model importers of PEAR."""
 
 from __future__ import annotations
 
@@ -16,19 +16,19 @@ from pear.problem.importers.osqp_mat import load_osqp_mat
 from pear.problem.importers.packed_files import packed_file_suffix, unpacked_file
 from pear_lab.judge.judged_program import Array, JudgedProgram
 
-_NONE = 1e20  # limits of this size are none
+_NONE = 1e20  # the size from which on a limit counts as absent
 
 
 @dataclass(frozen=True)
 class ModelFile:
-    """The model of a file as a sparse program to minimise. A maximised objective has its signs changed.
+    """The model of a file as a sparse program that is minimised.
 
     Attributes:
-        program: the arrays.
-        rows: number of rows of the file's matrix, bounds not counted.
-        nonzeros: number of non-zeros of that matrix.
-        sign: −1 where the file maximises, else +1.
-        offset: constant of the file's objective, in its own sense.
+        program: the arrays. If the file maximises, the signs of its objective are changed.
+        rows: the number of rows of the file's matrix, without bounds.
+        nonzeros: the number of non-zeros of that matrix and of the curvature.
+        sign: −1 if the file maximises, else +1.
+        offset: the constant of the file's objective, in the sense of the file.
     """
 
     program: JudgedProgram
@@ -39,21 +39,21 @@ class ModelFile:
 
     @property
     def kind(self) -> str:
-        """One of "lp", "qp", "milp" and "miqp"."""
+        """The kind of program: "lp", "qp", "milp" or "miqp"."""
         return ("mi" if self.program.integer.any() else "") + ("qp" if self.program.H.nnz else "lp")
 
 
 def read_model_file(path: Path) -> ModelFile:
-    """Read the arrays of a file of any kind that the importers know.
+    """Read the arrays of a file of any supported kind.
 
     Raises:
-        DataError: the file cannot be read; the message is that of the importers.
+        DataError: the file cannot be read. The message is that of the importers.
     """
-    return _from_mat(path) if packed_file_suffix(path) == ".mat" else _from_highs(read_mps_file(path))
+    return _read_mat_file(path) if packed_file_suffix(path) == ".mat" else _model_file_of_highs(read_mps_file(path))
 
 
-def _from_highs(model: Any) -> ModelFile:
-    """Return the arrays of a model that HiGHS has read, as a minimisation."""
+def _model_file_of_highs(model: Any) -> ModelFile:
+    """Make a model file from a model that HiGHS has read."""
     lp, hessian = model.lp_, model.hessian_
     n, m, sign = lp.num_col_, lp.num_row_, 1.0 if int(lp.sense_) == 1 else -1.0
     P = np.zeros(0)
@@ -77,9 +77,9 @@ def _from_highs(model: Any) -> ModelFile:
     return ModelFile(program, m, int(half.nnz + A.nnz), sign, float(lp.offset_))
 
 
-def _from_mat(path: Path) -> ModelFile:
-    """Read the arrays of a ``.mat`` file in OSQP's form."""
-    load_osqp_mat(path)  # raises the importer's errors
+def _read_mat_file(path: Path) -> ModelFile:
+    """Read a ``.mat`` file in the form of OSQP's benchmarks."""
+    load_osqp_mat(path)  # raises the errors of the importer
     with unpacked_file(path, (".mat",)) as file:
         found = loadmat(str(file))
     q, l, u = (np.asarray(found[name], dtype=float).reshape(-1) for name in ("q", "l", "u"))  # noqa: E741
@@ -89,17 +89,22 @@ def _from_mat(path: Path) -> ModelFile:
     P.eliminate_zeros()
     A.eliminate_zeros()
     l, u = np.where(l <= -_NONE, -np.inf, l), np.where(u >= _NONE, np.inf, u)  # noqa: E741
-    lb, ub, kept = split_bounds(A, l, u)
+    lb, ub, kept = split_bounds_of_file(A, l, u)
     integer = np.asarray(found.get("integer", np.zeros(len(q)))).reshape(-1) != 0
     offset = float(np.asarray(found.get("r", 0.0)).reshape(-1)[0])
     program = JudgedProgram.from_limits(P, q, A[kept], l[kept], u[kept], lb, ub, integer)
     return ModelFile(program, len(kept), int(P.nnz + A[kept].nnz), 1.0, offset)
 
 
-def split_bounds(A: sp.csr_array, low: Array, high: Array) -> tuple[Array, Array, list[int]]:
-    """Turn rows of the form ±x into bounds. Return lower bounds, upper bounds and the indices of the other rows.
+def split_bounds_of_file(A: sp.csr_array, low: Array, high: Array) -> tuple[Array, Array, list[int]]:
+    """Turn rows of the form ±x into bounds. Bounds that contradict each other remain rows.
 
-    Bounds that contradict each other stay rows.
+    Args:
+        A: (m, n) rows.
+        low, high: (m,) their limits.
+
+    Returns:
+        Lower bounds (n,), upper bounds (n,), and the numbers of the remaining rows.
     """
     by_variable: dict[int, list[int]] = {}
     for i in np.flatnonzero(np.diff(A.indptr) == 1).tolist():

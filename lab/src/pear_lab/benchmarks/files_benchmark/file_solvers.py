@@ -1,26 +1,18 @@
-"""The solvers of the files benchmark, and the process that runs them.
+"""The solvers of the files benchmark: PEAR, HiGHS, SciPy, and those of the qpsolvers package.
 
-``pear.solve`` reads the file itself, and the other solvers get the judge's arrays. A separate process runs them,
-so that a solver may crash or be killed at its time limit.
+PEAR imports the file. The other solvers get the arrays that the judge reads from the file.
 """
 
 from __future__ import annotations
 
 import contextlib
 import importlib.util
-import multiprocessing
-import os
-import signal
-import sys
-import tempfile
 import time
 import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import replace
-from multiprocessing.connection import Connection
 from pathlib import Path
-from types import TracebackType
-from typing import Any, Self
+from typing import Any
 
 import numpy as np
 import scipy.sparse as sp
@@ -43,19 +35,19 @@ OURS = "pear"
 _MORE: dict[str, dict[str, Any]] = {"clarabel": {"max_threads": 1}, "osqp": {"max_iter": 1_000_000}}
 
 
-def is_ours(name: str) -> bool:
-    """Whether a name means this library: ``pear``, or ``pear:NAME`` for ``pear.solve`` with that solver."""
+def is_own_file_solver(name: str) -> bool:
+    """Return whether a name means PEAR: ``pear``, or ``pear:NAME`` for ``pear.solve`` with one of its solvers."""
     return name.partition(":")[0] == OURS
 
 
 def check_file_solver(name: str) -> None:
-    """Raise an error for a solver that is unknown or not installed.
+    """Check that a solver is known and installed.
 
     Raises:
-        UnknownSolverError: there is no such solver.
-        MissingExtraError: the package that runs it is not installed.
+        UnknownSolverError: the solver is unknown.
+        MissingExtraError: the package of the solver is not installed.
     """
-    if is_ours(name):
+    if is_own_file_solver(name):
         _, colon, ours = name.partition(":")
         if colon:
             get_backend(ours)
@@ -74,46 +66,51 @@ def check_file_solver(name: str) -> None:
 
 
 def prepare_file_solver(path: Path, name: str, tol: float) -> Callable[[], SolverAnswer]:
-    """Read the file, load or compile the solver, and return a function that solves the file and times the solve.
+    """Read a file, load or compile a solver, and return a function that solves the file and times the solve.
+
+    Args:
+        path: the file.
+        name: the name of the solver.
+        tol: the accuracy that solvers other than PEAR aim at.
 
     Raises:
         PearError: the file cannot be read.
     """
-    if is_ours(name):
+    if is_own_file_solver(name):
         model = from_file(path)
-        _warm_up(model.problem, name)
-        return lambda: _solve_ours(model, name)
+        _warm_up_file_solver(model.problem, name)
+        return lambda: _solve_file_by_pear(model, name)
     program = read_model_file(path).program
-    function = {"highs": _solve_highs, "scipy": _solve_scipy}.get(name)
+    function = {"highs": _solve_file_by_highs, "scipy": _solve_file_by_scipy}.get(name)
     if function is not None:
         return lambda: function(program, tol)
     import qpsolvers  # noqa: F401  loaded before the clock starts
 
-    return lambda: _solve_qpsolvers(program, tol, name)
+    return lambda: _solve_file_by_qpsolvers(program, tol, name)
 
 
-def _warm_up(like: Problem, name: str) -> None:
-    """Solve a tiny problem of the same kind, so that everything is compiled before the clock starts."""
+def _warm_up_file_solver(like: Problem, name: str) -> None:
+    """Solve a tiny problem like the given one, so that PEAR is compiled before the clock starts."""
     n = 600 if like.is_sparse else 2
     one = sp.eye_array(n).tocsr()
     integer = None if like.integer is None else True
     problem = Problem(Q=None if like.Q is None else one, G=one, h=np.ones(n), lb=0.0, ub=1.0, integer=integer)
     with contextlib.suppress(PearError):  # the solve of the file raises the same error
-        solve(problem, torch.zeros(1, n, dtype=torch.float64), 0.0, _solver_of(name), "mask")
+        solve(problem, torch.zeros(1, n, dtype=torch.float64), 0.0, _own_file_solver(name), "mask")
 
 
-def _solver_of(name: str) -> str:
-    """Return the argument ``solver`` of ``pear.solve``: the name after the colon, or "auto"."""
+def _own_file_solver(name: str) -> str:
+    """Return the argument ``solver`` of ``pear.solve``: the name after the colon, or "auto" without one."""
     return name.partition(":")[2] or "auto"
 
 
-def _solve_ours(model: Model, name: str) -> SolverAnswer:
-    """Solve the model with PEAR."""
+def _solve_file_by_pear(model: Model, name: str) -> SolverAnswer:
+    """Solve a model by PEAR, and time the solve."""
     begin = time.perf_counter()
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", FailedSamplesWarning)  # the status says it
-            found = solve(model.problem, model.known[None], 0.0, _solver_of(name), "mask")
+            found = solve(model.problem, model.known[None], 0.0, _own_file_solver(name), "mask")
     except PearError as error:
         return SolverAnswer("refused", seconds=time.perf_counter() - begin, note=str(error))
     seconds, status = time.perf_counter() - begin, Status(int(found.status[0]))
@@ -126,8 +123,8 @@ def _solve_ours(model: Model, name: str) -> SolverAnswer:
     return replace(solved, equality=found.duals.equality[0].numpy(), inequality=found.duals.inequality[0].numpy())
 
 
-def highs_model(P: Any, q: Any, A: Any, l: Any, u: Any, lb: Any, ub: Any, integer: Any) -> Any:  # noqa: E741
-    """Make a HiGHS model of ``min ½ xᵀPx + qᵀx`` subject to ``l ≤ Ax ≤ u, lb ≤ x ≤ ub``."""
+def highs_model_of_file(P: Any, q: Any, A: Any, l: Any, u: Any, lb: Any, ub: Any, integer: Any) -> Any:  # noqa: E741
+    """Make the HiGHS model ``min ½ xᵀPx + qᵀx`` subject to ``l ≤ Ax ≤ u, lb ≤ x ≤ ub``, with P and A sparse."""
     import highspy
 
     model = highspy.HighsModel()
@@ -147,8 +144,8 @@ def highs_model(P: Any, q: Any, A: Any, l: Any, u: Any, lb: Any, ub: Any, intege
     return model
 
 
-def _solve_highs(p: JudgedProgram, tol: float) -> SolverAnswer:
-    """Solve the program with HiGHS, at gap 0 where it has integers."""
+def _solve_file_by_highs(p: JudgedProgram, tol: float) -> SolverAnswer:
+    """Solve a program by HiGHS, and time the solve. The allowed gap of integer programs is 0."""
     import highspy
 
     begin = time.perf_counter()
@@ -161,7 +158,7 @@ def _solve_highs(p: JudgedProgram, tol: float) -> SolverAnswer:
     for name, value in options.items():
         highs.setOptionValue(name, value)
     rows, low = sp.vstack([p.A, p.G]), np.concatenate([p.b, np.full(len(p.h), -np.inf)])
-    model = highs_model(p.H, p.c, rows, low, np.concatenate([p.b, p.h]), p.lb, p.ub, p.integer)
+    model = highs_model_of_file(p.H, p.c, rows, low, np.concatenate([p.b, p.h]), p.lb, p.ub, p.integer)
     if highs.passModel(model) == highspy.HighsStatus.kError:
         return SolverAnswer("refused", note="HiGHS does not take the model")
     highs.run()
@@ -173,8 +170,8 @@ def _solve_highs(p: JudgedProgram, tol: float) -> SolverAnswer:
     return SolverAnswer("solved", np.asarray(solution.col_value), equality, inequality, seconds)
 
 
-def _solve_scipy(p: JudgedProgram, tol: float) -> SolverAnswer:
-    """Solve the program with SciPy: ``milp`` where it has integers, else ``linprog``."""
+def _solve_file_by_scipy(p: JudgedProgram, tol: float) -> SolverAnswer:
+    """Solve a linear program by SciPy's ``milp`` if it has integers, else by ``linprog``, and time the solve."""
     from scipy.optimize import Bounds, LinearConstraint, milp
 
     begin = time.perf_counter()
@@ -196,8 +193,8 @@ def _solve_scipy(p: JudgedProgram, tol: float) -> SolverAnswer:
     return SolverAnswer(status, found.x, -found.eqlin.marginals, -found.ineqlin.marginals, seconds)
 
 
-def _solve_qpsolvers(p: JudgedProgram, tol: float, name: str) -> SolverAnswer:
-    """Solve the program with the solver ``name`` of qpsolvers."""
+def _solve_file_by_qpsolvers(p: JudgedProgram, tol: float, name: str) -> SolverAnswer:
+    """Solve a program by the solver ``name`` of qpsolvers, and time the solve."""
     import qpsolvers
 
     if p.integer.any():
@@ -205,7 +202,7 @@ def _solve_qpsolvers(p: JudgedProgram, tol: float, name: str) -> SolverAnswer:
     begin = time.perf_counter()
     options = dict.fromkeys(TOLERANCES.get(name, ()), tol) | _MORE.get(name, {})
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore", UserWarning)  # what it falls short of is measured
+        warnings.simplefilter("ignore", UserWarning)  # the accuracy is measured afterwards
         try:
             found = qpsolvers.solve_problem(make_qpsolvers_problem(p, name), name, **options)
         except (qpsolvers.exceptions.QPError, ValueError) as error:
@@ -213,123 +210,17 @@ def _solve_qpsolvers(p: JudgedProgram, tol: float, name: str) -> SolverAnswer:
     seconds = time.perf_counter() - begin
     if not found.found:
         said = str(found.extras.get("status") or getattr(found.extras.get("info"), "status", ""))
-        return SolverAnswer(_status_from_words(said), seconds=seconds, note=said)
+        return SolverAnswer(_file_status_from_words(said), seconds=seconds, note=said)
     y, z = (np.zeros(k) if v is None else np.asarray(v) for v, k in ((found.y, len(p.b)), (found.z, len(p.h))))
     return SolverAnswer("solved", np.asarray(found.x), y, z, seconds)
 
 
-def _status_from_words(said: str) -> str:
-    """Translate a solver's own message for a failed solve into a status.
+def _file_status_from_words(said: str) -> str:
+    """Translate the message of a solver that failed into a status.
 
     Example:
-        >>> [_status_from_words(said) for said in ("PrimalInfeasible", "PROXQP_DUAL_INFEASIBLE", "MaxIterations")]
+        >>> [_file_status_from_words(said) for said in ("PrimalInfeasible", "PROXQP_DUAL_INFEASIBLE", "MaxIterations")]
         ['infeasible', 'unbounded', 'inaccurate']
     """
     plain = said.lower().replace("_", "")
     return "infeasible" if "primalinf" in plain else "unbounded" if "dualinf" in plain else "inaccurate"
-
-
-STARTING = 900.0
-"""Time limit in seconds for reading a file. The library compiles for some minutes on its first use."""
-
-
-class SolverProcess:
-    """A process that runs solvers one after the other under a time limit, and is restarted after a kill.
-
-    Example:
-        >>> from pathlib import Path
-        >>> with SolverProcess() as solvers:  # doctest: +SKIP
-        ...     solvers.ask(Path("plan.mps"), "pear", 1e-8, time_limit=60.0).status
-        'solved'
-    """
-
-    def __init__(self) -> None:
-        self._process: Any = None
-        self._pipe: Connection | None = None
-        self._log = tempfile.NamedTemporaryFile("w+", suffix=".log", encoding="utf-8", errors="replace")  # noqa: SIM115
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
-        self._end()
-        self._log.close()
-
-    def ask(self, path: Path, solver: str, tol: float, time_limit: float) -> SolverAnswer:
-        """Return the answer of a solver to a file. Without an answer, its status is "time limit" or "crashed"."""
-        if self._pipe is None:
-            self._start()
-        assert self._pipe is not None
-        try:
-            self._pipe.send((path, solver, tol))
-            ready = self._receive(STARTING)  # the clock of the limit starts once the file is read
-            if isinstance(ready, SolverAnswer):
-                return ready
-            return self._receive(time_limit)
-        except TimeoutError:
-            self._end()
-            return SolverAnswer("time limit", seconds=time_limit, note=f"ended after {time_limit:g} s")
-        except (EOFError, BrokenPipeError, ConnectionResetError):
-            self._end()
-            return SolverAnswer("crashed", note=self._last_words())
-
-    def _receive(self, seconds: float) -> Any:
-        assert self._pipe is not None
-        if not self._pipe.poll(seconds):
-            raise TimeoutError
-        return self._pipe.recv()
-
-    def _start(self) -> None:
-        context = multiprocessing.get_context("spawn")
-        self._pipe, theirs = context.Pipe()
-        with _one_thread_environment():
-            self._process = context.Process(target=_serve, args=(theirs, self._log.name), daemon=True)
-            self._process.start()
-        theirs.close()
-
-    def _end(self) -> None:
-        if self._process is not None:
-            self._process.kill()
-            self._process.join()
-        if self._pipe is not None:
-            self._pipe.close()
-        self._process = self._pipe = None
-
-    def _last_words(self) -> str:
-        text = Path(self._log.name).read_text("utf-8", "replace")
-        lines = [line.strip() for line in text.splitlines() if line.strip()]
-        return lines[-1] if lines else "the process ended without a word"
-
-
-@contextlib.contextmanager
-def _one_thread_environment() -> Iterator[None]:
-    """Set environment variables that give every library one thread, within the block."""
-    names = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS")
-    before = {name: os.environ.get(name) for name in names}
-    os.environ.update(dict.fromkeys(names, "1"))
-    try:
-        yield
-    finally:
-        for name, value in before.items():
-            os.environ.pop(name) if value is None else os.environ.update({name: value})
-
-
-def _serve(pipe: Connection, log: str) -> None:
-    """Answer requests until the pipe is closed. The output of the solvers goes to the log."""
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the parent, which ends this process
-    to = os.open(log, os.O_WRONLY | os.O_CREAT | os.O_TRUNC)
-    for stream in (sys.stdout, sys.stderr):
-        stream.flush()
-        os.dup2(to, stream.fileno())
-    while True:
-        try:
-            path, solver, tol = pipe.recv()
-        except EOFError:
-            return
-        try:
-            solve = prepare_file_solver(path, solver, tol)
-        except PearError as error:
-            pipe.send(SolverAnswer("refused", note=str(error)))
-            continue
-        pipe.send("ready")
-        pipe.send(solve())

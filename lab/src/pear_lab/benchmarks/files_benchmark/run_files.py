@@ -12,9 +12,10 @@ from pear.problem.importers import IMPORTERS, has_importer
 from pear_lab.benchmarks.bench_settings import BenchSettings, bench_setting
 from pear_lab.benchmarks.benchmark import Benchmark, Labels
 from pear_lab.benchmarks.files_benchmark.file_arrays import ModelFile, read_model_file
-from pear_lab.benchmarks.files_benchmark.file_solvers import SolverProcess, check_file_solver, is_ours
-from pear_lab.benchmarks.files_benchmark.write_models import write_once
-from pear_lab.benchmarks.hard_models import hard_instances
+from pear_lab.benchmarks.files_benchmark.file_solvers import check_file_solver, is_own_file_solver
+from pear_lab.benchmarks.files_benchmark.solver_process import SolverProcess
+from pear_lab.benchmarks.files_benchmark.write_models import write_new_models
+from pear_lab.benchmarks.hard_models import draw_hard_models
 from pear_lab.benchmarks.number_formats import format_error, format_number
 from pear_lab.benchmarks.series_plot import Series
 from pear_lab.benchmarks.text_table import TextTable
@@ -98,7 +99,7 @@ class FilesBenchmark(Benchmark[FilesSettings, FileRow]):
             check_file_solver(name)
         if settings.generate:
             callbacks.say(f"writing models into {folder}")
-            written = write_once(folder, hard_instances(settings.quick))
+            written = write_new_models(folder, draw_hard_models(settings.quick))
             callbacks.on_note(f"{len(written)} models written into {folder}; those that were there are kept")
         paths = _find_model_files(folder)
         with SolverProcess() as solvers:
@@ -118,7 +119,7 @@ class FilesBenchmark(Benchmark[FilesSettings, FileRow]):
                     answers.append(solvers.ask(path, solver, settings.tol, settings.time_limit))
                 for row in _judge_file_answers(name, model, settings, answers):
                     self.add_row(row)
-                    if row.note and is_ours(row.solver):
+                    if row.note and is_own_file_solver(row.solver):
                         callbacks.on_note(f"{name}, {row.solver}, {row.status}: {row.note}")
 
     @classmethod
@@ -149,7 +150,7 @@ class FilesBenchmark(Benchmark[FilesSettings, FileRow]):
     @classmethod
     def failed(cls, rows: list[FileRow]) -> str:
         """Say which answers of PEAR are wrong or crashed. The text is empty if there are none."""
-        bad = [row for row in rows if is_ours(row.solver) and row.verdict in ("wrong", "crashed")]
+        bad = [row for row in rows if is_own_file_solver(row.solver) and row.verdict in ("wrong", "crashed")]
         named = ", ".join(f"{row.file} ({row.solver}: {row.verdict})" for row in bad[:5])
         return f"{len(bad)} answers of pear are wrong or crashed: {named}" if bad else ""
 
@@ -160,7 +161,7 @@ class FilesBenchmark(Benchmark[FilesSettings, FileRow]):
         for solver in dict.fromkeys(row.solver for row in rows):
             mine = [row for row in rows if row.solver == solver and row.verdict == "right"]
             x, y = [float(row.nonzeros) for row in mine], [row.seconds for row in mine]
-            lines.append(Series(solver, x, y, ours=is_ours(solver), joined=False))
+            lines.append(Series(solver, x, y, ours=is_own_file_solver(solver), joined=False))
         return lines
 
 
