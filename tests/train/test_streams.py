@@ -366,6 +366,6 @@ def test_a_worker_trains() -> None:
     settings = workers_benchmark.WorkerSettings(structures=("path-5",), batch_size=4, steps=2)
     with pytest.raises(pear.ProblemError, match="samples that share their problem"):
         workers_benchmark.WorkerSettings(structures=("box",))
-    training = workers_benchmark.WorkerTraining(settings, workers_benchmark.choose_structures(["path-5"])[0])
+    training = workers_benchmark.WorkersBenchmarkTraining(settings, workers_benchmark.choose_structures(["path-5"])[0])
     assert training.parameters == 41 * 64 + 65 * 40
     assert training.rate(1) > 0

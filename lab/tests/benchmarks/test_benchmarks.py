@@ -181,7 +181,7 @@ def test_summaries_of_trainings_pair_seeds() -> None:
 
     rows = [row("pear", 0, 0.1, 0.04, 0.5), row("plain loop", 0, 2.0, 0.05)]
     rows += [row("pear", 1, 0.2, 0.06, 0.7), row("plain loop", 1, 2.0, 0.05), row("plain loop", 2, 9.0, 0.05)]
-    ours, plain = training_benchmark.summarize_training_seeds(rows)
+    ours, plain = training_benchmark.summarize_training_benchmark(rows)
     assert (ours.ratio, ours.seeds, ours.reuse_rate) == (1.0, 2, pytest.approx(0.6))
     assert (ours.regret, ours.regret_std) == (pytest.approx(0.05), pytest.approx(0.01 * math.sqrt(2)))
     assert (plain.ratio, plain.run_ratio) == (pytest.approx(15), pytest.approx(15))  # of 20 and 10; seed 2 has no pair
@@ -253,7 +253,7 @@ def test_the_plain_gradient_is_exact_where_its_active_set_is_right(
 
 
 def test_the_plain_loop_follows_the_protocol_draw_by_draw() -> None:
-    settings = training_benchmark.TrainingSettings(tasks=("paths",), seeds=(3,), epochs=2, quick=True)
+    settings = training_benchmark.TrainingBenchmarkSettings(tasks=("paths",), seeds=(3,), epochs=2, quick=True)
     (one,) = settings.runs("paths")
     task = make_task(one)
     split = make_split(one, task)
@@ -272,7 +272,9 @@ def test_the_plain_loop_follows_the_protocol_draw_by_draw() -> None:
 
 @pytest.mark.parametrize("task", ["paths", "knapsack"])
 def test_training_with_infeasible_samples_is_measured_beside_the_clean_one(task: str) -> None:
-    settings = training_benchmark.TrainingSettings(tasks=(task,), seeds=(0,), epochs=3, quick=True, infeasible=0.05)
+    settings = training_benchmark.TrainingBenchmarkSettings(
+        tasks=(task,), seeds=(0,), epochs=3, quick=True, infeasible=0.05
+    )
     rows: list[training_benchmark.TrainingRow] = []
     said: list[str] = []
     training_benchmark.TrainingBenchmark(
@@ -401,7 +403,7 @@ def test_a_worker_that_hangs_is_ended_and_larger_batches_are_left_out(
     with pytest.raises(PeerTimeoutError, match="fake was ended after 3 s"):
         measure_peer(peer, Path(sys.executable), {"Q": np.ones(1)}, limit=1.0)
     notes: list[str] = []
-    settings = gradient_benchmark.GradientSettings(sizes=(4,), batches=(2, 3), repeats=1, limit=0.4)
+    settings = gradient_benchmark.GradientBenchmarkSettings(sizes=(4,), batches=(2, 3), repeats=1, limit=0.4)
     gradient_benchmark.GradientBenchmark(
         settings, Callbacks(lambda row: None, notes.append), [(peer, Path(sys.executable))]
     ).run()
@@ -415,7 +417,7 @@ def test_a_gradient_of_the_wrong_shape_is_refused(fake: Callable[[str], Peer]) -
         "import numpy as np\nPACKAGES = ()\ndef PREPARE(data, device):\n    return lambda: {'gradient': np.ones(3)}\n"
     )
     notes: list[str] = []
-    settings = gradient_benchmark.GradientSettings(sizes=(4,), batches=(2,), repeats=1)
+    settings = gradient_benchmark.GradientBenchmarkSettings(sizes=(4,), batches=(2,), repeats=1)
     gradient_benchmark.GradientBenchmark(
         settings, Callbacks(lambda row: None, notes.append), [(fake(code), Path(sys.executable))]
     ).run()
@@ -553,7 +555,7 @@ def test_bad_arguments_are_one_sentence(run: Run, arguments: tuple[str, ...], me
 
 
 def test_what_the_usual_grid_leaves_out_is_said() -> None:
-    points, left_out = gradient_benchmark.GradientSettings().grid()
+    points, left_out = gradient_benchmark.GradientBenchmarkSettings().grid()
     assert [(point.structure.name, point.n, point.batches) for point in points] == [
         ("portfolio", 20, [1, 64, 512]),
         ("portfolio", 100, [1, 64, 512]),
@@ -562,12 +564,12 @@ def test_what_the_usual_grid_leaves_out_is_said() -> None:
     assert left_out == [
         "500 assets with a batch of 512 and larger left out: name --sizes and --batches to have it",
     ]
-    asked = gradient_benchmark.GradientSettings(sizes=(500,), batches=(512,)).grid()
+    asked = gradient_benchmark.GradientBenchmarkSettings(sizes=(500,), batches=(512,)).grid()
     assert asked == ([gradient_benchmark.GradientPoint(STRUCTURES[0], 500, [512])], [])
 
 
 def test_every_structure_has_its_own_size_and_batches() -> None:
-    points, left_out = gradient_benchmark.GradientSettings(("all",)).grid()
+    points, left_out = gradient_benchmark.GradientBenchmarkSettings(("all",)).grid()
     assert [(point.structure.name, point.n) for point in points][4:] == [
         ("knapsack", 100),
         ("path-5", 40),
@@ -583,7 +585,7 @@ def test_every_structure_has_its_own_size_and_batches() -> None:
     ]
     assert [point.structure.name for point in points if point.batches != [64, 512]] == ["dense-300"]
     assert left_out == []
-    points, _ = gradient_benchmark.GradientSettings(("path-5", "box"), sizes=(7,), batches=(3,)).grid()
+    points, _ = gradient_benchmark.GradientBenchmarkSettings(("path-5", "box"), sizes=(7,), batches=(3,)).grid()
     assert [(point.structure.name, point.n, point.batches) for point in points] == [
         ("path-5", 40, [3]),
         ("box", 7, [3]),
@@ -607,7 +609,7 @@ def test_every_structure_is_measured_and_each_peer_where_it_takes_part(
     rows: list[gradient_rows.GradientRow] = []
     notes: list[str] = []
     names = tuple(one.name for one in STRUCTURES if one.any_size or one.name in ("path-5", "turnover"))
-    settings = gradient_benchmark.GradientSettings(names, sizes=(6,), batches=(3,), repeats=1)
+    settings = gradient_benchmark.GradientBenchmarkSettings(names, sizes=(6,), batches=(3,), repeats=1)
     gradient_benchmark.GradientBenchmark(
         settings, Callbacks(rows.append, notes.append), [(peer, Path(sys.executable))]
     ).run()
@@ -628,7 +630,9 @@ def test_on_a_gpu_one_core_is_measured_beside_it(monkeypatch: pytest.MonkeyPatch
     )
 
     def measured(*structures: str) -> list[str]:
-        settings = gradient_benchmark.GradientSettings(structures or None, (4,), (2,), device="cuda", repeats=1)
+        settings = gradient_benchmark.GradientBenchmarkSettings(
+            structures or None, (4,), (2,), device="cuda", repeats=1
+        )
         rows: list[gradient_rows.GradientRow] = []
         gradient_benchmark.GradientBenchmark(settings, Callbacks(rows.append)).run()
         assert all(row.error_largest < 1e-9 and row.compared for row in rows)
@@ -646,7 +650,7 @@ def test_a_peer_solves_what_we_solve(name: str, structure: str) -> None:
     rows: list[gradient_rows.GradientRow] = []
     notes: list[str] = []
     peers = [(peer, peer_interpreter(peer)) for peer in choose_peers([name], "gradient")]
-    settings = gradient_benchmark.GradientSettings((structure,), sizes=(6,), batches=(3,), repeats=1)
+    settings = gradient_benchmark.GradientBenchmarkSettings((structure,), sizes=(6,), batches=(3,), repeats=1)
     gradient_benchmark.GradientBenchmark(settings, Callbacks(rows.append, notes.append), peers).run()
     assert notes == []
     assert [row.who for row in rows if not row.ours] == [peer.title for peer, _ in peers]
@@ -689,7 +693,10 @@ def test_the_full_table_adds_whole_runs() -> None:
     assert "s a run" in full.headings
     assert "s a run" not in timed.headings
     assert all(len(cells) == len(full.headings) for cells in full.rows)
-    assert training_benchmark.TrainingSettings(full=True, seeds=(0,)).runs("paths")[0].settings["max_epochs"] == 10_000
+    assert (
+        training_benchmark.TrainingBenchmarkSettings(full=True, seeds=(0,)).runs("paths")[0].settings["max_epochs"]
+        == 10_000
+    )
 
 
 def test_scaling_stops_after_a_point_that_takes_too_long(run: Run, tmp_path: Path) -> None:
@@ -788,11 +795,11 @@ def test_every_option_reaches_the_settings(run: Run, monkeypatch: pytest.MonkeyP
     found = asked(
         run, monkeypatch, gradient_benchmark, "gradient", "--sizes", "7,3-4", "--limit", "2", "--profile", "--seed", "5"
     )
-    assert found == gradient_benchmark.GradientSettings(sizes=(7, 3, 4), limit=2.0, profile=True, seed=5)
+    assert found == gradient_benchmark.GradientBenchmarkSettings(sizes=(7, 3, 4), limit=2.0, profile=True, seed=5)
     found = asked(run, monkeypatch, scaling_benchmark, "scaling", "--grids", "none", "--spread", "0")
     assert found == scaling_benchmark.ScalingSettings(grids=(), spread=0)
     found = asked(run, monkeypatch, training_benchmark, "training", "--tasks", "paths,", "--full", "--degree", "2")
-    assert found == training_benchmark.TrainingSettings(("paths",), 2, full=True)
+    assert found == training_benchmark.TrainingBenchmarkSettings(("paths",), 2, full=True)
     assert asked(run, monkeypatch, memory_benchmark, "memory", "--cap", "512") == memory_benchmark.MemorySettings(
         cap=512.0
     )
@@ -802,9 +809,9 @@ def test_every_option_reaches_the_settings(run: Run, monkeypatch: pytest.MonkeyP
 
 def test_quick_leaves_what_is_asked_for(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
     found = asked(run, monkeypatch, gradient_benchmark, "gradient", "--quick", "--batches", "4")
-    assert found == gradient_benchmark.GradientSettings(sizes=(20,), batches=(4,), repeats=3)
+    assert found == gradient_benchmark.GradientBenchmarkSettings(sizes=(20,), batches=(4,), repeats=3)
     found = asked(run, monkeypatch, training_benchmark, "training", "--quick")
-    assert found == training_benchmark.TrainingSettings(seeds=(0,), quick=True)
+    assert found == training_benchmark.TrainingBenchmarkSettings(seeds=(0,), quick=True)
     assert asked(run, monkeypatch, scaling_benchmark, "scaling", "--quick").grids == scaling_benchmark.QUICK_GRIDS
     assert asked(run, monkeypatch, memory_benchmark, "memory", "--quick").portfolio_batch == 16
 
@@ -853,9 +860,9 @@ def test_numbers_are_written_row_by_row_and_hold_no_nan(tmp_path: Path) -> None:
 
 def test_settings_are_checked_before_anything_is_measured() -> None:
     with pytest.raises(ProblemError, match="--limit must be a positive number"):
-        gradient_benchmark.GradientSettings(limit=0.0)
+        gradient_benchmark.GradientBenchmarkSettings(limit=0.0)
     with pytest.raises(ProblemError, match="got 'tsp'"):
-        training_benchmark.TrainingSettings(tasks=("tsp",))
+        training_benchmark.TrainingBenchmarkSettings(tasks=("tsp",))
 
 
 @pytest.mark.gpu
@@ -864,7 +871,7 @@ def test_gradients_are_measured_on_a_gpu() -> None:
     pytest.importorskip("qpsolvers", reason="the reference is another solver's")
     rows: list[gradient_rows.GradientRow] = []
     gradient_benchmark.GradientBenchmark(
-        gradient_benchmark.GradientSettings(sizes=(8,), batches=(4,), device="cuda", repeats=1, profile=True),
+        gradient_benchmark.GradientBenchmarkSettings(sizes=(8,), batches=(4,), device="cuda", repeats=1, profile=True),
         Callbacks(rows.append),
     ).run()
     assert [row.who for row in rows] == OURS

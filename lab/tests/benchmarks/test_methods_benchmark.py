@@ -40,7 +40,7 @@ def test_rows_put_our_median_beside_that_of_a_peer_and_show_gradients_that_diffe
     peer = Peer("fake", "Fake", "numpy", worker, ("numpy",), "methods")
     rows: list[bench.MethodRow] = []
     notes: list[str] = []
-    settings = bench.MethodsSettings(("path-5",), ("mse", "spo+", "pfyl"), batch=4, repeats=2, rounds=2)
+    settings = bench.MethodsBenchmarkSettings(("path-5",), ("mse", "spo+", "pfyl"), batch=4, repeats=2, rounds=2)
     bench.MethodsBenchmark(settings, Callbacks(rows.append, notes.append), [(peer, Path(sys.executable))]).run()
     assert [(row.method, row.who) for row in rows] == [
         ("mse", "pear"), ("spo+", "pear"), ("spo+", "Fake"), ("pfyl", "pear"), ("pfyl", "Fake"),
@@ -79,9 +79,9 @@ def test_the_arrays_of_a_task_are_the_program_that_it_decides(name: str) -> None
 
 def test_settings_that_are_none_are_refused() -> None:
     with pytest.raises(ProblemError, match="--tasks must be some of path-5, path-12, knapsack"):
-        bench.MethodsSettings(tasks=("maze",))
+        bench.MethodsBenchmarkSettings(tasks=("maze",))
     with pytest.raises(ProblemError, match="--clock must be one of wall, processor; got 'sun'"):
-        bench.MethodsSettings(clock="sun")
+        bench.MethodsBenchmarkSettings(clock="sun")
     with pytest.raises(ProblemError, match="unknown method 'sp'"):
-        bench.MethodsSettings(methods=("sp",))
-    assert bench.MethodsSettings().method_names == tuple(row.name for row in METHODS)
+        bench.MethodsBenchmarkSettings(methods=("sp",))
+    assert bench.MethodsBenchmarkSettings().method_names == tuple(row.name for row in METHODS)

@@ -95,7 +95,10 @@ class EpochBenchmark(Benchmark[EpochSettings, EpochRow]):
         on_note(f"{prices}; an epoch is {count} batches of {SIZE}, reckoned from {settings.batches}")
 
         say("the forecaster")
-        common = self._time_fastest(lambda: lambda: _train_forecaster(model, known, true))[1] / settings.batches
+        common = (
+            self._time_fastest(lambda: lambda: _train_epoch_benchmark_forecaster(model, known, true))[1]
+            / settings.batches
+        )
         on_note(f"the forecaster and its optimiser take {1e3 * common:.1f} ms a batch, on every side")
 
         def add(who: str, seconds: float, off: float) -> None:
@@ -108,7 +111,9 @@ class EpochBenchmark(Benchmark[EpochSettings, EpochRow]):
         for who, method in {PEAR: "pear-exact", "pear mean": "pear-mean", "pear layer": "layer"}.items():
             for warm in (False, True):
                 say(who)
-                arrays, seconds = self._time_fastest(partial(_make_epoch_step, method, task, predicted, true, warm))
+                arrays, seconds = self._time_fastest(
+                    partial(_make_epoch_benchmark_step, method, task, predicted, true, warm)
+                )
                 exact = arrays["gradient"] if exact is None else exact
                 off = largest_gradient_error(arrays["gradient"], exact) if method != "pear-mean" else math.nan
                 add(who + (", later epochs" if warm else ""), seconds, off)
@@ -143,7 +148,7 @@ class EpochBenchmark(Benchmark[EpochSettings, EpochRow]):
 BENCHMARK = EpochBenchmark
 
 
-def _make_epoch_step(
+def _make_epoch_benchmark_step(
     method: str, task: Portfolio, predicted: list[Tensor], true: tuple[Tensor, ...], warm: bool
 ) -> Step:
     """Make a step over all batches with a new loss.
@@ -156,11 +161,11 @@ def _make_epoch_step(
     """
     loss = market_loss(method, task)
     if warm:
-        _epoch_gradients(loss, [1.02 * days for days in predicted], true)
-    return lambda: _epoch_gradients(loss, predicted, true)
+        _epoch_benchmark_gradients(loss, [1.02 * days for days in predicted], true)
+    return lambda: _epoch_benchmark_gradients(loss, predicted, true)
 
 
-def _epoch_gradients(loss: nn.Module, predicted: list[Tensor], true: tuple[Tensor, ...]) -> dict[str, Any]:
+def _epoch_benchmark_gradients(loss: nn.Module, predicted: list[Tensor], true: tuple[Tensor, ...]) -> dict[str, Any]:
     """Compute the gradient of the loss for each batch, under the name "gradient"."""
     found = []
     for place, (days, came) in enumerate(zip(predicted, true, strict=True)):
@@ -169,7 +174,9 @@ def _epoch_gradients(loss: nn.Module, predicted: list[Tensor], true: tuple[Tenso
     return {"gradient": found}
 
 
-def _train_forecaster(model: Forecaster, known: tuple[Tensor, ...], true: tuple[Tensor, ...]) -> dict[str, Any]:
+def _train_epoch_benchmark_forecaster(
+    model: Forecaster, known: tuple[Tensor, ...], true: tuple[Tensor, ...]
+) -> dict[str, Any]:
     """Take the steps of an epoch on the squared error, with a learning rate of 0. Nothing is decided."""
     optimizer = torch.optim.Adam(model.parameters(), lr=0.0)
     loss = market_loss("mse", portfolio(2))

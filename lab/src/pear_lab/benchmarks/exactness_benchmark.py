@@ -101,7 +101,7 @@ def measure_exactness(
         for name in names:
             rows.append(_measure_exactness_row(family, batches, name))
             if progress is not None:
-                progress(_exactness_progress(rows[-1], len(rows), len(names) * len(EXACTNESS_FAMILIES)))
+                progress(_format_exactness_progress(rows[-1], len(rows), len(names) * len(EXACTNESS_FAMILIES)))
     return sorted(rows, key=lambda row: names.index(row.solver))
 
 
@@ -258,7 +258,7 @@ def _largest_exactness_error(parts: list[Array]) -> float:
     return float(np.where(np.isnan(values), np.inf, values).max()) if len(values) else math.nan
 
 
-def _exactness_progress(row: ExactnessRow, done: int, total: int) -> str:
+def _format_exactness_progress(row: ExactnessRow, done: int, total: int) -> str:
     """Return the line of text that shows a row as progress."""
     return (
         f"{done}/{total} {row.solver}, {row.family}: {row.problems} problems, residual {row.kkt_residual:.1e}, "

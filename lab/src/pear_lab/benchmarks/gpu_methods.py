@@ -38,7 +38,7 @@ _WARM_UP, _SECONDS, _MOST = 4, 0.25, 50  # calls before the clock starts, second
 _prepare = gpu_plan.make_gpu_plan
 
 
-def prepare_gpu_primal(qp: QuadraticProgram) -> gpu_plan.GPUPlan | None:
+def prepare_primal_gpu_method(qp: QuadraticProgram) -> gpu_plan.GPUPlan | None:
     """Make a plan that only uses the primal method; None if the method does not support the programs."""
     plan = _prepare(qp)
     if plan is None or plan.needs_inverse:
@@ -46,7 +46,7 @@ def prepare_gpu_primal(qp: QuadraticProgram) -> gpu_plan.GPUPlan | None:
     return replace(plan, settled=True)
 
 
-def prepare_gpu_dual(qp: QuadraticProgram) -> gpu_plan.GPUPlan | None:
+def prepare_dual_gpu_method(qp: QuadraticProgram) -> gpu_plan.GPUPlan | None:
     """Make a plan that only uses the dual method; None if the method does not support the programs."""
     if qp.n + qp.p + qp.m > max(LAUNCH):
         return None
@@ -54,15 +54,15 @@ def prepare_gpu_dual(qp: QuadraticProgram) -> gpu_plan.GPUPlan | None:
 
 
 METHODS: dict[str, Callable[[QuadraticProgram], gpu_plan.GPUPlan | None] | None] = {
-    "primal": prepare_gpu_primal,
-    "dual": prepare_gpu_dual,
+    "primal": prepare_primal_gpu_method,
+    "dual": prepare_dual_gpu_method,
     "interior point": None,
     "auto": _prepare,
 }
 """For each method the function that makes its plan; None for a method without a kernel."""
 
 
-def list_gpu_structures() -> list[Structure]:
+def list_gpu_method_structures() -> list[Structure]:
     """Return the structures to measure."""
     first = STRUCTURES[0]
 
@@ -74,7 +74,7 @@ def list_gpu_structures() -> list[Structure]:
     return [*STRUCTURES, replace(first, name="own-bounds", draw=own_bounds)]
 
 
-class _GpuSample:
+class _GpuMethodsSample:
     """The first B programs of a draw, on a device."""
 
     def __init__(self, draw: ProgramDraw, B: int, device: str) -> None:
@@ -96,7 +96,7 @@ class _GpuSample:
         return self.problem.canonical(self.cost, self.smoothing)
 
 
-def gpu_milliseconds(function: Callable[[], Any]) -> float:
+def gpu_method_milliseconds(function: Callable[[], Any]) -> float:
     """Return the median milliseconds of a function on a GPU."""
     for _ in range(_WARM_UP):
         function()
@@ -110,7 +110,7 @@ def gpu_milliseconds(function: Callable[[], Any]) -> float:
     return median(took)
 
 
-def measure_gpu_method(name: str, sample: _GpuSample, expected: Tensor) -> str:
+def measure_gpu_method(name: str, sample: _GpuMethodsSample, expected: Tensor) -> str:
     """Make one cell of the table.
 
     Args:
@@ -131,24 +131,24 @@ def measure_gpu_method(name: str, sample: _GpuSample, expected: Tensor) -> str:
         mark = "" if bool(solution.optimal.all()) else "!"
         shared = plan.needs_inverse and len(qp.H) == 1  # the library inverts a shared curvature once
         curvature = plan.curvature(qp, torch.linalg.inv(qp.H)) if shared else None
-        search = f" ({gpu_milliseconds(lambda: plan.solve_all(qp, costs, curvature)):.2f})"
+        search = f" ({gpu_method_milliseconds(lambda: plan.solve_all(qp, costs, curvature)):.2f})"
     with patch.object(gpu_plan, "make_gpu_plan", prepare or _prepare):
         step = sample.step("auto" if prepare is not None else interior)
         error = float((step()[: len(expected)].cpu() - expected).abs().max() / expected.abs().max())
-        return f"{gpu_milliseconds(step):.2f}{search}{mark} {error:.0e}"
+        return f"{gpu_method_milliseconds(step):.2f}{search}{mark} {error:.0e}"
 
 
-def measure_gpu_rows() -> Iterator[list[str]]:
+def measure_gpu_method_rows() -> Iterator[list[str]]:
     """Yield the rows of the table as they are measured."""
-    for structure in list_gpu_structures():
+    for structure in list_gpu_method_structures():
         largest = max(B for B in structure.batches if B != 512)
         draw = structure.draw(np.random.default_rng([0, structure.size]), structure.size, largest)
-        expected = _GpuSample(draw, SMALL, "cpu").step("auto")()
+        expected = _GpuMethodsSample(draw, SMALL, "cpu").step("auto")()
         for B in (SMALL, largest):
             row = [structure.name, str(B)]
             for name in METHODS:
                 try:
-                    row.append(measure_gpu_method(name, _GpuSample(draw, B, "cuda"), expected))
+                    row.append(measure_gpu_method(name, _GpuMethodsSample(draw, B, "cuda"), expected))
                 except Exception as error:  # noqa: BLE001 (a table with a gap is worth more than none)
                     row.append(f"failed: {type(error).__name__}: {error}"[:60])
             yield row
@@ -159,7 +159,7 @@ def print_gpu_methods() -> None:
     typer.echo("step in ms (search in ms) largest error of a gradient, relative to the largest entry")
     typer.echo("| structure | B | " + " | ".join(METHODS) + " |")
     typer.echo("|---|---|" + "---|" * len(METHODS))
-    for row in measure_gpu_rows():
+    for row in measure_gpu_method_rows():
         typer.echo("| " + " | ".join(row) + " |")
 
 

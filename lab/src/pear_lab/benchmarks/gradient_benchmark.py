@@ -51,7 +51,7 @@ class GradientPoint(NamedTuple):
 
 
 @dataclass(frozen=True)
-class GradientSettings(BenchSettings):
+class GradientBenchmarkSettings(BenchSettings):
     """Time gradients of the regret, forward and backward, with their errors, also of other libraries."""
 
     structures: tuple[str, ...] | None = bench_setting(
@@ -95,7 +95,7 @@ class GradientSettings(BenchSettings):
                 points.append(GradientPoint(structure, n, kept))
                 why = "name --sizes and --batches to have it"
                 left_out += [
-                    _note_left_out_gradient(label_gradient_point(structure.name, n), b, why)
+                    _note_left_out_of_gradient_benchmark(label_gradient_point(structure.name, n), b, why)
                     for b in batches
                     if b not in kept
                 ]
@@ -112,10 +112,10 @@ class GradientSettings(BenchSettings):
             yield structure, sizes, self.batches or own
 
 
-class GradientBenchmark(Benchmark[GradientSettings, GradientRow]):
+class GradientBenchmark(Benchmark[GradientBenchmarkSettings, GradientRow]):
     """The benchmark of the gradient of the regret."""
 
-    options = GradientSettings
+    options = GradientBenchmarkSettings
     labels = Labels("Gradient of the regret, forward and backward", "samples in a batch", "seconds a batch")
     peer_command = "gradient"
 
@@ -133,9 +133,9 @@ class GradientBenchmark(Benchmark[GradientSettings, GradientRow]):
             references = REFERENCES if n <= LARGE else FEW_REFERENCES
             programs = GradientBatch(structure, n, max(batches), references, settings.seed)
             taking_part = [(peer, python) for peer, python in self.peers if peer.takes(structure.name)]
-            limits = _GradientTimeLimits(where, settings.limit, callbacks.on_note)
+            limits = _GradientBenchmarkLimits(where, settings.limit, callbacks.on_note)
             for batch in batches:
-                point = _GradientPointRows(settings, programs, batch, limits, callbacks.say)
+                point = _GradientBenchmarkPoint(settings, programs, batch, limits, callbacks.say)
                 for row in point.fastest_rows(taking_part):
                     self.add_row(row)
 
@@ -153,7 +153,7 @@ class GradientBenchmark(Benchmark[GradientSettings, GradientRow]):
 BENCHMARK = GradientBenchmark
 
 
-class _GradientTimeLimits:
+class _GradientBenchmarkLimits:
     """The time limits of all libraries at one structure and size.
 
     The time of a library on the next larger batch is predicted from that on the last one.
@@ -186,16 +186,16 @@ class _GradientTimeLimits:
     def drop(self, who: str, batch: int, why: str) -> None:
         """Drop a library from this batch size on, and note the reason."""
         self.gone.add(who)
-        self.on_note(f"{who}: {_note_left_out_gradient(self.where, batch, why)}")
+        self.on_note(f"{who}: {_note_left_out_of_gradient_benchmark(self.where, batch, why)}")
 
 
-def _note_left_out_gradient(where: str, batch: int, why: str) -> str:
+def _note_left_out_of_gradient_benchmark(where: str, batch: int, why: str) -> str:
     """Say which batches are left out, and why."""
     return f"{where} with a batch of {batch:,} and larger left out: {why}"
 
 
 @dataclass(frozen=True)
-class _GradientPointRows:
+class _GradientBenchmarkPoint:
     """The measurements of PEAR and of the peers on one batch.
 
     Attributes:
@@ -206,10 +206,10 @@ class _GradientPointRows:
         say: called with a line on what is being measured now.
     """
 
-    settings: GradientSettings
+    settings: GradientBenchmarkSettings
     programs: GradientBatch
     batch: int
-    limits: _GradientTimeLimits
+    limits: _GradientBenchmarkLimits
     say: Callable[[str], None]
 
     def fastest_rows(self, peers: Sequence[tuple[Peer, Path]]) -> list[GradientRow]:

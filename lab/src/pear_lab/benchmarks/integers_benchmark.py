@@ -99,14 +99,14 @@ class IntegersBenchmark(Benchmark[IntegerSettings, IntegerRow]):
         if not highs.installed:
             raise MissingExtraError(f"this benchmark compares with HiGHS; run {highs.how_to_install}")
         task = random_knapsack(seed=settings.seed, jobs=settings.threads)
-        warm_up = _draw_knapsack_values(task, 8, 4, np.random.default_rng(settings.seed))["forecast"]
+        warm_up = _draw_integers_benchmark_values(task, 8, 4, np.random.default_rng(settings.seed))["forecast"]
         task.decide(torch.from_numpy(warm_up))  # compiled, threads started
         for degree in settings.degrees:
             random = np.random.default_rng([settings.seed, degree])
-            values = _draw_knapsack_values(task, degree, settings.count, random)
+            values = _draw_integers_benchmark_values(task, degree, settings.count, random)
             for kind in KINDS:
                 self.callbacks.say(f"degree {degree}, {kind} values: {settings.count:,} integer programs")
-                self.add_row(_measure_integers(task, degree, kind, values[kind]))
+                self.add_row(_measure_integers_benchmark_row(task, degree, kind, values[kind]))
 
     @classmethod
     def tables(cls, rows: list[IntegerRow]) -> list[TextTable]:
@@ -130,46 +130,48 @@ class IntegersBenchmark(Benchmark[IntegerSettings, IntegerRow]):
 BENCHMARK = IntegersBenchmark
 
 
-def _draw_knapsack_values(task: Knapsack, degree: int, count: int, random: np.random.Generator) -> dict[str, Array]:
+def _draw_integers_benchmark_values(
+    task: Knapsack, degree: int, count: int, random: np.random.Generator
+) -> dict[str, Array]:
     """Draw values (count, n) of each kind. Forecasts are those of a fitted linear model plus noise."""
     samples = task.samples(_TRAIN + count, degree, dtype=torch.float64)
     X, true = samples.features.numpy(), samples.costs.numpy()
     X = np.hstack([X, np.ones((len(X), 1))])
     model = np.linalg.lstsq(X[:_TRAIN], true[:_TRAIN], rcond=None)[0]
-    forecast = _perturb_knapsack_values(X[_TRAIN:] @ model, _NOISE, random)
+    forecast = _perturb_integers_benchmark_values(X[_TRAIN:] @ model, _NOISE, random)
     half = count // 2
     mixed = np.concatenate([forecast[:half], true[_TRAIN + half :]])
     return {"forecast": forecast, "true": true[_TRAIN:], "mixed": mixed}
 
 
-def _perturb_knapsack_values(values: Array, size: float, random: np.random.Generator) -> Array:
+def _perturb_integers_benchmark_values(values: Array, size: float, random: np.random.Generator) -> Array:
     """Add normal noise whose deviation is ``size`` times that of the values."""
     return values + size * values.std() * random.standard_normal(values.shape)
 
 
-def _measure_integers(task: Knapsack, degree: int, kind: str, values: Array) -> IntegerRow:
+def _measure_integers_benchmark_row(task: Knapsack, degree: int, kind: str, values: Array) -> IntegerRow:
     """Time PEAR and HiGHS on the same values (B, n), one after the other, and compare their optima."""
     forget_binary_plans()
-    chosen, seconds = _time_integers(partial(task.decide, torch.from_numpy(values)))
+    chosen, seconds = _time_integers_benchmark(partial(task.decide, torch.from_numpy(values)))
     ours = (values * chosen.numpy()).sum(1)
     again = np.nan
     if kind == "forecast":
-        moved = torch.from_numpy(_perturb_knapsack_values(values, _DRIFT, np.random.default_rng(degree)))
-        again = _time_integers(partial(task.decide, moved))[1]
-    theirs, highs_seconds = _time_integers(partial(_solve_integers_by_highs, task, values))
+        moved = torch.from_numpy(_perturb_integers_benchmark_values(values, _DRIFT, np.random.default_rng(degree)))
+        again = _time_integers_benchmark(partial(task.decide, moved))[1]
+    theirs, highs_seconds = _time_integers_benchmark(partial(_solve_integers_benchmark_by_highs, task, values))
     times = (seconds, again, highs_seconds, highs_seconds / seconds)
     difference = float((np.abs(ours - theirs) / (1 + np.abs(theirs))).max())
     return IntegerRow(degree, kind, len(values), *times, difference)
 
 
-def _time_integers(function: Callable[[], Result]) -> tuple[Result, float]:
+def _time_integers_benchmark(function: Callable[[], Result]) -> tuple[Result, float]:
     """Return the result of a function and the seconds that it took."""
     begin = time.perf_counter()
     result = function()
     return result, time.perf_counter() - begin
 
 
-def _solve_integers_by_highs(task: Knapsack, values: Array) -> Array:
+def _solve_integers_benchmark_by_highs(task: Knapsack, values: Array) -> Array:
     """Return the optimal values (B,) by a plain loop over highspy; NaN if an optimum is not proven."""
     import highspy
 

@@ -124,7 +124,7 @@ def measure_job_memory(
     command = [sys.executable, "-m", "pear_lab.benchmarks.memory_job", name, given]
     try:
         done = subprocess.run(
-            command, capture_output=True, text=True, timeout=limit, check=False, env=_memory_job_environment()
+            command, capture_output=True, text=True, timeout=limit, check=False, env=_memory_benchmark_environment()
         )
     except subprocess.TimeoutExpired as error:
         raise PearError(f"it took more than {limit:g} s (--limit)") from error
@@ -136,7 +136,7 @@ def measure_job_memory(
     return found["peak"] / MIB, found["seconds"]
 
 
-def _memory_job_environment() -> dict[str, str]:
+def _memory_benchmark_environment() -> dict[str, str]:
     """Return the environment variables of a job: one thread, and this copy of the package."""
     source = str(Path(__file__).resolve().parents[2])
     paths = [source, *filter(None, [os.environ.get("PYTHONPATH")])]

@@ -65,9 +65,9 @@ def run_portfolio_job(assets: int, batch: int, seed: int = 0) -> None:
 
 def run_training_job(epochs: int, seed: int = 0) -> None:
     """Train on paths of degree 8 as the paper does."""
-    from pear_lab.benchmarks.training_benchmark import TrainingSettings, train_as_benchmark
+    from pear_lab.benchmarks.training_benchmark import TrainingBenchmarkSettings, train_as_benchmark
 
-    (run,) = TrainingSettings(seeds=(seed,), epochs=epochs).runs("paths")
+    (run,) = TrainingBenchmarkSettings(seeds=(seed,), epochs=epochs).runs("paths")
     train_as_benchmark(run)
 
 

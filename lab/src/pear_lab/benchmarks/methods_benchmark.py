@@ -63,7 +63,7 @@ Array = NDArray[np.float32]
 
 
 @dataclass(frozen=True)
-class MethodsSettings(BenchSettings):
+class MethodsBenchmarkSettings(BenchSettings):
     """Time a training step of every method, and of PyEPO's own implementation with open solvers."""
 
     tasks: tuple[str, ...] = bench_setting(tuple(STEP_TASKS), f"{', '.join(STEP_TASKS)}.", quick=("path-5",))
@@ -120,10 +120,10 @@ class MethodRow:
     difference: float = math.nan
 
 
-class MethodsBenchmark(Benchmark[MethodsSettings, MethodRow]):
+class MethodsBenchmark(Benchmark[MethodsBenchmarkSettings, MethodRow]):
     """The benchmark of a training step of every method."""
 
-    options = MethodsSettings
+    options = MethodsBenchmarkSettings
     labels = Labels("A training step", "in the order of the table", "seconds a step")
     peer_command = "methods"
 
@@ -131,7 +131,7 @@ class MethodsBenchmark(Benchmark[MethodsSettings, MethodRow]):
         """Time the steps of PEAR and of each peer, in turns, task by task."""
         for name in self.settings.tasks:
             task = STEP_TASKS[name](np.random.default_rng([self.settings.seed, len(name)]))
-            steps = _MethodSteps(self.settings, name, task, self.callbacks)
+            steps = _MethodsBenchmarkTask(self.settings, name, task, self.callbacks)
             for _ in range(self.settings.rounds):
                 steps.play_round(self.peers)
             for row in steps.rows():
@@ -167,7 +167,7 @@ class MethodsBenchmark(Benchmark[MethodsSettings, MethodRow]):
 BENCHMARK = MethodsBenchmark
 
 
-class _MethodSteps:
+class _MethodsBenchmarkTask:
     """The timed training steps of all losses of PEAR, and of all peers, on one task.
 
     Args:
@@ -177,7 +177,7 @@ class _MethodSteps:
         callbacks: receive notes and progress.
     """
 
-    def __init__(self, settings: MethodsSettings, name: str, task: StepTask, callbacks: Callbacks) -> None:
+    def __init__(self, settings: MethodsBenchmarkSettings, name: str, task: StepTask, callbacks: Callbacks) -> None:
         self.settings, self.name, self.task, self.callbacks = settings, name, task, callbacks
         self.random = np.random.default_rng([settings.seed, 1])
         shape = (settings.repeats, settings.batch, task.n)

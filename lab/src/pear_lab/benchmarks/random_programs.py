@@ -24,7 +24,7 @@ def random_curvature(rng: Rng, n: int, *lead: int) -> Array:
     return np.asarray(M @ np.swapaxes(M, -1, -2) / n + 0.1 * np.eye(n))
 
 
-def random_entries(rng: Rng, shape: tuple[int, ...], whole: bool = False) -> Array:
+def random_program_entries(rng: Rng, shape: tuple[int, ...], whole: bool = False) -> Array:
     """Draw standard normal numbers, or integers from −3 to 3 if ``whole``."""
     return rng.integers(-3, 4, shape).astype(float) if whole else rng.normal(size=shape)
 
@@ -47,7 +47,7 @@ def random_polytope(rng: Rng, x: Array, equalities: int, rows: int, room: float 
     def slack(shape: tuple[int, ...], most: float) -> Array:
         return rng.integers(0, 3, shape).astype(float) if whole else rng.uniform(0.0, most, shape)
 
-    A, G = (random_entries(rng, (*lead, count, n), whole) for count in (equalities, rows))
+    A, G = (random_program_entries(rng, (*lead, count, n), whole) for count in (equalities, rows))
     b, reached = random_row_values(A, x), random_row_values(G, x)
     limits = {"h": reached + slack(reached.shape, room), "lb": x - slack(x.shape, 1.0), "ub": x + slack(x.shape, 1.0)}
     return {"A": A, "b": b, "G": G, **limits}

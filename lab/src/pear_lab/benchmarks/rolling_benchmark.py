@@ -81,7 +81,7 @@ class RollingBenchmark(Benchmark[RollingSettings, RollingRow]):
         settings, callbacks = self.settings, self.callbacks
         # squares that are large beside the spread of prices: plans lie between their bounds, and gradients are not zero
         spec = Battery(hours=settings.hours, level_penalty=1.0, flow_penalty=20.0, sells_rest=True)
-        forecasts, truth = draw_rolling_prices(settings)
+        forecasts, truth = draw_rolling_benchmark_prices(settings)
         callbacks.on_note(
             f"{settings.rollouts} rollouts of {settings.steps} steps, plans of {settings.hours} hours, one thread; an "
             f"epoch is {EPOCH_HOURS:,} plans"
@@ -129,7 +129,7 @@ class RollingBenchmark(Benchmark[RollingSettings, RollingRow]):
 BENCHMARK = RollingBenchmark
 
 
-def draw_rolling_prices(settings: RollingSettings) -> tuple[Tensor, Tensor]:
+def draw_rolling_benchmark_prices(settings: RollingSettings) -> tuple[Tensor, Tensor]:
     """Draw forecasts and true prices of all plans, (B, S, T) each. Forecasts have errors of 20 %."""
     generator = torch.Generator().manual_seed(settings.seed)
     length = settings.steps + settings.hours - 1

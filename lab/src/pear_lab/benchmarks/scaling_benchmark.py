@@ -149,7 +149,9 @@ BENCHMARK = ScalingBenchmark
 
 def _measure_scaling_point(settings: ScalingSettings, family: str, solver: str, size: int) -> ScalingRow:
     """Time the regret and its gradient at one size, and return the row."""
-    problem, true, predicted = (_draw_scaling_grid if family == GRID else _draw_scaling_qp)(settings, size)
+    problem, true, predicted = (_draw_scaling_grid_samples if family == GRID else _draw_scaling_qp_samples)(
+        settings, size
+    )
     smoothing, injection = (0.1, 0.1) if family == GRID else (0.0, 0.0)
     last: list[PEARLoss] = []
     processor: list[float] = []
@@ -178,7 +180,7 @@ def _measure_scaling_point(settings: ScalingSettings, family: str, solver: str, 
     return ScalingRow(family, solver, size, problem.n, rows, settings.batch, best, least, residual)
 
 
-def _draw_scaling_grid(settings: ScalingSettings, side: int) -> tuple[Problem, Tensor, Tensor]:
+def _draw_scaling_grid_samples(settings: ScalingSettings, side: int) -> tuple[Problem, Tensor, Tensor]:
     """Make a shortest-path problem, true costs of the paper, and predicted costs (B, n) with errors of up to 30 %."""
     task = shortest_path((side, side))
     true = task.samples(settings.batch, seed=settings.seed, dtype=torch.float64).costs
@@ -186,16 +188,16 @@ def _draw_scaling_grid(settings: ScalingSettings, side: int) -> tuple[Problem, T
     return task.problem, true, true * torch.from_numpy(factors)
 
 
-def _draw_scaling_qp(settings: ScalingSettings, n: int) -> tuple[Problem, Tensor, Tensor]:
+def _draw_scaling_qp_samples(settings: ScalingSettings, n: int) -> tuple[Problem, Tensor, Tensor]:
     """Draw a sparse program, and true and predicted costs (B, n) of both signs, so that some bounds are reached."""
     rng = np.random.default_rng([settings.seed, n])
-    problem = draw_sparse_qp(rng, n, settings.spread)
+    problem = draw_scaling_program(rng, n, settings.spread)
     true = rng.normal(size=(settings.batch, n))
     predicted = true + 0.3 * rng.normal(size=true.shape)
     return problem, torch.from_numpy(true), torch.from_numpy(predicted)
 
 
-def draw_sparse_qp(rng: Rng, n: int, spread: int) -> Problem:
+def draw_scaling_program(rng: Rng, n: int, spread: int) -> Problem:
     """Draw a sparse, strictly convex program with bounds, n/10 equalities and n/2 inequalities.
 
     The curvature couples each variable with its neighbours, and a row couples five variables that are close together,
@@ -207,14 +209,14 @@ def draw_sparse_qp(rng: Rng, n: int, spread: int) -> Problem:
         spread: the variables of a row lie within this many neighbouring variables; 0 for all variables.
     """
     inside = rng.uniform(0.2, 0.8, n)
-    A, G = _draw_sparse_rows(rng, n // 10, n, spread), _draw_sparse_rows(rng, n // 2, n, spread)
+    A, G = _draw_scaling_rows(rng, n // 10, n, spread), _draw_scaling_rows(rng, n // 2, n, spread)
     coupling = sp.diags_array([-0.25 * np.ones(n - 1), -0.25 * np.ones(n - 1)], offsets=[-1, 1])
     Q = sp.csc_matrix(coupling + sp.diags_array(rng.uniform(1.0, 2.0, n)))
     room = rng.uniform(0.0, 1.0, n // 2)
     return Problem(Q=Q, A=A, b=A @ inside, G=G, h=G @ inside + room, lb=0.0, ub=1.0)
 
 
-def _draw_sparse_rows(rng: Rng, m: int, n: int, spread: int) -> sp.csr_matrix:
+def _draw_scaling_rows(rng: Rng, m: int, n: int, spread: int) -> sp.csr_matrix:
     """Draw m sparse rows of n columns, five entries each, within ``spread`` neighbouring columns."""
     width = min(spread, n) or n
     first = rng.integers(0, n - width + 1, (m, 1))

@@ -112,14 +112,14 @@ def _measure_sparse_solver(
     return min(seconds[1:]), residual
 
 
-def draw_sparse_paths(rng: np.random.Generator, scale: float, batch: int) -> Program:
+def draw_paths_for_sparse_solvers(rng: np.random.Generator, scale: float, batch: int) -> Program:
     """Draw shortest paths on a grid of 100×100 nodes."""
     side = max(2, round(100 * scale))
     problem = shortest_path((side, side)).problem
     return problem, rng.uniform(0.5, 2.0, (batch, problem.n)), 0.1
 
 
-def draw_sparse_batteries(rng: np.random.Generator, scale: float, batch: int, hours: int = 168) -> Program:
+def draw_batteries_for_sparse_solvers(rng: np.random.Generator, scale: float, batch: int, hours: int = 168) -> Program:
     """Draw 20 batteries behind one connection, with charge, discharge and level in each of 168 hours."""
     units = max(1, round(20 * scale))
     eye, before = sp.eye_array(hours), sp.diags_array(np.ones(hours - 1), offsets=-1, shape=(hours, hours))
@@ -134,7 +134,7 @@ def draw_sparse_batteries(rng: np.random.Generator, scale: float, batch: int, ho
     return problem, costs, 0.01
 
 
-def draw_sparse_transport(rng: np.random.Generator, scale: float, batch: int) -> Program:
+def draw_transport_for_sparse_solvers(rng: np.random.Generator, scale: float, batch: int) -> Program:
     """Draw a transport problem from 50 sources to 100 destinations."""
     sources, targets = max(2, round(50 * scale)), max(2, round(100 * scale))
     out, into = (
@@ -147,7 +147,7 @@ def draw_sparse_transport(rng: np.random.Generator, scale: float, batch: int) ->
     return problem, rng.uniform(1.0, 3.0, (batch, problem.n)), 0.1
 
 
-def draw_sparse_coupling(rng: np.random.Generator, scale: float, batch: int) -> Program:
+def draw_coupling_for_sparse_solvers(rng: np.random.Generator, scale: float, batch: int) -> Program:
     """Draw a QP whose curvature couples 4,000 variables at random, so that its factors are not sparse."""
     n = max(20, round(4_000 * scale))
     factor = sp.random_array((n, n), density=2 / n, rng=rng)
@@ -158,8 +158,8 @@ def draw_sparse_coupling(rng: np.random.Generator, scale: float, batch: int) -> 
 
 
 SPARSE_STRUCTURES: dict[str, Callable[[np.random.Generator, float, int], Program]] = {
-    "paths": draw_sparse_paths,
-    "batteries": draw_sparse_batteries,
-    "transport": draw_sparse_transport,
-    "coupling": draw_sparse_coupling,
+    "paths": draw_paths_for_sparse_solvers,
+    "batteries": draw_batteries_for_sparse_solvers,
+    "transport": draw_transport_for_sparse_solvers,
+    "coupling": draw_coupling_for_sparse_solvers,
 }

@@ -99,7 +99,7 @@ class StreamsBenchmark(Benchmark[StreamSettings, StreamRow]):
         settings, callbacks = self.settings, self.callbacks
         task = shortest_path((settings.grid, settings.grid))
         size = 4 * (FEATURES + task.problem.n) * settings.samples
-        with _stream_folder(settings, size) as folder:
+        with _streams_benchmark_folder(settings, size) as folder:
             self._write_streams(task.problem.n, folder)
             written = sum(file.stat().st_size for file in folder.iterdir())
             callbacks.on_note(f"{settings.samples:,} samples of {task.name} in {written / 1e9:.3g} GB of Parquet files")
@@ -131,7 +131,7 @@ class StreamsBenchmark(Benchmark[StreamSettings, StreamRow]):
             for part, first in enumerate(range(0, samples, _PART)):
                 self.callbacks.say(f"writing samples: {first:,} of {samples:,}")
                 path, count = folder / f"part-{part:05}.parquet", min(_PART, samples - first)
-                pool.submit(write_stream_part, path, self.settings.seed, part, count, n).result()
+                pool.submit(write_streams_benchmark_part, path, self.settings.seed, part, count, n).result()
 
     def _train_network(self, who: str, train: Any, count: int, epochs: int, keys: bool = False) -> StreamRow:
         """Train a small network, and return its row.
@@ -145,11 +145,11 @@ class StreamsBenchmark(Benchmark[StreamSettings, StreamRow]):
         """
         settings = self.settings
         task = shortest_path((settings.grid, settings.grid))
-        true = _draw_stream_samples(settings.seed, -1, 200, task.problem.n)
+        true = _draw_streams_benchmark_samples(settings.seed, -1, 200, task.problem.n)
         with torch.random.fork_rng(devices=[]):
             torch.manual_seed(settings.seed)
             model = nn.Sequential(nn.Linear(FEATURES, 64), nn.ReLU(), nn.Linear(64, task.problem.n))
-        marks = StreamMarks(count * epochs)
+        marks = StreamsBenchmarkMarks(count * epochs)
         model.register_forward_hook(marks.hook)
         config = FitConfig(max_epochs=epochs, check_every=epochs, batch_size=settings.batch_size, start="standardised")
         loss = PEARLoss(task.problem)
@@ -158,7 +158,7 @@ class StreamsBenchmark(Benchmark[StreamSettings, StreamRow]):
             return normalized_regret(task.problem, predicted, costs)
 
         validation = tuple(map(torch.from_numpy, true))
-        fit(model, loss if keys else StreamLoss(loss), train, validation, metric, config)
+        fit(model, loss if keys else StreamsBenchmarkLoss(loss), train, validation, metric, config)
         return marks.row(who, count, _EARLY if not keys else 1 / epochs)
 
     def _read_batches(self, stream: ParquetSamples, n: int) -> StreamRow:
@@ -197,7 +197,7 @@ class StreamsBenchmark(Benchmark[StreamSettings, StreamRow]):
 BENCHMARK = StreamsBenchmark
 
 
-class StreamLoss(nn.Module):
+class StreamsBenchmarkLoss(nn.Module):
     """``PEARLoss`` without sample ids, and so without warm starts, as in a training from files."""
 
     def __init__(self, loss: PEARLoss) -> None:
@@ -210,7 +210,7 @@ class StreamLoss(nn.Module):
         return value
 
 
-class StreamMarks:
+class StreamsBenchmarkMarks:
     """Marks of the time and the memory while a model is trained.
 
     Args:
@@ -250,7 +250,7 @@ class StreamMarks:
 
 
 @contextmanager
-def _stream_folder(settings: StreamSettings, size: int) -> Iterator[Path]:
+def _streams_benchmark_folder(settings: StreamSettings, size: int) -> Iterator[Path]:
     """Make a temporary folder on a disk with room for ``size`` bytes, and delete it at the end.
 
     Raises:
@@ -268,7 +268,7 @@ def _stream_folder(settings: StreamSettings, size: int) -> Iterator[Path]:
         yield Path(made)
 
 
-def write_stream_part(path: Path, seed: int, part: int, count: int, n: int) -> None:
+def write_streams_benchmark_part(path: Path, seed: int, part: int, count: int, n: int) -> None:
     """Write one file of samples: lists of features and of costs, in float32.
 
     Args:
@@ -281,7 +281,7 @@ def write_stream_part(path: Path, seed: int, part: int, count: int, n: int) -> N
     import pyarrow
     from pyarrow import parquet
 
-    drawn = dict(zip(("x", "cost"), _draw_stream_samples(seed, part, count, n), strict=True))
+    drawn = dict(zip(("x", "cost"), _draw_streams_benchmark_samples(seed, part, count, n), strict=True))
     lists = {
         name: pyarrow.FixedSizeListArray.from_arrays(pyarrow.array(values.ravel()), values.shape[1])
         for name, values in drawn.items()
@@ -289,7 +289,9 @@ def write_stream_part(path: Path, seed: int, part: int, count: int, n: int) -> N
     parquet.write_table(pyarrow.table(lists), path, row_group_size=_GROUP, compression="none", use_dictionary=False)
 
 
-def _draw_stream_samples(seed: int, part: int, count: int, n: int) -> tuple[NDArray[np.float32], NDArray[np.float32]]:
+def _draw_streams_benchmark_samples(
+    seed: int, part: int, count: int, n: int
+) -> tuple[NDArray[np.float32], NDArray[np.float32]]:
     """Draw features (count, 5) and costs (count, n) by the paper's formula. All parts of a seed share coefficients."""
     B = np.random.default_rng([seed, 0]).integers(0, 2, (n, FEATURES)).astype(np.float32)
     rng = np.random.default_rng([seed, part + 2])

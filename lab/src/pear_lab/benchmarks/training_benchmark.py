@@ -37,7 +37,7 @@ MASKED = "pear, {:g} % infeasible, from the second epoch on"
 
 
 @dataclass(frozen=True)
-class TrainingSettings(BenchSettings):
+class TrainingBenchmarkSettings(BenchSettings):
     """Time training with PEAR and with a plain loop over single samples, and compare the regrets of both."""
 
     tasks: tuple[str, ...] = bench_setting(("paths", "knapsack"), "paths, knapsack, separated by commas.")
@@ -103,10 +103,10 @@ class TrainingRow:
     whole: bool = False
 
 
-class TrainingBenchmark(Benchmark[TrainingSettings, TrainingRow]):
+class TrainingBenchmark(Benchmark[TrainingBenchmarkSettings, TrainingRow]):
     """The benchmark of training under the paper's protocol."""
 
-    options = TrainingSettings
+    options = TrainingBenchmarkSettings
     labels = Labels("Training under the paper's protocol", "seconds an epoch", "test regret")
     peer_command = "training"
 
@@ -125,7 +125,7 @@ class TrainingBenchmark(Benchmark[TrainingSettings, TrainingRow]):
     def _train_all(self, name: str, one: RunSpec) -> Iterator[TrainingRow]:
         """Carry out one training of the task ``name`` with PEAR, the plain loop and the peers, and yield the rows."""
         task = lp.make_task(one)
-        compared = _TrainingComparison(name, one, task, lp.make_split(one, task))
+        compared = _TrainingBenchmarkRun(name, one, task, lp.make_split(one, task))
         limit = one.settings["max_epochs"]
 
         def at(who: str) -> Callable[[int], None]:
@@ -153,10 +153,10 @@ class TrainingBenchmark(Benchmark[TrainingSettings, TrainingRow]):
         runs = ("s a run", "time /\npear") if full else ()
         headings = ("task", "who", "seeds", "epochs", "ms an\nepoch", "time /\npear", *runs, "test regret\n%", "reuse")
         table = TextTable("Training under the paper's protocol, means over seeds", headings, left=2)
-        table.rows.extend(_training_summary_cells(one, full) for one in summarize_training_seeds(rows))
+        table.rows.extend(_training_benchmark_cells(one, full) for one in summarize_training_benchmark(rows))
         spent = {
             key: [row.profile for row in own]
-            for key, own in _group_training_rows([row for row in rows if row.profile]).items()
+            for key, own in _group_training_benchmark_rows([row for row in rows if row.profile]).items()
         }
         means = [(key, {name: float(np.mean([x[name] for x in own])) for name in own[0]}) for key, own in spent.items()]
         title = "Where the time goes, seconds a run"
@@ -172,7 +172,7 @@ class TrainingBenchmark(Benchmark[TrainingSettings, TrainingRow]):
             Series(
                 who, [row.epoch_seconds for row in own], [row.regret for row in own], who == PEAR, task, joined=False
             )
-            for (task, who), own in _group_training_rows(rows).items()
+            for (task, who), own in _group_training_benchmark_rows(rows).items()
         ]
 
 
@@ -186,7 +186,7 @@ def train_as_benchmark(run: RunSpec) -> None:
 
 
 @dataclass(frozen=True)
-class _TrainingComparison:
+class _TrainingBenchmarkRun:
     """One training, which PEAR, the plain loop and the peers carry out with the same samples and first weights.
 
     Attributes:
@@ -253,7 +253,7 @@ class _TrainingComparison:
         seconds = float(np.median(np.diff(ends)))  # the first epoch names the failures; few of the others make a check
         return self._row(MASKED.format(100 * part), model, history.epochs, seconds, history.seconds)
 
-    def peer(self, settings: TrainingSettings, epochs: int, peer: Peer, python: Path) -> TrainingRow:
+    def peer(self, settings: TrainingBenchmarkSettings, epochs: int, peer: Peer, python: Path) -> TrainingRow:
         """Train with a peer for a number of epochs, from the same first weights, and return the row."""
         model, _ = lp.paper_model(self.task.problem.n, self.run.seed)
         data: dict[str, Any] = {
@@ -324,12 +324,12 @@ class TrainingSummary:
     reuse_rate: float | None
 
 
-def summarize_training_seeds(rows: Sequence[TrainingRow]) -> list[TrainingSummary]:
+def summarize_training_benchmark(rows: Sequence[TrainingRow]) -> list[TrainingSummary]:
     """Summarise the rows of every task and library over the seeds measured so far."""
-    return [_summarize_training_rows(own, rows) for own in _group_training_rows(rows).values()]
+    return [_summarize_training_benchmark_rows(own, rows) for own in _group_training_benchmark_rows(rows).values()]
 
 
-def _group_training_rows(rows: Sequence[TrainingRow]) -> dict[tuple[str, str], list[TrainingRow]]:
+def _group_training_benchmark_rows(rows: Sequence[TrainingRow]) -> dict[tuple[str, str], list[TrainingRow]]:
     """Group rows by task and library."""
     found: dict[tuple[str, str], list[TrainingRow]] = {}
     for row in rows:
@@ -337,7 +337,7 @@ def _group_training_rows(rows: Sequence[TrainingRow]) -> dict[tuple[str, str], l
     return found
 
 
-def _summarize_training_rows(own: list[TrainingRow], rows: Sequence[TrainingRow]) -> TrainingSummary:
+def _summarize_training_benchmark_rows(own: list[TrainingRow], rows: Sequence[TrainingRow]) -> TrainingSummary:
     """Summarise the rows ``own`` of one library on one task. Ratios need the rows of PEAR among ``rows``."""
     base = {row.seed: row for row in rows if row.who == PEAR and row.task == own[0].task}
     pairs = [(row, base[row.seed]) for row in own if row.seed in base]
@@ -352,20 +352,20 @@ def _summarize_training_rows(own: list[TrainingRow], rows: Sequence[TrainingRow]
         epochs=float(np.mean([row.epochs for row in own])),
         epoch_seconds=float(np.median([row.epoch_seconds for row in own])),
         seconds=float(np.mean(whole)) if whole else None,
-        ratio=_median_of_seeds([row.epoch_seconds / ours.epoch_seconds for row, ours in pairs]),
-        run_ratio=_median_of_seeds(runs),
+        ratio=_median_of_training_benchmark([row.epoch_seconds / ours.epoch_seconds for row, ours in pairs]),
+        run_ratio=_median_of_training_benchmark(runs),
         regret=float(np.mean(regrets)),
         regret_std=float(np.std(regrets, ddof=1)) if len(regrets) > 1 else float("nan"),
         reuse_rate=float(np.mean(reuse)) if reuse else None,
     )
 
 
-def _median_of_seeds(values: Sequence[float]) -> float:
+def _median_of_training_benchmark(values: Sequence[float]) -> float:
     """Return the median; NaN without a value."""
     return float(np.median(values)) if len(values) else float("nan")
 
 
-def _training_summary_cells(one: TrainingSummary, full: bool) -> tuple[str, ...]:
+def _training_benchmark_cells(one: TrainingSummary, full: bool) -> tuple[str, ...]:
     """Make the cells of a summary; ``full`` adds those of whole runs."""
     spread = "" if np.isnan(one.regret_std) else f" ± {100 * one.regret_std:.2f}"
     epoch = (format_number(1e3 * one.epoch_seconds), format_number(one.ratio))

@@ -27,7 +27,7 @@ from pear_lab.benchmarks.benchmark import Benchmark, Labels
 from pear_lab.benchmarks.number_formats import format_long_duration, format_number
 from pear_lab.benchmarks.program_structures import STRUCTURES, Structure, choose_structures
 from pear_lab.benchmarks.series_plot import Series
-from pear_lab.benchmarks.streams_benchmark import StreamLoss, StreamMarks
+from pear_lab.benchmarks.streams_benchmark import StreamsBenchmarkLoss, StreamsBenchmarkMarks
 from pear_lab.benchmarks.text_table import TextTable
 from pear_lab.benchmarks.timing import use_timing_threads
 
@@ -76,7 +76,7 @@ class WorkerSettings(BenchSettings):
 
 
 @dataclass(frozen=True)
-class WorkerNetwork:
+class WorkersBenchmarkNetwork:
     """The network between the workers, which sum numbers around a ring.
 
     Attributes:
@@ -84,7 +84,7 @@ class WorkerNetwork:
         bandwidth: the bytes per second.
 
     Example:
-        >>> round(WorkerNetwork(latency=1e-4, bandwidth=1e9).seconds(workers=2, size=1e6), 6)
+        >>> round(WorkersBenchmarkNetwork(latency=1e-4, bandwidth=1e9).seconds(workers=2, size=1e6), 6)
         0.0012
     """
 
@@ -138,7 +138,7 @@ class WorkerRow:
         A step takes the time of its computation and of two sums, of which one is small. The computation of several
         workers takes as long as measured while all workers were busy, because workers share the memory.
         """
-        network = WorkerNetwork(self.latency, self.bandwidth)
+        network = WorkersBenchmarkNetwork(self.latency, self.bandwidth)
         step = self.batch_size / (self.busy if workers > 1 else self.alone)
         step += network.seconds(workers, self.step_bytes) + network.seconds(workers, 0)
         return workers * self.batch_size / step
@@ -156,7 +156,9 @@ class WorkersBenchmark(Benchmark[WorkerSettings, WorkerRow]):
         if settings.local > core_count():
             raise ProblemError(f"--local must be at most {core_count()}, the cores there are; got {settings.local}")
         callbacks.say(f"training on {', '.join(settings.structures)}, one worker and {settings.local} in turns")
-        for structure, found in zip(choose_structures(settings.structures), _run_workers(settings), strict=True):
+        for structure, found in zip(
+            choose_structures(settings.structures), _run_benchmark_workers(settings), strict=True
+        ):
             found |= {name: getattr(settings, name) for name in ("latency", "bandwidth") if getattr(settings, name)}
             found |= {name: getattr(settings, name) for name in ("batch_size", "local", "workers", "samples", "price")}
             row = WorkerRow(structure=structure.name, n=structure.size, step_bytes=4 * found["parameters"], **found)
@@ -171,7 +173,10 @@ class WorkersBenchmark(Benchmark[WorkerSettings, WorkerRow]):
     @classmethod
     def tables(cls, rows: list[WorkerRow]) -> list[TextTable]:
         """Make a table of measured rates and, if there are rows, a table of predictions for more workers."""
-        return [_table_of_measured_workers(rows), *([_table_of_predicted_workers(rows)] if rows else [])]
+        return [
+            _table_of_measured_workers_benchmark(rows),
+            *([_table_of_predicted_workers_benchmark(rows)] if rows else []),
+        ]
 
     @classmethod
     def series(cls, rows: list[WorkerRow]) -> list[Series]:
@@ -184,20 +189,20 @@ class WorkersBenchmark(Benchmark[WorkerSettings, WorkerRow]):
 BENCHMARK = WorkersBenchmark
 
 
-def _run_workers(settings: WorkerSettings) -> list[dict[str, Any]]:
+def _run_benchmark_workers(settings: WorkerSettings) -> list[dict[str, Any]]:
     """Start the workers, and return the measurements of the first one for every structure.
 
     The processes find each other through a file.
     """
     with TemporaryDirectory() as folder, ProcessPoolExecutor(settings.local, get_context("spawn")) as pool:
         meeting = (Path(folder) / "meeting").as_uri()
-        first, *others = [pool.submit(run_worker, rank, meeting, settings) for rank in range(settings.local)]
+        first, *others = [pool.submit(run_benchmark_worker, rank, meeting, settings) for rank in range(settings.local)]
         for one in others:
             one.result()
         return first.result()
 
 
-def run_worker(rank: int, meeting: str, settings: WorkerSettings) -> list[dict[str, Any]]:
+def run_benchmark_worker(rank: int, meeting: str, settings: WorkerSettings) -> list[dict[str, Any]]:
     """Do the work of one process: train alone and with the others, in turns, and time sums over all workers.
 
     Args:
@@ -213,16 +218,16 @@ def run_worker(rank: int, meeting: str, settings: WorkerSettings) -> list[dict[s
     try:
         with use_timing_threads(1):
             return [
-                _measure_worker_structure(rank, settings, structure)
+                _measure_workers_benchmark(rank, settings, structure)
                 for structure in choose_structures(settings.structures)
             ]
     finally:
         dist.destroy_process_group()
 
 
-def _measure_worker_structure(rank: int, settings: WorkerSettings, structure: Structure) -> dict[str, Any]:
+def _measure_workers_benchmark(rank: int, settings: WorkerSettings, structure: Structure) -> dict[str, Any]:
     """Measure one structure. All workers must call this function."""
-    data, alone, busy, together = WorkerTraining(settings, structure), [0.0], [0.0], [0.0]
+    data, alone, busy, together = WorkersBenchmarkTraining(settings, structure), [0.0], [0.0], [0.0]
     for _ in range(settings.rounds):
         if rank == 0:
             alone.append(data.rate(1))
@@ -232,14 +237,14 @@ def _measure_worker_structure(rank: int, settings: WorkerSettings, structure: St
         busy.append(float(slowest))
         together.append(data.rate(settings.local))
         dist.barrier()
-    small, large = _time_worker_sum(1), _time_worker_sum(_LARGE)
+    small, large = _time_workers_benchmark_sum(1), _time_workers_benchmark_sum(_LARGE)
     messages, share = 2 * (settings.local - 1), 4 * _LARGE / settings.local
     network = {"latency": small / messages, "bandwidth": messages * share / max(large - small, 1e-9)}
     rates = {"alone": max(alone), "busy": max(busy), "together": max(together)}
     return {**network, **rates, "parameters": data.parameters}
 
 
-class WorkerTraining:
+class WorkersBenchmarkTraining:
     """A training on samples of a structure in memory. The features of a sample are its predicted costs."""
 
     def __init__(self, settings: WorkerSettings, structure: Structure) -> None:
@@ -260,15 +265,15 @@ class WorkerTraining:
         """Train an epoch without warm starts, and return the samples per second of all workers after the first step."""
         size, steps = self.settings.batch_size * workers, self.settings.steps + 1
         features, costs = (part[: size * steps] for part in self.samples)
-        model, loss = self._make_model(), StreamLoss(PEARLoss(self.problem, smoothing=self.smoothing))
-        marks = StreamMarks(self.settings.batch_size * steps, every=1)
+        model, loss = self._make_model(), StreamsBenchmarkLoss(PEARLoss(self.problem, smoothing=self.smoothing))
+        marks = StreamsBenchmarkMarks(self.settings.batch_size * steps, every=1)
         model.register_forward_hook(marks.hook)
         config = FitConfig(max_epochs=1, batch_size=size, start="standardised", data_parallel=workers > 1)
         fit(model, loss, (features, costs), (features[:8], costs[:8]), lambda *_: 0.0, config)
         return workers * marks.row("", 0, 1 / steps).rate
 
 
-def _time_worker_sum(count: int) -> float:
+def _time_workers_benchmark_sum(count: int) -> float:
     """Return the median seconds of a sum of ``count`` float32 numbers over all workers."""
     numbers, found = torch.zeros(count), []
     for _ in range(_SUMS):
@@ -279,7 +284,7 @@ def _time_worker_sum(count: int) -> float:
     return float(np.median(found))
 
 
-def _table_of_measured_workers(rows: Iterable[WorkerRow]) -> TextTable:
+def _table_of_measured_workers_benchmark(rows: Iterable[WorkerRow]) -> TextTable:
     """Make the table that compares measured with predicted rates."""
     headings = ("structure", "variables", "kB a step", "alone", "busy", "workers", "measured", "reckoned", "off")
     table = TextTable("Samples a second, measured and reckoned", headings)
@@ -298,7 +303,7 @@ def _table_of_measured_workers(rows: Iterable[WorkerRow]) -> TextTable:
     return table
 
 
-def _table_of_predicted_workers(rows: list[WorkerRow]) -> TextTable:
+def _table_of_predicted_workers_benchmark(rows: list[WorkerRow]) -> TextTable:
     """Make the table of predicted times and core hours for more workers and samples."""
     samples, price = rows[0].samples, rows[0].price
     times = tuple(f"10^{np.log10(count):g}" if count >= 1e4 else f"{count:,.0f}" for count in samples)

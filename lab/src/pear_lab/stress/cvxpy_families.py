@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from pear.optional_packages import import_optional
-from pear_lab.benchmarks.random_programs import random_entries
+from pear_lab.benchmarks.random_programs import random_program_entries
 from pear_lab.judge.judged_program import Array
 
 cp: Any = import_optional("cvxpy", "cvxpy", "pear stress cvxpy")
@@ -73,7 +73,7 @@ class CvxpyFamilyBuilder:
 
     def normal(self, *shape: int) -> Array:
         """Draw standard normal numbers or, if ``whole``, integers from −3 to 3."""
-        return random_entries(self.rng, shape, self.whole)
+        return random_program_entries(self.rng, shape, self.whole)
 
     def psd(self, n: int) -> Array:
         """Draw a positive semidefinite matrix (n, n), of low rank with probability 1/2."""
@@ -93,7 +93,7 @@ class CvxpyFamilyBuilder:
             few = max(1, size // 2)
             return self.normal(size, few) @ self.cost(few, lambda rng: rng.normal(size=few))
         price = cp.Parameter(size, name=f"price{len(self.draws)}")
-        self.draws[price] = draw or (lambda rng: random_entries(rng, (size,), self.whole))
+        self.draws[price] = draw or (lambda rng: random_program_entries(rng, (size,), self.whole))
         return price
 
     def limit(self, left: Any, kind: str, low: float, high: float, price: Any) -> None:

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from pear_lab.benchmarks.random_programs import Fields, Rng, random_curvature, random_entries, random_polytope
+from pear_lab.benchmarks.random_programs import Fields, Rng, random_curvature, random_polytope, random_program_entries
 from pear_lab.judge.judged_program import Array
 from pear_lab.stress.stress_case import StressCase
 
@@ -48,7 +48,7 @@ class Recipe:
 
     def draw_polytope(self, rng: Rng, whole: bool = False) -> Fields:
         """Draw rows and bounds around a random point. If ``whole``, all numbers are small integers."""
-        x = random_entries(rng, (*self.batch_shape, self.n), whole)
+        x = random_program_entries(rng, (*self.batch_shape, self.n), whole)
         return random_polytope(rng, x, self.equalities, self.rows, whole=whole)
 
     def make_case(self, rng: Rng, fields: Fields, cost: Array | None = None, **more: Any) -> StressCase:
