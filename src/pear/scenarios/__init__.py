@@ -1,4 +1,4 @@
-"""Two-stage decisions under scenarios: some variables are decided now, the others once a scenario has come true."""
+"""Two-stage decisions: some variables are decided now, the others when it is known which scenario comes true."""
 
 from pear.scenarios.generation import ResidualScenarios, quantile_scenarios, residual_scenarios
 from pear.scenarios.reduction import reduce

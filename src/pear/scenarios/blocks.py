@@ -1,4 +1,4 @@
-"""Matrices put together from blocks, sparse where all samples share them and dense where they do not."""
+"""Blocks of matrices. A matrix made of blocks is sparse if all samples share it, and dense otherwise."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ class Block(NamedTuple):
     """A block of a larger matrix.
 
     Attributes:
-        matrix: (r, c) or (N, r, c), dense or sparse.
-        rows: (r,) its rows in the larger matrix.
-        columns: (c,) its columns there.
+        matrix: (r, c) or (N, r, c) the entries, dense or sparse.
+        rows: (r,) the numbers of the block's rows in the larger matrix.
+        columns: (c,) the numbers of the block's columns in the larger matrix.
     """
 
     matrix: Any
@@ -27,16 +27,20 @@ class Block(NamedTuple):
     columns: Tensor
 
 
-def assemble(blocks: Sequence[Block], rows: int, columns: int) -> Any:
-    """Put a matrix (rows, columns) together; blocks that overlap are added.
+def assemble_blocks(blocks: Sequence[Block], rows: int, columns: int) -> Any:
+    """Make a matrix of blocks. Entries of blocks that overlap are added.
+
+    Args:
+        blocks: the blocks.
+        rows, columns: the numbers of rows and columns of the matrix.
 
     Returns:
-        SciPy's CSR, or a tensor (N, rows, columns) where a block differs by sample.
+        A sparse matrix (rows, columns) in CSR form, or a tensor (N, rows, columns) if a block differs by sample.
 
     Example:
         >>> import torch
         >>> corner = Block(torch.ones(1, 1), torch.tensor([1]), torch.tensor([0]))
-        >>> assemble([corner, corner], 2, 2).toarray().tolist()
+        >>> assemble_blocks([corner, corner], 2, 2).toarray().tolist()
         [[0.0, 0.0], [2.0, 0.0]]
     """
     samples = {len(block.matrix) for block in blocks if block.matrix.ndim == 3}
@@ -59,8 +63,8 @@ def assemble(blocks: Sequence[Block], rows: int, columns: int) -> Any:
     return whole
 
 
-def select(matrix: Any, rows: Tensor, columns: Tensor) -> Any:
-    """The part of a matrix (r, c) or (N, r, c) in these rows and columns."""
+def select_block(matrix: Any, rows: Tensor, columns: Tensor) -> Any:
+    """Return the given rows and columns of a matrix (r, c) or (N, r, c)."""
     if matrix.is_sparse:
         return matrix.csr[rows.numpy()][:, columns.numpy()]
     return matrix[..., rows[:, None], columns[None]]

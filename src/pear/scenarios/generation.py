@@ -1,4 +1,4 @@
-"""Scenarios from any forecaster: its past errors added to its forecast, as they were, by quantile, or trained."""
+"""Scenarios from the forecasts of any forecaster and from its past errors: drawn, as quantiles, or trained."""
 
 from __future__ import annotations
 
@@ -15,18 +15,20 @@ from pear.setting_checks import check_count_setting
 def residual_scenarios(
     forecasts: Any, residuals: Any, count: int, draw: Literal["random", "even"] = "random", seed: int = 0
 ) -> Tensor:
-    """Scenarios ``forecast + past error``: whole rows of errors, so that values that err together keep doing so.
+    """Make scenarios by adding past errors to forecasts.
 
-    Take errors of days that the forecaster was not fitted on, from a cross-validation or of the last weeks: those of
-    its training rows are too small.
+    A scenario is a forecast plus all errors of one past day, so that errors that occur together stay together. Use
+    errors of days that the forecaster was not fitted on, such as those of a cross-validation or of the last weeks.
+    Errors on training days are too small.
 
     Args:
-        forecasts: (B, k) forecasts of any forecaster.
-        residuals: (N, k) true values less forecasts of past days.
-        count: S, the number of scenarios; each is a day of the past.
-        draw: "random" days, without replacement where there are enough; or "even": days are sorted by their mean error,
-            each value in units of its deviation, and taken at even steps, so that few scenarios span high and low.
-        seed: the seed of the random draw, which is the same for all B samples.
+        forecasts: (B, k) forecasts.
+        residuals: (N, k) true values minus forecasts on past days.
+        count: S, the number of scenarios.
+        draw: how past days are chosen. "random" draws them, without replacement if there are at least S. "even" sorts
+            them by their mean error, in units of each value's deviation, and chooses them at even steps, so that few
+            scenarios cover high and low values.
+        seed: the seed of the random draw. All B samples get the same days.
 
     Returns:
         (B, S, k) float64.
@@ -35,7 +37,7 @@ def residual_scenarios(
         >>> residual_scenarios([[10.0, 20.0]], [[1.0, 2.0], [-1.0, -2.0]], 2, seed=0).tolist()
         [[[11.0, 22.0], [9.0, 18.0]]]
     """
-    centre, errors = _read_pair(forecasts, residuals)
+    centre, errors = _read_forecasts_and_residuals(forecasts, residuals)
     count = check_count_setting("count", count)
     if draw not in ("random", "even"):
         raise ProblemError(f"draw must be 'random' or 'even'; got {draw!r}")
@@ -51,38 +53,39 @@ def residual_scenarios(
 
 
 def quantile_scenarios(forecasts: Any, residuals: Any, count: int) -> Tensor:
-    """Scenarios in which every value has the same quantile of its past errors: ½/S, 1½/S, … of the way up.
+    """Make scenarios by adding a quantile of past errors to forecasts.
 
-    All values are high together, or low together: they err more alike than ``residual_scenarios``.
+    Scenario s = 1, …, S adds to each value the (s − ½)/S quantile of its past errors, so that all values are high
+    together or low together. Errors are more alike than in ``residual_scenarios``.
 
     Args:
-        forecasts: (B, k) forecasts of any forecaster.
-        residuals: (N, k) true values less forecasts of past days.
+        forecasts: (B, k) forecasts.
+        residuals: (N, k) true values minus forecasts on past days.
         count: S, the number of scenarios.
 
     Returns:
-        (B, S, k) float64, from low to high.
+        (B, S, k) float64, from low to high values.
 
     Example:
         >>> quantile_scenarios([[10.0]], [[-1.0], [0.0], [1.0]], 2).tolist()
         [[[9.5], [10.5]]]
     """
-    centre, errors = _read_pair(forecasts, residuals)
+    centre, errors = _read_forecasts_and_residuals(forecasts, residuals)
     count = check_count_setting("count", count)
     levels = (torch.arange(count, dtype=torch.float64) + 0.5) / count
     return centre[:, None] + errors.quantile(levels, dim=0)
 
 
 class ResidualScenarios(nn.Module):
-    """A generator to train: ``forecast(x) + exp(scale(x)) · errors``, with S errors that begin as past ones.
+    """A trainable generator of scenarios ``forecast(x) + exp(scale(x)) · errors`` from features x.
 
-    It begins as the scenarios of ``residual_scenarios``. Training moves the forecast, the S rows of errors, and how
-    much wider or narrower they are where the features say so.
+    Before training, its scenarios are forecasts plus the given past errors. Training changes the forecaster, the S rows
+    of errors, and a linear map that makes the scenarios wider or narrower depending on the features.
 
     Args:
-        forecaster: a module from features (B, p) to forecasts (B, k), trained already.
-        residuals: (S, k) past errors of it.
-        features: p.
+        forecaster: a trained module from features (B, p) to forecasts (B, k).
+        residuals: (S, k) past errors of the forecaster, a row for each scenario.
+        features: p, the number of features.
 
     Example:
         >>> import torch
@@ -98,7 +101,7 @@ class ResidualScenarios(nn.Module):
             raise ProblemError(f"residuals must have shape (S, k), a row for each scenario; got {tuple(errors.shape)}")
         self.forecaster = forecaster
         kind = next((one.dtype for one in forecaster.parameters()), torch.float64)
-        # in units of their deviation, so that one learning rate fits all parameters
+        # errors are kept in units of their deviation, so that one learning rate fits all parameters
         self.register_buffer("unit", errors.std(0, correction=0).clamp(min=torch.finfo(kind).tiny).to(kind))
         self.errors = nn.Parameter((errors / self.get_buffer("unit").double()).to(kind))
         self.scale = nn.Linear(features, errors.shape[1], dtype=kind)
@@ -106,14 +109,18 @@ class ResidualScenarios(nn.Module):
         nn.init.zeros_(self.scale.bias)
 
     def forward(self, x: Tensor) -> Tensor:
-        """Return the values (B, S·k) of the scenarios, one scenario after the other, for features (B, p)."""
+        """Return the scenarios (B, S·k), one after the other, for features (B, p)."""
         spread = self.get_buffer("unit") * self.scale(x).exp()
         scenarios: Tensor = self.forecaster(x)[:, None] + spread[:, None] * self.errors
         return scenarios.flatten(1)
 
 
-def _read_pair(forecasts: Any, residuals: Any) -> tuple[Tensor, Tensor]:
-    """Read forecasts (B, k) and residuals (N, k) in float64."""
+def _read_forecasts_and_residuals(forecasts: Any, residuals: Any) -> tuple[Tensor, Tensor]:
+    """Return forecasts (B, k) and residuals (N, k) in float64.
+
+    Raises:
+        ProblemError: the shapes do not fit, or a residual is not finite.
+    """
     centre, errors = to_float64_tensor("forecasts", forecasts), to_float64_tensor("residuals", residuals)
     if centre.ndim != 2 or errors.ndim != 2 or centre.shape[1] != errors.shape[1] or not len(errors):
         raise ProblemError(

@@ -1,4 +1,4 @@
-"""``reduce``: few scenarios with weights instead of many, by k-means."""
+"""``reduce``: reduce many scenarios to few scenarios with weights, by k-means."""
 
 from __future__ import annotations
 
@@ -11,28 +11,28 @@ from pear.errors import ProblemError
 from pear.problem.tensor_conversion import to_float64_tensor
 from pear.setting_checks import check_count_setting
 
-_ROUNDS = 100  # of Lloyd's iteration, which ends by itself long before
+_ROUNDS = 100  # the largest number of Lloyd's iterations; far fewer are needed
 
 
 def reduce(
     values: Any, count: int, weights: Any = None, keep: Literal["mean", "one"] = "mean", seed: int = 0
 ) -> tuple[Tensor, Tensor]:
-    """Reduce scenarios by k-means: clusters of similar ones become one scenario, with their weight together.
+    """Reduce scenarios by k-means: a cluster of similar scenarios becomes one scenario with the weight of the cluster.
 
-    With the mean of each cluster the mean over all scenarios stays what it was, and tails become shorter, because what
-    is rare is averaged with its neighbours. With one scenario of each cluster, drawn by its weight, tails keep their
-    length, and every cluster is represented, which a plain draw does not promise. Distances are Euclidean, each value
-    in units of its deviation over the scenarios.
+    The means of the clusters keep the mean over all scenarios, but make tails shorter, because a rare scenario is
+    averaged with its neighbours. A scenario drawn from each cluster keeps the length of tails, and unlike in a draw
+    from all scenarios, every cluster is represented. Distances are Euclidean, with each value in units of its deviation
+    over the scenarios.
 
     Args:
-        values: (B, N, k), or (N, k) for one sample.
-        count: S, how many are left; fewer clusters than that have scenarios of weight 0.
+        values: (B, N, k) scenarios, or (N, k) for one sample.
+        count: S, the number of scenarios to return. If there are fewer clusters, some scenarios have weight 0.
         weights: (N,) or (B, N) weights of the N scenarios; equal if omitted.
-        keep: "mean", or "one" scenario of each cluster.
-        seed: the seed of the first centres, which k-means++ draws, and of the scenarios that are kept.
+        keep: "mean" returns the mean of each cluster, "one" a scenario of each cluster, drawn by weight.
+        seed: the seed of the first centres, which k-means++ draws, and of the scenarios drawn from clusters.
 
     Returns:
-        Scenarios (B, S, k) and their weights (B, S), which sum to one; (S, k) and (S,) for one sample. Pass them to
+        Scenarios (B, S, k) and their weights (B, S), which sum to one; (S, k) and (S,) for one sample. Pass both to
         ``plan.solve(values, weights=…)``.
 
     Example:
@@ -56,21 +56,34 @@ def reduce(
         )
     p = (p / p.sum(-1, keepdim=True)).expand(B, N)
     generator = torch.Generator().manual_seed(seed)
-    found = [_cluster(one, weight, min(count, N), keep, generator) for one, weight in zip(given, p, strict=True)]
+    found = [
+        _reduce_by_clusters(one, weight, min(count, N), keep, generator) for one, weight in zip(given, p, strict=True)
+    ]
     scenarios, shares = (torch.stack(parts) for parts in zip(*found, strict=True))
-    if count > N:  # more than there are: the last one comes again, without weight
+    if count > N:  # the last scenario is repeated with weight 0
         scenarios = torch.cat([scenarios, scenarios[:, -1:].expand(-1, count - N, -1)], 1)
         shares = torch.nn.functional.pad(shares, (0, count - N))
     return (scenarios[0], shares[0]) if single else (scenarios, shares)
 
 
-def _cluster(
+def _reduce_by_clusters(
     values: Tensor, weight: Tensor, count: int, keep: str, generator: torch.Generator
 ) -> tuple[Tensor, Tensor]:
-    """Cluster scenarios (N, k) with weights (N,); returns scenarios (S, k) and the weights (S,) of the clusters."""
+    """Reduce the scenarios of one sample.
+
+    Args:
+        values: (N, k) scenarios.
+        weight: (N,) their weights.
+        count: S ≤ N.
+        keep: as for ``reduce``.
+        generator: draws the first centres and the scenarios.
+
+    Returns:
+        Scenarios (S, k) and the weights (S,) of their clusters.
+    """
     spread = values.std(0, correction=0)
     places = values / torch.where(spread > 0, spread, 1.0)
-    centres = places[_first_centres(places, weight, count, generator)]
+    centres = places[_draw_reduction_centres(places, weight, count, generator)]
     nearest = torch.cdist(places, centres).argmin(1)
     for _ in range(_ROUNDS):
         share = weight.new_zeros(count).index_add(0, nearest, weight)
@@ -84,15 +97,24 @@ def _cluster(
     if keep == "one":
         odds = torch.zeros(count, len(values), dtype=torch.float64)
         odds[nearest, torch.arange(len(values))] = weight
-        odds[share == 0] = weight  # an empty cluster, whose weight is 0
+        odds[share == 0] = weight  # an empty cluster has weight 0
         return values[torch.multinomial(odds, 1, generator=generator)[:, 0]], share
     sums = values.new_zeros(count, values.shape[1]).index_add(0, nearest, weight[:, None] * values)
     scale = torch.where(spread > 0, spread, 1.0)
     return torch.where(share[:, None] > 0, sums / share[:, None].clamp(min=1e-300), centres * scale), share
 
 
-def _first_centres(places: Tensor, weight: Tensor, count: int, generator: torch.Generator) -> Tensor:
-    """Draw the rows of the first centres (S,) by k-means++: far from those that were drawn before."""
+def _draw_reduction_centres(places: Tensor, weight: Tensor, count: int, generator: torch.Generator) -> Tensor:
+    """Draw the numbers (S,) of the scenarios that are the first centres, by k-means++.
+
+    The probability of a scenario is proportional to its weight and to its squared distance from the nearest centre.
+
+    Args:
+        places: (N, k) scenarios in units of their deviations.
+        weight: (N,) weights.
+        count: S.
+        generator: draws the centres.
+    """
     drawn = [int(torch.multinomial(weight, 1, generator=generator))]
     distance = (places - places[drawn[0]]).square().sum(1)
     while len(drawn) < count:

@@ -1,4 +1,4 @@
-"""``Expectation``, ``CVaR`` and ``WorstCase``: how the costs of scenarios become one number."""
+"""The risk measures ``Expectation``, ``CVaR`` and ``WorstCase``, which reduce the costs of scenarios to one number."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from pear.errors import ProblemError
 
 @dataclass(frozen=True)
 class Expectation:
-    """The mean cost over the scenarios, weighted.
+    """The weighted mean of the costs of scenarios, as a risk measure.
 
     Example:
         >>> Expectation().value([[1.0, 2.0, 6.0]])
@@ -24,19 +24,20 @@ class Expectation:
     tail: ClassVar[float] = 1.0
 
     def value(self, costs: Any, weights: Any = None) -> Tensor:
-        """Compute the risk (B,) of the costs (B, S) of scenarios; see ``risk_of_costs``."""
+        """Compute the risk (B,) of costs (B, S) with weights (S,) or (B, S), which are equal if omitted."""
         return risk_of_costs(self, costs, weights)
 
 
 @dataclass(frozen=True)
 class CVaR:
-    """``(1 − w) · mean + w · CVaR``: the conditional value at risk is the mean cost of the worst scenarios.
+    """The risk measure ``(1 − w) · mean + w · CVaR``.
 
-    With the level 0.9 these are the worst 10 %. For a problem that maximises they are those of the least profit.
+    The conditional value at risk (CVaR) is the mean cost of the worst scenarios, with a level of 0.9 of the worst 10 %.
+    For a problem that maximises, the worst scenarios have the least profit.
 
     Args:
-        level: α, the share of the scenarios that are not among the worst; at least 0 and below 1.
-        weight: w, between 0 and 1. With 0 it is the expectation.
+        level: α, the share of the scenarios that are not among the worst, at least 0 and below 1.
+        weight: w, between 0 and 1. With w = 0 the risk is the expectation.
 
     Attributes:
         tail: 1 − α, the share of the worst scenarios.
@@ -50,8 +51,8 @@ class CVaR:
     weight: float = 1.0
 
     def __post_init__(self) -> None:
-        _check_share("CVaR(level=…)", self.level, below=True)
-        _check_share("CVaR(weight=…)", self.weight)
+        _check_risk_share("CVaR(level=…)", self.level, below=True)
+        _check_risk_share("CVaR(weight=…)", self.weight)
 
     @property
     def tail(self) -> float:
@@ -59,16 +60,16 @@ class CVaR:
         return 1.0 - float(self.level)
 
     def value(self, costs: Any, weights: Any = None) -> Tensor:
-        """Compute the risk (B,) of the costs (B, S) of scenarios; see ``risk_of_costs``."""
+        """Compute the risk (B,) of costs (B, S) with weights (S,) or (B, S), which are equal if omitted."""
         return risk_of_costs(self, costs, weights)
 
 
 @dataclass(frozen=True)
 class WorstCase:
-    """``(1 − w) · mean + w · maximum``: the cost of the worst scenario, however rare it is.
+    """The risk measure ``(1 − w) · mean + w · maximum``. The maximum is the cost of the worst scenario, however rare.
 
     Args:
-        weight: w, between 0 and 1. With 0 it is the expectation.
+        weight: w, between 0 and 1. With w = 0 the risk is the expectation.
 
     Example:
         >>> WorstCase().value([[1.0, 2.0, 6.0]])
@@ -79,10 +80,10 @@ class WorstCase:
     tail: ClassVar[float] = 0.0
 
     def __post_init__(self) -> None:
-        _check_share("WorstCase(weight=…)", self.weight)
+        _check_risk_share("WorstCase(weight=…)", self.weight)
 
     def value(self, costs: Any, weights: Any = None) -> Tensor:
-        """Compute the risk (B,) of the costs (B, S) of scenarios; see ``risk_of_costs``."""
+        """Compute the risk (B,) of costs (B, S) with weights (S,) or (B, S), which are equal if omitted."""
         return risk_of_costs(self, costs, weights)
 
 
@@ -94,7 +95,7 @@ def read_risk(risk: Any) -> Risk:
     """Return a risk measure, which may be given by its name.
 
     Raises:
-        ProblemError: it is none, and the name is unknown.
+        ProblemError: the argument is neither a risk measure nor the name of one.
 
     Example:
         >>> read_risk("worst case")
@@ -112,13 +113,14 @@ def read_risk(risk: Any) -> Risk:
 
 
 def risk_of_costs(risk: Risk, costs: Any, weights: Any = None) -> Tensor:
-    """Compute ``(1 − w) Σ pₛ fₛ + w CVaR(f)`` from the costs f of scenarios.
+    """Compute the risk ``(1 − w) Σ pₛ fₛ + w CVaR(f)`` of costs f of scenarios with weights p.
 
-    CVaR is ``max Σ qₛ fₛ`` over 0 ≤ q ≤ p / tail with Σ q = 1: the worst scenarios get as much weight as allowed.
+    The CVaR is ``max Σ qₛ fₛ`` over 0 ≤ q ≤ p / tail with Σ q = 1, so that the worst scenarios get the largest weights.
+    With a tail of 0, the worst case, it is the largest cost of a scenario with a positive weight.
 
     Args:
         risk: the risk measure.
-        costs: (B, S) costs, to be minimised.
+        costs: (B, S) costs. Lower is better.
         weights: (S,) or (B, S) weights of the scenarios, which sum to one; equal if omitted.
 
     Returns:
@@ -139,7 +141,8 @@ def risk_of_costs(risk: Risk, costs: Any, weights: Any = None) -> Tensor:
     return (1 - risk.weight) * mean + risk.weight * (shares * ordered).sum(-1)
 
 
-def _check_share(name: str, share: Any, below: bool = False) -> None:
+def _check_risk_share(name: str, share: Any, below: bool = False) -> None:
+    """Raise ProblemError unless a number lies between 0 and 1, and, if ``below``, is less than 1."""
     number = isinstance(share, (int, float)) and not isinstance(share, bool)
     if not (number and share >= 0 and (share < 1 if below else share <= 1)):
         raise ProblemError(f"{name} must be a number between 0 and 1{', below 1' if below else ''}; got {share!r}")

@@ -1,4 +1,4 @@
-"""``ScenarioLoss``: what decisions under predicted scenarios lose; derivatives in every scenario are exact."""
+"""``ScenarioLoss``: the regret of first-stage decisions under predicted scenarios, with exact derivatives."""
 
 from __future__ import annotations
 
@@ -34,12 +34,12 @@ from pear.setting_checks import check_smoothing_setting
 
 @dataclass(frozen=True)
 class LastScenarios:
-    """Decisions of the last call of a ``ScenarioLoss``; zero where a sample failed.
+    """The decisions of the last call of a ``ScenarioLoss``.
 
     Attributes:
-        x: (B, n₁) first-stage decisions.
-        regret: (B,) what each sample loses.
-        status: (B,) int8 of ``pear.Status``.
+        x: (B, n₁) first-stage decisions; zero for a failed sample.
+        regret: (B,) regrets; zero for a failed sample.
+        status: (B,) int8 values of ``pear.Status``.
     """
 
     x: Tensor
@@ -48,22 +48,23 @@ class LastScenarios:
 
 
 class ScenarioLoss(nn.Module):
-    """``R = V(x̂; c) − min V``: what the first stage under predicted scenarios costs, less what the best one costs.
+    """The regret ``V(x̂; c) − min V(·; c)`` of the first stage that a plan decides under predicted scenarios.
 
-    x̂ is the first stage that ``plan`` decides under the predicted scenarios, and V(x; c) is what x costs with its best
-    recourse under the true values. R is never negative. Its derivative with respect to every predicted value of every
-    scenario is exact: ∂V/∂x̂ follows from the multipliers of the second stage, and the derivative of x̂ follows from one
-    linear solve with the extensive program. A program with integers is trained on its relaxation.
+    x̂ is the first stage that ``plan`` decides under the predicted scenarios. V(x; c) is the cost of a first stage x and
+    of its best second stage under the true values c. The regret is never negative. Its derivative with respect to every
+    value of every scenario is exact: the derivative of V with respect to x̂ follows from the multipliers of the second
+    stage, and the derivative of x̂ from one linear solve with the extensive program. A program with integers is trained
+    on its relaxation.
 
     Args:
         plan: the two-stage program.
-        smoothing: λ ≥ 0, the curvature that is added to the objective of each variable; "auto" picks it once from true
-            values and the decisions under them, as ``PEARLoss`` does.
-        on_failure: "raise", or "mask" to leave failed samples out of the loss, with a warning.
+        smoothing: λ ≥ 0, the curvature that is added to the objective of each variable. "auto" chooses λ once, from
+            true values and the decisions under them, as ``PEARLoss`` does.
+        on_failure: "raise", or "mask" to leave failed samples out of the loss and warn.
         reduction: "mean" (over the samples that are solved), "sum" or "none".
 
     Attributes:
-        last: the decisions of the last call.
+        last: the decisions of the last call; None before the first call.
 
     Example:
         >>> import torch, pear
@@ -97,15 +98,15 @@ class ScenarioLoss(nn.Module):
 
     @property
     def chosen_smoothing(self) -> float | None:
-        """The λ in use; None before "auto" has chosen."""
+        """The λ in use; None until "auto" has chosen it."""
         return None if self._chosen is None else self._chosen.value
 
     def calibrate(self, costs: Any, keys: Tensor | Iterable[Hashable] | None = None, times: float = 1.0) -> float:
-        """Choose λ for ``smoothing="auto"`` from true values; a λ that was chosen before is not changed.
+        """Choose λ for ``smoothing="auto"`` from true values. A λ that is already chosen is not changed.
 
         Args:
             costs: (N, k) true values, preferably of the training set.
-            keys: N sample ids; row numbers where samples have data of their own.
+            keys: N sample ids. If samples have their own data, they must be row numbers.
             times: a factor that multiplies the chosen λ.
 
         Returns:
@@ -115,7 +116,7 @@ class ScenarioLoss(nn.Module):
             true = to_batch_tensor(costs, "costs").detach().double()
             own = self.plan.model.problem.batch
             ids = as_keys(range(len(true)) if keys is None and own is not None else keys, len(true))
-            self._use(_choose(self.plan.model, true, ids).times(times))
+            self._use(self._choose_smoothing(self.plan.model, true, ids).times(times))
         assert self._chosen is not None
         return self._chosen.value
 
@@ -133,13 +134,14 @@ class ScenarioLoss(nn.Module):
         Args:
             predicted: (B, S·k) or (B, S, k) values of the scenarios.
             true: (B, k) true values.
-            keys: B sample ids, under which warm starts and best decisions are kept; row numbers where samples have data
-                of their own.
-            weight: (B,) how much each sample counts.
-            scenario_weights: (B, S) weights of the scenarios, differentiable; those of the plan if omitted.
+            keys: B sample ids, under which warm starts and best decisions are kept. If samples have their own data,
+                they must be row numbers.
+            weight: (B,) weights of the samples in the loss.
+            scenario_weights: (B, S) weights of the scenarios, which may require gradients; those of the plan if
+                omitted.
 
         Returns:
-            A scalar, or (B,) with reduction "none", in the dtype of ``predicted``.
+            The loss in the dtype of ``predicted``: a scalar, or (B,) with reduction "none".
         """
         values, truth = self.plan.read_values(predicted), to_batch_tensor(true, "true").detach().double()
         if truth.shape != (len(values), self.plan.model.inputs):
@@ -149,7 +151,7 @@ class ScenarioLoss(nn.Module):
             )
         ids = as_keys(keys, len(values), self.plan.problem)
         self.calibrate(truth, ids)
-        x, status = self._first_stage(values, ids, scenario_weights)
+        x, status = self._decide_first_stage(values, ids, scenario_weights)
         with torch.no_grad():
             realised = self._second.realise(x.detach(), truth, ids)
             cost, fields = self._stages.costs(truth, ids), self._stages.sides(truth, ids)
@@ -166,8 +168,17 @@ class ScenarioLoss(nn.Module):
         counted = good.double() if weight is None else good * read_weights(weight, len(each))
         return reduce_weighted(each, counted, self.reduction).to(predicted.dtype)
 
-    def _first_stage(self, values: Tensor, ids: list[Hashable] | None, weights: Any) -> tuple[Tensor, Tensor]:
-        """Decide under the scenarios; returns differentiable first stages (B, n₁) in float64, and statuses."""
+    def _decide_first_stage(self, values: Tensor, ids: list[Hashable] | None, weights: Any) -> tuple[Tensor, Tensor]:
+        """Decide the first stage under scenarios.
+
+        Args:
+            values: (B, S, k) values of the scenarios.
+            ids: B sample ids, or None.
+            weights: weights of the scenarios, or None.
+
+        Returns:
+            Differentiable first stages (B, n₁) in float64, and statuses (B,).
+        """
         p = None if weights is None else self.plan.read_call_weights(weights, len(values))
         cost, fields = self._extensive.data(values.double(), ids, p)
         detached = {name: field.detach() for name, field in fields.items()}
@@ -176,11 +187,11 @@ class ScenarioLoss(nn.Module):
             solved = self._plans.solve(cost.detach(), 0.0, ids, known=known, **detached)
         report_failures(solved.status, self.on_failure, "the scenarios", spreads=values.requires_grad)
         data = [cost, *(fields.get(name) for name in FIELDS)]
-        x: Tensor = _FirstStage.apply(solved, self._extensive.first, self._strict, *data)
+        x: Tensor = _ScenarioLossFirstStage.apply(solved, self._extensive.first, self._strict, *data)
         return x, solved.status
 
     def _use(self, chosen: Smoothing | None) -> None:
-        """Build the programs with a smoothing."""
+        """Set the smoothing and build the programs with it; None means that no smoothing is chosen yet."""
         self._chosen = chosen
         if chosen is None:
             return
@@ -192,24 +203,33 @@ class ScenarioLoss(nn.Module):
         self._second = SecondStage(self._stages, plan.solver)
         self._truths = Decider(self._stages.problem, plan.solver)
 
+    @staticmethod
+    def _choose_smoothing(model: Model, true: Tensor, ids: list[Hashable] | None) -> Smoothing:
+        """Choose λ from true values (B, k) and from the decisions of the model under these values."""
+        if model.constraint_map is not None and model.recourse is not None:
+            return choose_recourse_smoothing(model, true, "auto", ids)
+        own = select_model_by_keys(model, ids).problem.relaxed()
+        sides = model.right_hand_sides(true, ids)
+        return choose_smoothing(own, model.cost(true, ids), "auto", model.problem.relaxed(), **sides)
+
     def get_extra_state(self) -> dict[str, Any]:
         """Return the λ in use, for ``state_dict``."""
         chosen = self._chosen
         return {"smoothing": None} if chosen is None else {"smoothing": chosen.value, **chosen.state()}
 
     def set_extra_state(self, state: dict[str, Any]) -> None:
-        """Restore λ from a saved state, where ``smoothing`` is "auto"."""
+        """Restore λ from a saved state if ``smoothing`` is "auto"."""
         if self.smoothing == "auto" and (saved := Smoothing.from_state(state)) is not None:
             self._use(saved)
 
     def extra_repr(self) -> str:
-        """Return the plan and the settings, in a line each."""
+        """Return one line with the plan and one with the settings."""
         auto = f" ({self.chosen_smoothing:g})" if self.smoothing == "auto" and self.chosen_smoothing is not None else ""
         return f"{self.plan}\nsmoothing={self.smoothing!r}{auto}, on_failure={self.on_failure!r}"
 
 
-class _FirstStage(torch.autograd.Function):
-    """The first stage of solved extensive programs, with derivatives with respect to their costs and fields."""
+class _ScenarioLossFirstStage(torch.autograd.Function):
+    """The autograd function from the costs and fields of solved extensive programs to their first stages."""
 
     @staticmethod
     def forward(ctx: Any, solved: VerifiedSolutions, first: int, strict: bool, *data: Tensor | None) -> Tensor:
@@ -220,22 +240,13 @@ class _FirstStage(torch.autograd.Function):
     @staticmethod
     @torch.autograd.function.once_differentiable
     def backward(ctx: Any, up: Tensor) -> tuple[Tensor | None, ...]:
-        """Return ∂L/∂data for each input that needs it; ``up`` (B, n₁) is ∂L/∂x."""
+        """Return the gradient by each input that needs one; ``up`` is the gradient by the first stages (B, n₁)."""
         solved = ctx.solved
         w = torch.nn.functional.pad(up, (0, solved.qp.n - up.shape[1]))
-        # with curvature in every first-stage variable, x is unique where slacks or η are not
+        # with curvature in every first-stage variable, x is unique even if slacks or η are not
         found = (all_derivatives if ctx.strict else derivatives_of_part)(solved, w, 1)
         grads: list[Tensor | None] = [None] * len(ctx.inputs)
         for i, (derivative, kind) in enumerate(zip(found, ctx.inputs, strict=False)):
             if ctx.needs_input_grad[3 + i] and kind is not None:
                 grads[i] = fit_gradient_to_input(derivative(), *kind)
         return (None, None, None, *grads)
-
-
-def _choose(model: Model, true: Tensor, ids: list[Hashable] | None) -> Smoothing:
-    """Choose λ from true values (B, k) and the decisions of the model under them."""
-    if model.constraint_map is not None and model.recourse is not None:
-        return choose_recourse_smoothing(model, true, "auto", ids)
-    own = select_model_by_keys(model, ids).problem.relaxed()
-    sides = model.right_hand_sides(true, ids)
-    return choose_smoothing(own, model.cost(true, ids), "auto", model.problem.relaxed(), **sides)

@@ -1,4 +1,4 @@
-"""``SecondStage``: the best recourse of first-stage decisions under known values, and what both cost together."""
+"""``SecondStage``: the best second stage for given first-stage decisions and true values, and the cost of both."""
 
 from __future__ import annotations
 
@@ -15,19 +15,20 @@ from pear.problem import Problem
 from pear.problem.constraint_map import constraint_sides
 from pear.problem.matrix import Matrix, SparseMatrix, matvec, tmatvec
 from pear.problem.sample_keys import select_by_keys
-from pear.scenarios.blocks import select
+from pear.scenarios.blocks import select_block
 from pear.scenarios.two_stages import TwoStages
 
 
 @dataclass(frozen=True)
 class RealisedPlans:
-    """First-stage decisions with their best recourse; all is zero where a sample failed.
+    """First-stage decisions with their best second stage. All numbers of a failed sample are zero.
 
     Attributes:
-        z: (B, N) all decisions, slacks included.
-        cost: (B,) what they cost, minimised.
-        slope: (B, n₁) the derivative of the cost by the first-stage decisions, by the second stage's multipliers.
-        status: (B,) int8 of ``Status``, of the second stage.
+        z: (B, N) the decisions of both stages, slacks included.
+        cost: (B,) the minimised cost.
+        slope: (B, n₁) the derivative of the cost with respect to the first stage. With integers in the second stage, it
+            lacks the part that goes through the second stage.
+        status: (B,) int8 values of ``Status``, of the second stage.
     """
 
     z: Tensor
@@ -37,15 +38,16 @@ class RealisedPlans:
 
 
 class SecondStage:
-    """Decides ``min f(x, y; c)`` over the second stage y, for first-stage decisions x that stand.
+    """The program ``min f(x, y; c)`` over the second stage y, for a given first stage x and values c.
 
     Args:
         stages: the program in two stages.
         solver: "auto" or a name that ``pear solvers`` lists.
-        exact: whether integers are kept and the added curvature is left out.
+        exact: whether to use the program with its integers and without added curvature.
 
     Attributes:
-        problem: the program of the second stage, with the rows that hold it; None where there is no second stage.
+        whole: the program of both stages.
+        problem: the program of the second stage; None if all variables belong to the first stage.
     """
 
     def __init__(self, stages: TwoStages, solver: str = "auto", exact: bool = False) -> None:
@@ -57,23 +59,23 @@ class SecondStage:
         for side, name in (("b", "A"), ("h", "G")):
             matrix, own = getattr(whole, name), stages.own[side]
             if len(own):
-                self._linking[side] = _in_program(select(matrix, own, first))
-                fields |= {name: select(matrix, own, second), side: torch.zeros(len(own)).double()}
-        self._Q_first = None if whole.Q is None else _in_program(select(whole.Q, first, first))
-        self._Q_mixed = None if whole.Q is None else _in_program(select(whole.Q, second, first))
+                self._linking[side] = _second_stage_matrix(select_block(matrix, own, first))
+                fields |= {name: select_block(matrix, own, second), side: torch.zeros(len(own)).double()}
+        self._Q_first = None if whole.Q is None else _second_stage_matrix(select_block(whole.Q, first, first))
+        self._Q_mixed = None if whole.Q is None else _second_stage_matrix(select_block(whole.Q, second, first))
         self.problem: Problem | None = None
         if len(second):
             bounds = constraint_sides(whole)
             fields |= {name: bounds[name][..., second] for name in ("lb", "ub")}
             if whole.Q is not None:
-                fields["Q"] = select(whole.Q, second, second)
+                fields["Q"] = select_block(whole.Q, second, second)
             if whole.integer is not None and bool(whole.integer[second].any()):
                 fields["integer"] = whole.integer[second]
             self.problem = Problem(n=len(second), **fields)
             self.decider = Decider(self.problem.relaxed(), solver)
 
     def realise(self, x: Tensor, values: Tensor, keys: list[Hashable] | None = None) -> RealisedPlans:
-        """Decide the second stage for first-stage decisions, detached.
+        """Decide the second stage. The results are detached from the autograd graph.
 
         Args:
             x: (B, n₁) first-stage decisions.
@@ -86,19 +88,19 @@ class SecondStage:
         fixed = (c1 * x).sum(1)
         slope = c1.clone()
         if self._Q_first is not None:
-            bent = matvec(_rows_of(self._Q_first, keys), x)
+            bent = matvec(_second_stage_samples(self._Q_first, keys), x)
             fixed, slope = fixed + 0.5 * (bent * x).sum(1), slope + bent
         z = torch.zeros_like(cost)
         z[:, first] = x
         if self.problem is None:
             return RealisedPlans(z, fixed, slope, torch.zeros(len(x), dtype=torch.int8))
         if self._Q_mixed is not None:
-            c2 = c2 + matvec(_rows_of(self._Q_mixed, keys), x)
+            c2 = c2 + matvec(_second_stage_samples(self._Q_mixed, keys), x)
         fields: dict[str, Any] = {
             name: bound[..., second] for name, bound in sides.items() if name in ("lb", "ub") and bound.ndim == 2
         }
         for side, linking in self._linking.items():
-            fields[side] = sides[side][..., self.stages.own[side]] - matvec(_rows_of(linking, keys), x)
+            fields[side] = sides[side][..., self.stages.own[side]] - matvec(_second_stage_samples(linking, keys), x)
         if self.problem.is_integer:
             found = solve_integer_programs(select_by_keys(self.problem, keys), c2, solver=self.solver, **fields)
             good, y, status = found.solved, found.x, found.status
@@ -107,13 +109,13 @@ class SecondStage:
             good, y, status = solved.solved, solved.x, solved.status
             multipliers = {"b": solved.duals.equality, "h": solved.duals.inequality}
             for side, linking in self._linking.items():
-                slope = slope + tmatvec(_rows_of(linking, keys), multipliers[side])
+                slope = slope + tmatvec(_second_stage_samples(linking, keys), multipliers[side])
             if self._Q_mixed is not None:
-                slope = slope + tmatvec(_rows_of(self._Q_mixed, keys), y)
+                slope = slope + tmatvec(_second_stage_samples(self._Q_mixed, keys), y)
         y = torch.where(good[:, None], y, 0.0)
         value = fixed + (c2 * y).sum(1)
         if self.problem.Q is not None:
-            value = value + 0.5 * (matvec(_in_program(select_by_keys(self.problem, keys).Q), y) * y).sum(1)
+            value = value + 0.5 * (matvec(_second_stage_matrix(select_by_keys(self.problem, keys).Q), y) * y).sum(1)
         z[:, second] = y
         keep = good[:, None]
         return RealisedPlans(
@@ -121,17 +123,17 @@ class SecondStage:
         )
 
     def _sides(self, values: Tensor, keys: list[Hashable] | None) -> dict[str, Tensor]:
-        """Return the right-hand sides and bounds of the program, (r,) or (B, r)."""
+        """Return the right-hand sides and bounds of the program of both stages by name, (r,) or (B, r) each."""
         return constraint_sides(select_by_keys(self.whole, keys)) | self.stages.sides(values, keys)
 
 
-def _in_program(matrix: Any) -> Matrix:
-    """A matrix (r, c) or (N, r, c) of any kind in the form that a program has."""
+def _second_stage_matrix(matrix: Any) -> Matrix:
+    """Return a matrix (r, c) or (N, r, c) of any kind as the matrix of a program, (1, r, c) or (N, r, c)."""
     if isinstance(matrix, Tensor):
         return matrix if matrix.ndim == 3 else matrix[None]
     return SparseMatrix(matrix.csr if isinstance(matrix, SparseMatrix) else matrix, shared=True)
 
 
-def _rows_of(matrix: Matrix, keys: list[Hashable] | None) -> Matrix:
-    """The matrices of the samples with these keys; one that all share is returned as it is."""
+def _second_stage_samples(matrix: Matrix, keys: list[Hashable] | None) -> Matrix:
+    """Return the matrices (B, r, c) of the samples with the given keys, or a shared matrix (1, r, c)."""
     return matrix if keys is None or matrix.shape[0] == 1 else matrix[torch.tensor(keys)]

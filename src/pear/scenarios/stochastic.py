@@ -1,4 +1,4 @@
-"""``Stochastic``: a model decided in two stages, under scenarios of what is predicted."""
+"""``Stochastic``: a model that is decided in two stages, under scenarios of its predicted values."""
 
 from __future__ import annotations
 
@@ -27,14 +27,14 @@ from pear.solvers.backend_registry import check_solver_name
 
 @dataclass(frozen=True)
 class ScenarioDecisions:
-    """Decisions under scenarios.
+    """The decisions of a two-stage program under scenarios.
 
     Attributes:
-        x: (B, n₁) the first-stage decisions, which hold in every scenario; NaN where a sample has none.
-        z: (B, S, n) the decisions of every scenario in the model's variables, the first stage among them.
-        value: (B,) the risk of the costs, in the problem's own sense.
-        costs: (B, S) what each scenario costs, recourse included, in the problem's own sense.
-        status: (B,) int8 of ``pear.Status``.
+        x: (B, n₁) the first-stage decisions, which all scenarios share; NaN for a sample without a decision.
+        z: (B, S, n) for each scenario the decisions of both stages, in the variables of the model.
+        value: (B,) the risk of the costs. If the problem maximises, costs are profits.
+        costs: (B, S) the cost of each scenario, including the recourse.
+        status: (B,) int8 values of ``pear.Status``.
         named: the first-stage decisions by name.
     """
 
@@ -47,34 +47,34 @@ class ScenarioDecisions:
 
     @property
     def solved(self) -> Tensor:
-        """Whether each sample has a decision, (B,) bool."""
+        """(B,) mask of the samples that have a decision."""
         return has_decision_status(self.status)
 
     def __getitem__(self, name: str) -> Any:
-        """Return a first-stage decision by its name, behind B in the shape of the variable."""
+        """Return a first-stage decision by its name, (B, …) in the shape of the variable."""
         return self.named[name]
 
 
 class Stochastic:
-    """A two-stage program: ``min over x of risk over s of min over y f(x, y; scenario s)``.
+    """A two-stage program, ``min over x of the risk over s of min over y of f(x, y; scenario s)``.
 
-    Variables named in ``first`` are decided before it is known which scenario comes true; all others, and the slacks of
-    a ``pear.Penalty``, are decided for each scenario. Scenario s has its own predicted values ŷₛ, costs and right-hand
-    sides as the model maps them. All scenarios together are one program with shared columns for the first stage, kept
-    sparse where it is large.
+    The variables x, named in ``first``, are decided before it is known which scenario comes true. All other variables
+    y, and the slacks of a ``pear.Penalty``, are decided for each scenario. The model maps the predicted values of a
+    scenario to its costs and right-hand sides. All scenarios form one program, which has the first stage once, and is
+    sparse if it is large.
 
     Args:
-        model: a ``pear.Model``. Where it predicts right-hand sides it may have a ``pear.Penalty``; without a recourse
-            its rows hold in every scenario.
-        first: names of the first-stage variables: those of ``model.layout``, or single ones as ``on[3]``.
+        model: a ``pear.Model``. If it predicts right-hand sides, it may have a ``pear.Penalty``. Without a recourse its
+            rows hold in every scenario.
+        first: the names of the first-stage variables: names of ``model.layout``, or single variables such as ``on[3]``.
         scenarios: S, the number of scenarios.
-        risk: ``pear.Expectation()``, ``pear.CVaR(level, weight)`` or ``pear.WorstCase()``, or its name. The risk of a
-            problem that maximises is that of too little.
-        weights: (S,) positive weights of the scenarios; equal if omitted. Only ratios matter.
+        risk: ``pear.Expectation()``, ``pear.CVaR(level, weight)`` or ``pear.WorstCase()``, or its name. If the problem
+            maximises, the risk is that of a small profit.
+        weights: (S,) weights of the scenarios, not negative; equal if omitted. Only their ratios matter.
         solver: "auto" or a name that ``pear solvers`` lists.
 
     Example:
-        A kiosk buys papers at 1 before it knows the demand; a missing one costs 4.
+        A kiosk buys papers at a price of 1 before it knows the demand. A missing paper costs 4.
 
         >>> import pear
         >>> kiosk = pear.Problem(G=[[-1.0]], h=[0.0], lb=0.0)
@@ -99,18 +99,18 @@ class Stochastic:
         scenarios = check_count_setting("scenarios", scenarios)
         self.model, self.first, self.scenarios, self.solver = model, tuple(first), scenarios, solver
         self.risk = read_risk(risk)
-        self.weights = read_scenario_weights(weights, scenarios).detach()
+        self.weights = self._read_weights(weights, scenarios).detach()
         self.stages = TwoStages(model, first)
         self.extensive = ExtensiveForm(self.stages, self.weights, self.risk)
 
     @property
     def problem(self) -> Any:
-        """The extensive program, minimised: its variables are x, then y₁, …, y_S, then η and the excesses of CVaR."""
+        """The minimised program of all scenarios. Its variables are x, y₁, …, y_S, and η and the excesses of the risk."""
         return self.extensive.integer_problem
 
     @property
     def inputs(self) -> int:
-        """The number of values that a forecaster predicts: S times those of the model."""
+        """The number of values that a forecaster predicts: S times the number of the model's predicted values."""
         return self.scenarios * self.model.inputs
 
     @cached_property
@@ -128,13 +128,13 @@ class Stochastic:
         """Decide the first stage, and the second stage of every scenario.
 
         Args:
-            values: (B, S, k) values of the scenarios, (B, S·k) in the same order, or (S, k) of one sample.
-            keys: B sample ids; row numbers where samples have data of their own.
+            values: (B, S, k) values of the scenarios, (B, S·k) in the same order, or (S, k) for one sample.
+            keys: B sample ids. If samples have their own data, they must be row numbers.
             weights: (B, S) weights of each sample's scenarios, such as those of ``pear.scenarios.reduce``; those of the
                 program if omitted.
-            on_failure: "raise" raises an error that names the samples without a decision; "mask" warns, and they hold
-                NaN.
-            time_limit: seconds for all integer programs together.
+            on_failure: "raise" raises an error that names the samples without a decision. "mask" warns, and returns NaN
+                for these samples.
+            time_limit: the seconds for all integer programs together.
         """
         check_on_failure(on_failure)
         given = self.read_values(values).detach().double()
@@ -152,17 +152,17 @@ class Stochastic:
         return self._decisions(solution.x, solution.status, given, ids, own)
 
     def cost(self, x: Any, true: Any, keys: Tensor | Iterable[Hashable] | None = None) -> Tensor:
-        """Compute what first-stage decisions cost with their best recourse under true values, (B,).
+        """Compute the cost (B,) of first-stage decisions and of their best second stage under true values.
 
-        Integers of the second stage are kept. The cost is in the problem's own sense.
+        Integers of the second stage are not relaxed. If the problem maximises, the cost is a profit.
 
         Args:
-            x: (B, n₁) first-stage decisions, as ``solve(…).x``.
+            x: (B, n₁) first-stage decisions, such as ``solve(…).x``.
             true: (B, k) true values.
             keys: B sample ids.
 
         Raises:
-            SolveError: a sample has no recourse.
+            SolveError: a sample has no feasible second stage.
         """
         truth = to_batch_tensor(true, "true").detach().double()
         x = to_batch_tensor(x, "x").detach().double()
@@ -176,7 +176,12 @@ class Stochastic:
         return self.model.problem.sign * found.cost
 
     def best(self, true: Any, keys: Tensor | Iterable[Hashable] | None = None) -> Tensor:
-        """Compute the cost (B,) of the decisions that are best under true values (B, k), made with hindsight."""
+        """Compute the cost (B,) of the best decisions of both stages when the true values (B, k) are known.
+
+        Args:
+            true: (B, k) true values.
+            keys: B sample ids.
+        """
         truth = to_batch_tensor(true, "true").detach().double()
         ids = as_keys(keys, len(truth), self.problem)
         cost, fields = self.stages.costs(truth, ids), self.stages.sides(truth, ids)
@@ -186,7 +191,9 @@ class Stochastic:
     def regret(
         self, values: Any, true: Any, keys: Tensor | Iterable[Hashable] | None = None, weights: Any = None
     ) -> Tensor:
-        """Compute the regret (B,) of the decisions under scenarios: their cost with recourse, less that of the best.
+        """Compute the regret (B,) of the first stage that is decided under scenarios.
+
+        The regret is the cost of that first stage under the true values minus the cost of the best decisions.
 
         Args:
             values: (B, S, k) or (B, S·k) values of the scenarios.
@@ -199,7 +206,7 @@ class Stochastic:
         return (self.model.problem.sign * (paid - self.best(true, ids))).clamp(min=0)
 
     def read_values(self, values: Any) -> Tensor:
-        """Return values as a tensor (B, S, k), differentiable.
+        """Return values of scenarios as a tensor (B, S, k), differentiably.
 
         Raises:
             ProblemError: the shape is none of (B, S, k), (B, S·k) and (S, k).
@@ -218,22 +225,48 @@ class Stochastic:
         )
 
     def read_call_weights(self, weights: Any, count: int) -> Tensor:
-        """Return the weights (B, S) of a call, which sum to one, differentiable.
+        """Return the weights (B, S) of the scenarios of a call, scaled to sum to one, differentiably.
 
         Raises:
-            ProblemError: they have another shape or sign, or quadratic terms have the weights of the program.
+            ProblemError: the weights have a wrong shape or sign, or second-stage variables have quadratic terms.
         """
         if not self.stages.curved_first_alone:
             raise ProblemError(
                 "weights came with a call, and second-stage variables have a quadratic term, whose weights are those "
                 "of the program; pass weights= to pear.Stochastic"
             )
-        return read_scenario_weights(weights, self.scenarios).expand(count, -1)
+        return self._read_weights(weights, self.scenarios).expand(count, -1)
+
+    @staticmethod
+    def _read_weights(weights: Any, scenarios: int) -> Tensor:
+        """Return weights (S,) or (B, S), scaled to sum to one; equal weights (S,) for None.
+
+        Raises:
+            ProblemError: the shape is wrong, a weight is negative or not finite, or all weights are zero.
+        """
+        if weights is None:
+            return torch.full((scenarios,), 1.0 / scenarios, dtype=torch.float64)
+        given = to_tensor("weights", weights).double()
+        if given.ndim not in (1, 2) or given.shape[-1] != scenarios:
+            raise ProblemError(
+                f"weights must have an entry for each of {scenarios} scenarios; got {tuple(given.shape)}"
+            )
+        if not bool((given.isfinite() & (given >= 0)).all()) or not bool((given.sum(-1) > 0).all()):
+            raise ProblemError("weights of scenarios must be finite and not negative, and some must be positive")
+        return given / given.sum(-1, keepdim=True)
 
     def _decisions(
         self, x: Tensor, status: Tensor, values: Tensor, keys: list[Hashable] | None, weights: Tensor | None
     ) -> ScenarioDecisions:
-        """Read the decisions of the scenarios and their costs from a solution (B, n) of the extensive program."""
+        """Make the decisions from a solution of the extensive program.
+
+        Args:
+            x: (B, n) the solution.
+            status: (B,) the statuses.
+            values: (B, S, k) values of the scenarios.
+            keys: B sample ids, or None.
+            weights: (B, S) weights of this call's scenarios, or None.
+        """
         each = self.extensive.scenario_decisions(x)
         costs = self.extensive.scenario_costs(each, values, keys)
         value = self.risk.value(costs, self.weights if weights is None else weights)
@@ -254,19 +287,3 @@ class Stochastic:
             f"Stochastic({self.scenarios} scenarios, {self.risk}, {one} variables in the first stage and {two} in the "
             f"second: {self.extensive.problem})"
         )
-
-
-def read_scenario_weights(weights: Any, scenarios: int) -> Tensor:
-    """Return weights (S,) or (B, S) that sum to one, from positive numbers; equal for None.
-
-    Raises:
-        ProblemError: they have another shape, or one is not positive.
-    """
-    if weights is None:
-        return torch.full((scenarios,), 1.0 / scenarios, dtype=torch.float64)
-    given = to_tensor("weights", weights).double()
-    if given.ndim not in (1, 2) or given.shape[-1] != scenarios:
-        raise ProblemError(f"weights must have an entry for each of {scenarios} scenarios; got {tuple(given.shape)}")
-    if not bool((given.isfinite() & (given >= 0)).all()) or not bool((given.sum(-1) > 0).all()):
-        raise ProblemError("weights of scenarios must be finite and not negative, and some must be positive")
-    return given / given.sum(-1, keepdim=True)

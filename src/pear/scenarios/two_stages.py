@@ -1,4 +1,4 @@
-"""``TwoStages``: which variables and rows of a program are decided now, and which once a scenario has come true."""
+"""``TwoStages``: a program whose variables and rows are split into two stages."""
 
 from __future__ import annotations
 
@@ -16,52 +16,56 @@ from pear.problem.derived_problems import problem_with_curvature
 from pear.problem.matrix import Matrix
 from pear.problem.problem_fields import is_field_per_sample
 from pear.problem.sample_keys import select_by_keys
-from pear.scenarios.blocks import select
+from pear.scenarios.blocks import select_block
 
 
 class TwoStages:
-    """The program of a model, minimised, with its variables and rows split into two stages.
+    """The minimised program of a model, with its variables and rows split into two stages.
 
-    The program is the elastic one where the model has a ``Penalty``: its slacks belong to the second stage. A row is
-    shared by all scenarios where it holds first-stage variables alone and is not predicted.
+    The first stage is decided now, and the second stage when it is known which scenario comes true. If the model has a
+    ``Penalty``, the program has slacks, which belong to the second stage. A row is shared by all scenarios if it only
+    has first-stage variables and its right-hand side is not predicted.
 
     Args:
-        model: the model; a recourse must be a ``Penalty``.
-        first: names of the first-stage variables, of ``model.layout`` or single ones.
-        curvature: (n,), (n, n) or (N, n, n) curvature that is added for the model's variables; None for none.
+        model: the model. Its recourse must be a ``Penalty`` or None.
+        first: the names of the first-stage variables: names of ``model.layout``, or single variables.
+        curvature: (n,), (n, n) or (N, n, n) curvature to add for the variables of the model; None for none.
 
     Attributes:
-        model: the model, as it was given.
-        problem: the program, relaxed and minimised, without costs.
-        n: the number of the model's variables; the program has slacks behind them.
+        model: the model.
+        exact: the program with its integers and without added curvature, minimised, without costs.
+        problem: the relaxed program with the added curvature, minimised, without costs.
+        elastic: the elastic problem of the model if it has a ``Penalty``, else None.
+        n: the number of variables of the model. The slacks follow them in the program.
+        size: the number of columns of the program, slacks included.
         first, second: the columns of the two stages, in ascending order.
-        shared, own: for "b" and "h" the rows that all scenarios share, and those that each scenario has.
-        predicted: for "b", "h", "lb" and "ub" a mask of what is predicted.
-        priced: (N,) bool, the columns whose costs differ between scenarios.
+        shared, own: for "b" and "h" the rows that all scenarios share, and the rows that each scenario has.
+        predicted: for "b", "h", "lb" and "ub" a mask of the predicted entries.
+        priced: (size,) mask of the columns whose costs differ between scenarios.
     """
 
     def __init__(self, model: Model, first: Sequence[str], curvature: Matrix | None = None) -> None:
-        _check_model(model)
+        _check_two_stage_model(model)
         self.model, self.n = model, model.problem.n
         elastic = model.constraint_map is not None and model.recourse is not None
         self.elastic = model.elastic if elastic else None
         plain = model.problem if self.elastic is None else self.elastic.problem
-        self.exact = _minimised(plain)
+        self.exact = _minimise_stages(plain)
         self.curvature = curvature
         if curvature is None:
             self.problem = self.exact.relaxed()
         elif self.elastic is not None:
-            self.problem = _minimised(self.elastic.smoothed(curvature))
+            self.problem = _minimise_stages(self.elastic.smoothed(curvature))
         else:
             self.problem = problem_with_curvature(self.exact.relaxed(), curvature)
-        chosen = first_columns(model, first)
+        chosen = find_first_stage_columns(model, first)
         is_first = torch.zeros(plain.n, dtype=torch.bool)
         is_first[chosen] = True
         self.first, self.second = is_first.nonzero()[:, 0], (~is_first).nonzero()[:, 0]
         self.predicted = self._predicted_sides()
         self.shared, self.own = {}, {}
         for side, name in (("b", "A"), ("h", "G")):
-            reaches = _touches(getattr(self.problem, name), self.second, len(self.predicted[side]))
+            reaches = _rows_touching_stage(getattr(self.problem, name), self.second, len(self.predicted[side]))
             own = reaches | self.predicted[side]
             self.shared[side], self.own[side] = (~own).nonzero()[:, 0], own.nonzero()[:, 0]
             if side == "b" and bool((self.predicted["b"] & ~reaches).any()):
@@ -87,22 +91,26 @@ class TwoStages:
 
     @cached_property
     def curved_first_alone(self) -> bool:
-        """Whether the model's quadratic terms, if any, hold first-stage variables alone."""
+        """Whether all quadratic terms of the program only have first-stage variables."""
         Q = self.exact.Q
         if Q is None or not len(self.second):
             return True
-        return bool(abs(select(Q, torch.arange(self.size), self.second)).sum() == 0)
+        return bool(abs(select_block(Q, torch.arange(self.size), self.second)).sum() == 0)
 
     def costs(self, values: Tensor, keys: list[Hashable] | None) -> Tensor:
-        """Compute the costs (B, N), minimised, under values (B, k); differentiable."""
+        """Compute the minimised costs (B, N) of all columns for values (B, k), differentiably."""
         cost = self.model.cost(values.double(), keys)
         cost = cost if self.elastic is None else self.elastic.cost(cost)
         return self.model.problem.sign * cost
 
     def sides(self, values: Tensor, keys: list[Hashable] | None) -> dict[str, Any]:
-        """Compute the right-hand sides and bounds of the program under values (B, k), (r,) or (B, r); differentiable.
+        """Compute those right-hand sides and bounds (B, r) that are predicted or differ by sample, differentiably.
 
-        Only those come that are predicted or differ by sample; the others stand in ``problem``.
+        The others are those of ``problem``.
+
+        Args:
+            values: (B, k) predicted or true values.
+            keys: B sample ids, or None.
         """
         own = constraint_sides(select_by_keys(self.model.problem, keys))
         sides = own | self.model.right_hand_sides(values.double(), keys)
@@ -112,7 +120,7 @@ class TwoStages:
         return {name: side for name, side in sides.items() if side.ndim == 2}
 
     def _predicted_sides(self) -> dict[str, Tensor]:
-        """Find which right-hand sides and bounds of the program are predicted."""
+        """Return a mask of the predicted entries for each right-hand side and bound of the program."""
         rows, model = self.model.constraint_map, self.model
         masks = {
             name: torch.zeros(side.shape[-1], dtype=torch.bool) for name, side in constraint_sides(self.problem).items()
@@ -126,7 +134,7 @@ class TwoStages:
         return masks | {name: mark != 0 for name, mark in marks.items()}
 
     def _priced_columns(self) -> Tensor:
-        """Find the columns whose costs depend on what is predicted."""
+        """Return a mask (size,) of the columns whose costs depend on predicted values."""
         priced = torch.zeros(self.size, dtype=torch.bool)
         M: Any = None if self.model.cost_map is None else self.model.cost_map.M
         if M is None:
@@ -136,15 +144,19 @@ class TwoStages:
         return priced
 
 
-def first_columns(model: Model, first: Sequence[str]) -> Tensor:
-    """Find the columns of variables by name: those of ``model.layout``, or single variables.
+def find_first_stage_columns(model: Model, first: Sequence[str]) -> Tensor:
+    """Find the columns of the first-stage variables by name.
+
+    Args:
+        model: the model.
+        first: names of ``model.layout``, or of single variables.
 
     Raises:
-        ProblemError: there is no name, or one is unknown.
+        ProblemError: there is no name, or a name is unknown.
 
     Example:
         >>> import pear
-        >>> first_columns(Model(pear.Problem(lb=0.0, n=2), variables=("buy", "sell")), ["sell"])
+        >>> find_first_stage_columns(Model(pear.Problem(lb=0.0, n=2), variables=("buy", "sell")), ["sell"])
         tensor([1])
     """
     if isinstance(first, str):
@@ -166,8 +178,8 @@ def first_columns(model: Model, first: Sequence[str]) -> Tensor:
     return torch.cat(found)
 
 
-def _check_model(model: Any) -> None:
-    """Raise ProblemError unless a model can be decided in two stages."""
+def _check_two_stage_model(model: Any) -> None:
+    """Raise ProblemError if a model cannot be decided in two stages."""
     if isinstance(model, Problem):
         raise ProblemError("Stochastic takes a pear.Model, which names its variables; pass pear.Model(problem)")
     if not isinstance(model, Model):
@@ -180,23 +192,29 @@ def _check_model(model: Any) -> None:
         raise ProblemError("the weight of a quadratic term cannot differ between scenarios; give it a value")
     refuse_constraint_coefficients(model.constraint_map, "Stochastic")
     if model.known_map is not None:
-        model.known_map.read(None)  # which says what is missing
+        model.known_map.read(None)  # its error says which values are missing
     if model.recourse is not None and not isinstance(model.recourse, Penalty):
         raise ProblemError(
             f"Stochastic takes the recourse pear.Penalty(…), a price for each violated unit; got {model.recourse!r}"
         )
 
 
-def _minimised(problem: Problem) -> Problem:
-    """The same problem as a minimisation, whose Q has the sign of the minimised objective."""
+def _minimise_stages(problem: Problem) -> Problem:
+    """Return a problem as a minimisation. The sign of Q changes if the problem maximises."""
     if problem.sign == 1:
         return problem
     Q: Any = problem.Q
     return problem._with(sense="min", Q=None if Q is None else Q * -torch.ones(problem.n), _plans={})
 
 
-def _touches(matrix: Any, columns: Tensor, rows: int) -> Tensor:
-    """Whether each row of a matrix (r, n) or (N, r, n) has a non-zero in these columns, in any sample. Shape (r,)."""
+def _rows_touching_stage(matrix: Any, columns: Tensor, rows: int) -> Tensor:
+    """Return a mask (r,) of the rows that have a non-zero in the given columns in any sample.
+
+    Args:
+        matrix: (r, n) or (N, r, n), or None for a matrix of zeros.
+        columns: the columns.
+        rows: r.
+    """
     if matrix is None or not len(columns):
         return torch.zeros(rows, dtype=torch.bool)
     if matrix.is_sparse:
