@@ -1,4 +1,4 @@
-"""Decisions over time: at every step a forecast, a plan from the state that was reached, and its first part done."""
+"""Decisions over time: every step makes a forecast, plans from the present state, and carries out the first periods."""
 
 from pear.rolling.rolling import Rolling
 from pear.rolling.rolling_loss import RollingLoss

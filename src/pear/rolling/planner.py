@@ -1,4 +1,4 @@
-"""``Planner``: the plan of every step, from forecasts and the states that were reached."""
+"""``Planner``: the plan of every step, from forecasts and the present states."""
 
 from __future__ import annotations
 
@@ -10,9 +10,7 @@ from torch import Tensor, nn
 
 from pear.decisions.failures import OnFailure
 from pear.decisions.solve import solve
-from pear.errors import SolveError
 from pear.losses import DecisionLayer
-from pear.optimality.status import Status
 from pear.problem import Model
 from pear.problem.constraint_map import SIDES, constraint_sides
 from pear.problem.derived_problems import problem_without_bounds
@@ -20,31 +18,32 @@ from pear.problem.elastic_problem import ElasticProblem
 from pear.rolling.states import StateEntry
 
 State = dict[str, Tensor]
-"""The states by name, each (B, …)."""
+"""For each state its name and its values (B, …), such as the levels of B batteries."""
 
 
 class PlanData(NamedTuple):
-    """What the plans of a batch are made from.
+    """The data of a batch of plans.
 
     Attributes:
         cost: (B, n) costs.
-        fields: the fields of the problem that samples have of their own, by name.
+        fields: the fields of the problem that differ by sample, by name.
     """
 
     cost: Tensor
     fields: dict[str, Tensor]
 
 
-class Program:
-    """A model as a function of values, states and known data.
+class PlanProgram:
+    """The model of a plan as a function of predicted values, states and known data.
 
     Args:
         model: the model of a plan.
-        states: where the states enter it.
+        states: where the states enter the model.
 
     Attributes:
-        problem: the model's problem, in which variables that hold a state have no bounds: a state is what it is.
-        elastic: the problem with slacks where right-hand sides are predicted, else None.
+        problem: the problem of the model. Variables that a row fixes to a state have no bounds, because a real state
+            may lie outside of them.
+        elastic: the problem with slacks if the model predicts right-hand sides and has a recourse, else None.
     """
 
     def __init__(self, model: Model, states: tuple[StateEntry, ...]) -> None:
@@ -57,12 +56,12 @@ class Program:
             self.elastic = ElasticProblem(self.problem, prices)
 
     def data(self, values: Tensor, state: State | None, known: Tensor | None) -> PlanData:
-        """The costs and fields of a batch, differentiable.
+        """Compute the costs and fields of a batch of plans, differentiably.
 
         Args:
             values: (B, k) forecasts or true values.
-            state: the states; None leaves the model's own in place.
-            known: (B, q) known numbers in the order of the model; None where there are none.
+            state: the states; None keeps the states that the model has.
+            known: (B, q) known numbers in the order of the model, or None.
         """
         model, problem, found = self.model, self.problem, dict[str, Tensor]()
         cost = model.cost(values)
@@ -70,7 +69,7 @@ class Program:
             known = values.new_zeros(len(values), len(model.known_map.names)) if known is None else known.to(values)
             for one in self.states if state is not None else ():
                 if one.field == "known":
-                    known = known.index_copy(1, one.at.to(values.device), _flat(state, one))
+                    known = known.index_copy(1, one.at.to(values.device), one.flatten(state))
             found = model.known_map.fields(problem, known)
             if "cost" in model.known_map.targets:
                 cost = cost + model.known_map.change("cost", known)
@@ -79,7 +78,7 @@ class Program:
             found |= model.constraint_map(values, {**own, **found})
         for one in self.states if state is not None else ():
             if one.field != "known":
-                entries = one.factor.to(values) * _flat(state, one)
+                entries = one.factor.to(values) * one.flatten(state)
                 for name in (one.field,) if one.field != "bounds" else ("lb", "ub"):
                     side = found.get(name, own[name]).expand(len(values), -1)
                     found[name] = side.index_copy(1, one.at.to(values.device), entries)
@@ -87,18 +86,18 @@ class Program:
 
 
 class Planner(nn.Module):
-    """Makes the plans of a batch; their derivatives with respect to forecasts and states are exact.
+    """The solver of a batch of plans, with exact derivatives with respect to forecasts and states.
 
     Args:
-        program: the model as a function of its data.
+        program: the model of a plan as a function of its data.
         smoothing, solver, on_failure: as for ``DecisionLayer``.
 
     Attributes:
-        layer: the layer that decides.
+        layer: the layer that makes the plans.
     """
 
     def __init__(
-        self, program: Program, smoothing: float | Literal["auto"], solver: str, on_failure: OnFailure
+        self, program: PlanProgram, smoothing: float | Literal["auto"], solver: str, on_failure: OnFailure
     ) -> None:
         super().__init__()
         self.program, self._solver = program, solver
@@ -108,12 +107,15 @@ class Planner(nn.Module):
     def forward(
         self, data: PlanData, held: dict[str, Tensor] | None, keys: list[Hashable] | None
     ) -> tuple[Tensor, Tensor]:
-        """Plan for a batch; returns plans (B, n), zero where none was found, and statuses (B,).
+        """Make the plans of a batch.
 
         Args:
-            data: costs and fields.
-            held: columns ``at`` (f,) of the variables that are decided already, and their values (B, f); or None.
-            keys: sample ids; a plan starts from the last plan of its sample.
+            data: the costs and fields.
+            held: the columns ``at`` (f,) and the ``values`` (B, f) of variables that are already decided, or None.
+            keys: B ids. The solver starts from the last plan with the same id.
+
+        Returns:
+            Plans (B, n), zero for a sample without a plan, and statuses (B,).
         """
         cost, fields = self._as_call(data, held)
         plan = self.layer(cost, keys=keys, **fields)[:, : self.program.problem.n]
@@ -121,19 +123,26 @@ class Planner(nn.Module):
         return plan, self.layer.status.to(plan.device)
 
     def settle(self, data: PlanData) -> None:
-        """Choose λ where it is "auto", from plans under true values."""
+        """Choose λ if it is "auto", from plans for given data."""
         cost, fields = self._as_call(data, None)
         self.layer.settle_smoothing(cost, None, **{name: field.detach() for name, field in fields.items()})
 
     def solve_exactly(self, data: PlanData, held: dict[str, Tensor] | None) -> tuple[Tensor, Tensor]:
-        """Plan without smoothing and in integers where the model has them; returns plans (B, n) and statuses (B,)."""
+        """Make the plans of a batch without smoothing and with the integers of the model. They are not differentiable.
+
+        Args:
+            data, held: as for ``forward``.
+
+        Returns:
+            Plans (B, n) and statuses (B,).
+        """
         cost, fields = self._as_call(data, held)
         problem = self.program.problem if self.program.elastic is None else self.program.elastic.problem
         found = solve(problem, cost, solver=self._solver, **cast(dict[str, Any], fields))
         return found.x[:, : self.program.problem.n], found.status
 
     def _as_call(self, data: PlanData, held: dict[str, Tensor] | None) -> tuple[Tensor, dict[str, Tensor]]:
-        """The costs and fields of the problem to solve; bounds fix the variables that are decided already."""
+        """Return the costs and fields of the problem to solve. Bounds fix the variables that are already decided."""
         cost, fields, elastic = data.cost, dict(data.fields), self.program.elastic
         own = constraint_sides(self.program.problem)
         if held is not None:
@@ -146,20 +155,3 @@ class Planner(nn.Module):
         sides = {name: fields.get(name, own[name].to(cost)) for name in SIDES}
         matrices = {name: field for name, field in fields.items() if name not in SIDES}
         return elastic.cost(cost), matrices | elastic.fields(sides)
-
-
-def name_step(error: SolveError, step: int) -> SolveError:
-    """An error of a plan as one that names its step."""
-    reasons = "; ".join(sorted({Status(status).sentence for status in error.statuses}))
-    return SolveError(
-        f"no plan was found at step {step} of the rollout for {{samples}}: {reasons}. The state that was reached may "
-        "allow none: give the rows that the state can break a price (recourse=), or make on_failure='mask'",
-        error.samples,
-        error.statuses,
-    )
-
-
-def _flat(state: State | None, entry: StateEntry) -> Tensor:
-    """The numbers of a state, (B, q)."""
-    assert state is not None
-    return state[entry.name].reshape(-1, entry.size)

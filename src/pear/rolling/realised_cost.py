@@ -1,4 +1,4 @@
-"""``RealisedCost``: the part of a model's objective that belongs to the periods that are done."""
+"""``RealisedCost``: the part of a model's objective that belongs to the periods that are carried out."""
 
 from __future__ import annotations
 
@@ -15,19 +15,20 @@ from pear.wording import list_names
 
 
 class RealisedCost:
-    """The realised cost of the first periods of a plan: the model's own objective at the true values.
+    """The realised cost of the first periods of a plan: the objective of the model at the true values.
 
-    A term of the objective belongs to the latest period among its variables: ``(level[1] − level[0])²`` belongs to
-    period 0. Terms of the initial state alone belong to earlier plans, and terms of later periods to later plans. The
-    model's ``Penalty`` prices violated rows whose last period is carried out. The constant of the objective belongs to
-    no period, and is left out.
+    A term of the objective belongs to the latest period among its variables, so that ``(level[1] − level[0])²`` belongs
+    to period 0. Terms that only have the initial state belong to earlier plans, and terms of later periods to later
+    plans. A violated row costs its price in the model's ``Penalty`` if its last period is carried out. The constant of
+    the objective belongs to no period, and is left out.
 
     Args:
         timeline: the periods of the model.
         step: the number of periods that are carried out.
 
     Raises:
-        ProblemError: a variable has a cost and no period, or the model has a smooth term or a projection.
+        ProblemError: a variable has a cost but no period, or the model has a smooth term, or it predicts right-hand
+            sides without a ``Penalty``.
     """
 
     def __init__(self, timeline: Timeline, step: int) -> None:
@@ -48,12 +49,12 @@ class RealisedCost:
         self._prices = self._read_prices()
 
     def __call__(self, z: Tensor, cost: Tensor, fields: Mapping[str, Tensor]) -> Tensor:
-        """Compute the cost of the periods that are carried out, in the model's own sense; shape (B,), differentiable.
+        """Compute the realised cost (B,), or the profit if the model maximises, differentiably.
 
         Args:
             z: (B, n) plans.
             cost: (B, n) true costs.
-            fields: the fields of the problem that samples have of their own under the true values.
+            fields: those fields of the problem that differ by sample, for the true values.
         """
         done, touched = self.done.to(z.device), self.touched.to(z.device)
         paid = (z[:, done] * cost[:, done]).sum(1)
@@ -66,14 +67,19 @@ class RealisedCost:
         return paid + self.model.problem.sign * self._violations(z, fields)
 
     def _part_of(self, Q: Tensor, columns: Tensor) -> Tensor:
-        """The rows and columns of Q at some variables, dense: (q, q) or (B, q, q)."""
+        """Return the rows and columns (q,) of Q as a dense tensor, (q, q) or (B, q, q)."""
         if Q.is_sparse:
             at = columns.cpu().numpy()
             return torch.from_numpy(to_csr_matrix(Q)[at][:, at].toarray())
         return Q.to(columns.device)[..., columns[:, None], columns]
 
     def _violations(self, z: Tensor, fields: Mapping[str, Tensor]) -> Tensor:
-        """The price of rows and bounds of the periods done that z violates under the truth, (B,)."""
+        """Return the price (B,) of violated rows and bounds of the periods that are carried out.
+
+        Args:
+            z: (B, n) plans.
+            fields: as for a call.
+        """
         total = torch.zeros_like(z[:, 0])
         for name, price in self._prices.items():
             side = fields[name]
@@ -90,7 +96,7 @@ class RealisedCost:
         return total
 
     def _read_prices(self) -> dict[str, Tensor]:
-        """The price of each row and bound of the periods done, zero elsewhere, for the sides that are predicted."""
+        """Return the price of each predicted right-hand side and bound; zero for those of later periods."""
         model = self.model
         if model.constraint_map is None:
             return {}
@@ -107,7 +113,7 @@ class RealisedCost:
         return found
 
     def _check_unplaced(self, timeline: Timeline) -> None:
-        """Raise ProblemError where a variable without a period has a cost."""
+        """Raise ProblemError if a variable without a period has a cost."""
         model, problem = self.model, self.model.problem
         costly = model.known.reshape(-1, problem.n).abs().sum(0) > 0
         if model.cost_map is None:

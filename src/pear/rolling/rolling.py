@@ -1,4 +1,4 @@
-"""``Rolling``: decisions over time, planned anew at every step from the state that was reached."""
+"""``Rolling``: decisions over time, with a new plan from the present state at every step."""
 
 from __future__ import annotations
 
@@ -14,41 +14,45 @@ from pear.errors import ProblemError
 from pear.problem import Model
 from pear.problem.constraint_map import refuse_constraint_coefficients
 from pear.problem.tensor_conversion import to_float64_tensor
-from pear.rolling.planner import Planner, Program, State
+from pear.rolling.planner import Planner, PlanProgram, State
 from pear.rolling.rollout import Rollout
+from pear.rolling.rollout_steps import RolloutStep, StepCommitment, StepCost, StepWorld, Transition, run_rollout_steps
 from pear.rolling.states import read_states
-from pear.rolling.steps import Commitment, RolloutStep, StepCost, Transition, World, roll
-from pear.rolling.time_series import TimeSeries, read_forecasts, read_known, rows_of
+from pear.rolling.time_series import TimeSeries, read_forecast_series, read_known_series, select_series_rows
 from pear.rolling.timeline import Timeline
 from pear.wording import list_names
 
 
 class Rolling:
-    """A model that is planned again at every step: forecast, plan, do the first part, and go on from where that leads.
+    """A model that plans again at every step: forecast, plan, carry out the first periods, and continue from there.
 
     Args:
-        model: the model of a plan, whose predicted values have a name for each period, ``price[0]``, ``price[1]``, …,
-            and whose arrays of variables have a row for each period; an array with one row more begins with what the
-            plan starts from, as ``level[0]``.
-        state: from what is planned to where it enters the next plan. ``{"level": "level[0]"}`` carries ``level[step]``
-            on to ``level[0]``, which the model must fix by a row or by its bounds. The entry may also be a known value
-            of the model, or a named row, whose right-hand side the state becomes: ``{"level": "start"}``. Of an array
-            with a row for each period, the state is the row of the last period that is done.
-        step: the number of periods that are done before the next plan.
+        model: the model of a plan. Its predicted values have a name for each period, such as ``price[0]`` and
+            ``price[1]``, and its arrays of variables have a row for each period. An array may have one more row at the
+            beginning for the initial state, such as ``level[0]``.
+        state: for each planned array that is a state, where it enters the next plan. ``{"level": "level[0]"}`` carries
+            ``level[step]`` over to ``level[0]``, which the model must fix by a row or by its bounds. A state may also
+            enter as a known value of the model, or as the right-hand side of a named row: ``{"level": "start"}``. If an
+            array has only a row for each period, the state is the row of the last period that is carried out.
+        step: the number of periods that are carried out before the next plan.
         horizon: the number of periods of a plan; that of the predicted values if omitted.
-        fixed: how many of the first periods of a plan were decided in the plan before: a number for all arrays that
-            have a row for each period, or a dictionary from names to numbers. The first plan of a rollout is free.
-        transition: a function ``(state, done, true) → state`` for a world that does not follow the plan: from
-            dictionaries of tensors (B, …), the states, the first ``step`` rows of each array of the plan, and the true
-            values of these periods, to the next states. It must be differentiable to be trained through.
-        cost: a function of the same arguments to what the step really cost, (B,). By default this is the part of the
-            model's objective that belongs to the periods done, at the true values; see ``RealisedCost``.
-        initial: the states that a rollout begins with, by name; the model's own if omitted.
+        fixed: the number of first periods of a plan that the previous plan has decided, either for all arrays that have
+            a row for each period, or as a dictionary by name. The first plan of a rollout is free.
+        transition: a function ``(state, done, true) → state`` for a world that does not follow the plan. Its arguments
+            are dictionaries of tensors (B, …): the states, the first ``step`` rows of each array of the plan, and the
+            true values of these periods. It returns the next states, and must be differentiable for training.
+        cost: a function of the same arguments, which returns the realised cost (B,) of a step. By default this is the
+            part of the model's objective that belongs to the periods carried out, at the true values, as
+            ``RealisedCost`` computes it.
+        initial: the states that a rollout begins with, by name; those of the model if omitted.
         solver: "auto" or a name that ``pear solvers`` lists.
 
     Attributes:
         timeline: the periods of variables, rows and predicted values.
         states: where each state enters the plan.
+        program: the model of a plan as a function of its data.
+        world: carries out the plans.
+        commitment: the variables that each plan fixes for the next plan.
 
     Example:
         >>> import pear
@@ -75,14 +79,14 @@ class Rolling:
         initial: Mapping[str, Any] | None = None,
         solver: str = "auto",
     ) -> None:
-        _check_model(model)
+        _check_rolling_model(model)
         self.model, self.step, self.solver = model, step, solver
         self.timeline = Timeline(model, horizon)
         if not isinstance(step, int) or not 1 <= step <= self.timeline.horizon:
             raise ProblemError(f"step must be a number of periods from 1 to {self.timeline.horizon}; got {step!r}")
         self.states = read_states(self.timeline, state, step, transition is None)
-        self.program = Program(model, self.states)
-        self.world = World(self.program, self.timeline, step, transition, cost)
+        self.program = PlanProgram(model, self.states)
+        self.world = StepWorld(self.program, self.timeline, step, transition, cost)
         self._initial = dict(initial or {})
         if stray := [name for name in self._initial if name not in state]:
             raise ProblemError(f"initial holds {stray[0]!r}, which is no state; expected {list_names(list(state))}")
@@ -95,7 +99,7 @@ class Rolling:
 
     @cached_property
     def known_states(self) -> tuple[str, ...]:
-        """The known values of the model that are states."""
+        """The names of the model's known values that are states."""
         names = (
             []
             if self.model.known_map is None
@@ -104,11 +108,14 @@ class Rolling:
         return tuple({names[int(one.at[0])] for one in self.states if one.field == "known"})
 
     def initial_state(self, count: int, initial: Mapping[str, Any] | None = None) -> State:
-        """The states that ``count`` rollouts begin with, float64, each (count, …).
+        """Return the states that rollouts begin with, (B, …) each, in float64.
 
         Args:
-            count: B.
-            initial: values (…) or (B, …) by name; those of the rolling, or of the model, if omitted.
+            count: B, the number of rollouts.
+            initial: states (…) or (B, …) by name. Those left out are those of this object, or else those of the model.
+
+        Raises:
+            ProblemError: a state is missing, or has a wrong shape.
         """
         given, found = {**self._initial, **(initial or {})}, {}
         for one in self.states:
@@ -138,31 +145,32 @@ class Rolling:
         steps: int | None = None,
         progress: Callable[[int, int], Any] | None = None,
     ) -> Rollout:
-        """Run through the data once, as it would have happened, and say what it really cost.
+        """Simulate one rollout through the data, and return its realised costs, decisions and states.
 
         Args:
-            forecaster: an object with ``predict``, a torch module or a function, called with all rows of features at
-                once; a table of forecasts with a row for each period, or for each plan; or "perfect".
+            forecaster: an object with ``predict``, a torch module or a function, which is called with all rows of
+                features at once; or a table of forecasts with a row for each period or for each plan; or "perfect".
             data: the true values: a dictionary from the names of the predicted series to arrays (N, …), a DataFrame
-                with a column for each, or an array where there is one series.
-            features: (N, …) what is known at each period; a row for each, or for each plan.
+                with a column for each series, or an array if there is one series.
+            features: (N, …) the features, with a row for each period or for each plan.
             known: the known values of the model that are not states: arrays (N, …) by name, with a row for each period.
-            initial: the states to begin with, by name; those of the rolling if omitted.
+            initial: the first states by name; those of this object if omitted.
             start: the period at which the first plan begins.
-            steps: the number of steps; as many as the data has whole plans for if omitted.
-            progress: a function that is called with the steps done and all steps.
+            steps: the number of steps. If omitted, plans are made as long as they end within the data.
+            progress: a function that is called after each step with the number of steps done and the number of all
+                steps.
 
         Raises:
             SolveError: a step has no plan; the message names the step.
-            ProblemError: arguments do not go together.
+            ProblemError: the arguments do not fit each other.
         """
         series = TimeSeries(self.timeline, data)
         starts = series.starts(self.step, start, steps)
-        forecasts, truth = read_forecasts(forecaster, features, series, starts), series.values(starts)
-        given = read_known(self.model, known, _rows(known, series), self.known_states)
+        forecasts, truth = read_forecast_series(forecaster, features, series, starts), series.values(starts)
+        given = read_known_series(self.model, known, _count_rolling_rows(known, series), self.known_states)
         planner, found = Planner(self.program, 0.0, self.solver, "raise"), []
         with torch.no_grad():
-            rollout = roll(
+            rollout = run_rollout_steps(
                 self.world,
                 planner,
                 self.commitment,
@@ -180,13 +188,17 @@ class Rolling:
         return self._as_rollout(found, starts, series.labels)
 
     def samples(self, features: Any, data: Any, steps: int, starts: Any = None) -> tuple[Tensor, Tensor, Tensor]:
-        """Rollouts to train on: their features (W, S, …), true values (W, S, k), and first periods (W,), their ids.
+        """Return W rollouts as training samples.
 
         Args:
-            features: (N, …) a row for each period.
+            features: (N, …) the features, with a row for each period.
             data: the true values, as for ``simulate``.
             steps: S, the number of steps of a rollout.
-            starts: (W,) the periods at which rollouts begin; every S steps if omitted, so that none overlap.
+            starts: (W,) the periods at which rollouts begin. If omitted, a rollout begins every S steps, so that the
+                steps of two rollouts do not overlap.
+
+        Returns:
+            Features (W, S, …), true values (W, S, k), and first periods (W,), which are the ids of the rollouts.
         """
         series = TimeSeries(self.timeline, data)
         every = series.starts(self.step)
@@ -200,10 +212,10 @@ class Rolling:
             )
         when = starts[:, None] + self.step * torch.arange(steps)
         rows = torch.as_tensor(features if isinstance(features, Tensor) else np.asarray(features))
-        return rows_of(rows, when, "features"), series.values(when), starts
+        return select_series_rows(rows, when, "features"), series.values(when), starts
 
-    def _read_fixed(self, fixed: int | Mapping[str, int]) -> Commitment:
-        """The variables that the plan before has decided."""
+    def _read_fixed(self, fixed: int | Mapping[str, int]) -> StepCommitment:
+        """Return the variables that each plan fixes for the next plan."""
         inner = {name: at for name, at in self.timeline.arrays.items() if len(at) == self.horizon}
         chosen = dict(fixed) if isinstance(fixed, Mapping) else dict.fromkeys(inner, fixed)
         now, before = [torch.zeros(0, dtype=torch.int64)], [torch.zeros(0, dtype=torch.int64)]
@@ -220,10 +232,16 @@ class Rolling:
                 )
             now.append(inner[name][:count].flatten())
             before.append(inner[name][self.step : self.step + count].flatten())
-        return Commitment(torch.cat(now), torch.cat(before))
+        return StepCommitment(torch.cat(now), torch.cat(before))
 
     def _as_rollout(self, found: list[RolloutStep], starts: Tensor, labels: Any) -> Rollout:
-        """The steps of a single rollout as arrays."""
+        """Return the steps of a single rollout as arrays.
+
+        Args:
+            found: the steps.
+            starts: (S,) the periods at which plans begin.
+            labels: (N,) the labels of all periods.
+        """
         parts = [self.world.done_part(one.plan) for one in found]
         decisions = {name: torch.cat([part[name][0] for part in parts]).numpy() for name in self.timeline.arrays}
         states = {
@@ -248,8 +266,8 @@ class Rolling:
         return f"Rolling({self.horizon} periods, step {self.step}, state {entries}, {self.model})"
 
 
-def _check_model(model: Any) -> None:
-    """Raise ProblemError where a model cannot be planned step by step."""
+def _check_rolling_model(model: Any) -> None:
+    """Raise ProblemError if a model cannot plan step by step."""
     if not isinstance(model, Model):
         raise ProblemError(
             f"Rolling takes a pear.Model, whose variables and predicted values have names; got {type(model).__name__}"
@@ -271,8 +289,8 @@ def _check_model(model: Any) -> None:
         )
 
 
-def _rows(known: Any, series: TimeSeries) -> int:
-    """The number of rows that known data must have: one for each period at which a plan may begin, or more."""
+def _count_rolling_rows(known: Any, series: TimeSeries) -> int:
+    """Return the number of rows that known data must have: one for each period at which a plan may begin, or more."""
     lengths = [len(value) for _, value in known.items() if np.ndim(value)] if hasattr(known, "items") else []
     least = series.length - series.timeline.horizon + 1
     return max([least, *lengths])

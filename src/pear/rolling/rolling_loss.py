@@ -1,4 +1,4 @@
-"""``RollingLoss``: what whole rollouts really cost, differentiable through every plan and every state."""
+"""``RollingLoss``: the realised cost of whole rollouts, differentiable through every plan and every state."""
 
 from __future__ import annotations
 
@@ -14,35 +14,37 @@ from pear.losses.sample_weights import read_weights, weighted_mean
 from pear.problem.sample_keys import as_keys
 from pear.rolling.planner import Planner, State
 from pear.rolling.rolling import Rolling
-from pear.rolling.steps import roll
-from pear.rolling.time_series import read_known
+from pear.rolling.rollout_steps import run_rollout_steps
+from pear.rolling.time_series import read_known_series
 
 TerminalValue = Callable[[State, dict[str, Tensor]], Tensor]
-"""A function from the last states and the true values of the last plan's periods, by series, to a cost (B,)."""
+"""A function of the last states and of the true values of the last plan's periods, which returns a cost (B,)."""
 
 
 class RollingLoss(nn.Module):
-    """The realised cost of rollouts: plans under forecasts, of which the first part is paid for at true values.
+    """The realised cost of rollouts, in which plans follow forecasts and are paid for at the true values.
 
     The gradient goes through the whole rollout: a forecast changes the plan, the plan changes the state, and the state
-    changes every later plan. Each plan gives its exact derivatives with respect to the forecast and by the state.
+    changes every later plan. The derivatives of each plan with respect to forecast and state are exact.
 
     Args:
-        rolling: the model and how it rolls.
-        smoothing: λ ≥ 0 of the plans, or "auto", which chooses it from plans under true values. A linear program needs
-            it, because the decision of a vertex does not move with the forecast.
-        terminal: a function ``(state, true) → cost`` of the states at the end (dictionary of (B, …)) and the true
-            values of the last plan's periods (dictionary of (B, T, …)), to what these states are worth, (B,), as a cost
-            in the model's own sense. By default what is left at the end is worth nothing.
-        known: the known values of the model that are not states: arrays (N, …) by name, a row for each period. ``keys``
-            of a call are then the first periods of the rollouts.
+        rolling: the model and its states.
+        smoothing: λ ≥ 0 of the plans, or "auto" to choose λ from plans for true values. A linear program needs λ > 0,
+            because its decisions are vertices, which do not move with the forecast.
+        terminal: a function ``(state, true) → cost`` that values the last states: a cost (B,), or a profit if the model
+            maximises. Its arguments are dictionaries: the last states (B, …), and the true values (B, T, …) of the last
+            plan's periods. By default the last states have no value.
+        known: the known values of the model that are not states: arrays (N, …) by name, with a row for each period.
+            Then the ``keys`` of a call must be the first periods of the rollouts.
         initial: the states that rollouts begin with, as for ``Rolling``.
-        on_failure: "raise" raises an error where a step has no plan. "mask" leaves rollouts with such a step out, and
+        on_failure: "raise" raises an error if a step has no plan. "mask" leaves out rollouts with such a step, and
             warns.
 
     Attributes:
-        status: (B, S) int8 of ``pear.Status`` of the plans of the last call; None before the first.
-        cost: (B, S) what each step of the last call cost, in the model's own sense; None before the first.
+        planner: makes the plans.
+        status: (B, S) int8 values of ``pear.Status`` for the plans of the last call; None before the first call.
+        cost: (B, S) the realised cost of each step of the last call, or the profit if the model maximises; None before
+            the first call.
 
     Example:
         >>> import pear, torch
@@ -77,13 +79,13 @@ class RollingLoss(nn.Module):
         rows = (
             max((len(value) for _, value in known.items()), default=0) if hasattr(known, "items") else len(known or ())
         )
-        self.known = read_known(rolling.model, known, rows, rolling.known_states) if known is not None else None
+        self.known = read_known_series(rolling.model, known, rows, rolling.known_states) if known is not None else None
         self.status: Tensor | None = None
         self.cost: Tensor | None = None
 
     @property
     def smoothing(self) -> float | Literal["auto"]:
-        """λ of the plans, as given."""
+        """The argument ``smoothing``: λ or "auto"."""
         return self.planner.layer.smoothing
 
     def forward(
@@ -93,13 +95,13 @@ class RollingLoss(nn.Module):
         keys: Tensor | Iterable[Hashable] | None = None,
         weight: Any = None,
     ) -> Tensor:
-        """Compute the mean cost of B rollouts of S steps; what is maximised counts as negative.
+        """Compute the mean cost of B rollouts of S steps. If the model maximises, the cost is the negative profit.
 
         Args:
             predicted: (B, S, k) the forecast of every step.
-            true: (B, S, k) the true values of the periods that it is about.
-            keys: B ids of the rollouts; where the model has known values, their first periods.
-            weight: (B,) how much each rollout counts in the mean.
+            true: (B, S, k) the true values of the same periods.
+            keys: B ids of the rollouts. If the model has known values, they must be the first periods of the rollouts.
+            weight: (B,) weights of the rollouts in the mean.
 
         Returns:
             A scalar in the dtype of ``predicted``.
@@ -119,7 +121,9 @@ class RollingLoss(nn.Module):
             state_now = {name: value.to(forecasts) for name, value in state.items()}
             self.planner.settle(self.rolling.program.data(truth[:, 0], state_now, first))
         costs, statuses, reached, rolling = [], [], state, self.rolling
-        for one in roll(rolling.world, self.planner, rolling.commitment, forecasts, truth, known, state, ids):
+        for one in run_rollout_steps(
+            rolling.world, self.planner, rolling.commitment, forecasts, truth, known, state, ids
+        ):
             costs.append(one.cost)
             statuses.append(one.status)
             reached = one.reached
@@ -131,7 +135,15 @@ class RollingLoss(nn.Module):
         return self._mean(total, weight).to(predicted.dtype)
 
     def calibrate(self, true: Any, keys: Tensor | Iterable[Hashable] | None = None) -> float | None:
-        """Choose λ where it is "auto", from plans under the true values (N, S, k) of the training set; returns λ."""
+        """Choose λ if it is "auto", from plans for true values.
+
+        Args:
+            true: (N, S, k) true values of the training set.
+            keys: N ids, as for a call.
+
+        Returns:
+            λ.
+        """
         truth = self._as_values(true, "true").detach()
         if self.planner.layer.chosen_smoothing is None:
             known = self._known_of(as_keys(keys, len(truth)), truth)
@@ -142,7 +154,7 @@ class RollingLoss(nn.Module):
         return self.planner.layer.chosen_smoothing
 
     def _as_values(self, values: Any, name: str) -> Tensor:
-        """Values as (B, S, k) in float64; (B, S · k) is taken as well."""
+        """Return values (B, S, k) or (B, S · k) as (B, S, k) in float64."""
         tensor = values if isinstance(values, Tensor) else torch.as_tensor(values)
         k = self.rolling.model.inputs
         if tensor.ndim == 2 and tensor.shape[1] % k == 0:
@@ -154,7 +166,7 @@ class RollingLoss(nn.Module):
         return tensor.double()
 
     def _known_of(self, ids: list[Hashable] | None, values: Tensor) -> Tensor | None:
-        """The known numbers (B, S, q) of rollouts that begin at the periods ``ids``; None where there are none."""
+        """Return the known numbers (B, S, q) of rollouts that begin at the periods ``ids``, or None."""
         if self.known is None:
             return None
         if ids is None:
@@ -165,7 +177,7 @@ class RollingLoss(nn.Module):
         return self.known[starts].to(values)
 
     def _terminal_cost(self, state: State, truth: Tensor) -> Tensor:
-        """Return (B,) the cost of the states at the end, by the user's function ``terminal``."""
+        """Return the cost (B,) of the last states by the user's function ``terminal``."""
         assert self.terminal is not None
         true = {name: truth[:, at.to(truth.device)] for name, at in self.rolling.timeline.series.items()}
         value = self.terminal(state, true)
@@ -176,7 +188,7 @@ class RollingLoss(nn.Module):
         return value
 
     def _mean(self, total: Tensor, weight: Any) -> Tensor:
-        """The weighted mean over rollouts whose steps all have a plan."""
+        """Return the weighted mean of costs (B,) over the rollouts in which every step has a plan."""
         assert self.status is not None
         failed = (self.status != 0).any(1)
         weights = torch.ones_like(total) if weight is None else read_weights(weight, len(total)).to(total)
@@ -188,5 +200,5 @@ class RollingLoss(nn.Module):
         return weighted_mean(total, weights)
 
     def extra_repr(self) -> str:
-        """The rolling in one line."""
+        """Return the description of ``rolling`` in one line."""
         return repr(self.rolling)

@@ -1,4 +1,4 @@
-"""``Rollout``: what a simulation of many steps cost, decided and reached, as arrays, a table and a picture."""
+"""``Rollout``: the costs, decisions and states of a simulated rollout, as arrays, a table and a picture."""
 
 from __future__ import annotations
 
@@ -21,17 +21,17 @@ Array = NDArray[Any]
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Rollout:
-    """What happened in S steps of ``Rolling.simulate``, in each of which ``step`` periods are done.
+    """The result of ``Rolling.simulate``: S steps, each of which carries out ``step`` periods.
 
     Attributes:
-        cost: (S,) what each step really cost, in the model's own sense.
-        decisions: for each array of the plan what was done, (S · step, …).
-        states: for each state what was reached, (S + 1, …): before the first step, and after each.
-        status: (S,) int8 of ``pear.Status``.
+        cost: (S,) the realised cost of each step, or the profit if the model maximises.
+        decisions: for each array of the plan the rows that were carried out, (S · step, …).
+        states: for each state its values (S + 1, …) before the first step and after each step.
+        status: (S,) int8 values of ``pear.Status``.
         start: (S,) the period at which each plan begins.
-        period: (S · step,) the periods that are done.
-        label: (S · step,) their labels: the index of a DataFrame, or the numbers of the periods.
-        step: the number of periods that are done in a step.
+        period: (S · step,) the periods that were carried out.
+        label: (S · step,) the labels of these periods: the index of a DataFrame, or the numbers of the periods.
+        step: the number of periods that a step carries out.
         sense: "min" or "max".
     """
 
@@ -47,18 +47,18 @@ class Rollout:
 
     @property
     def total(self) -> float:
-        """What all steps cost together, in the model's own sense."""
+        """The cost of all steps together, or the profit if the model maximises."""
         return float(self.cost.sum())
 
     @property
     def mean(self) -> float:
-        """What a step cost on average."""
+        """The mean cost of a step, or the mean profit if the model maximises."""
         return float(self.cost.mean())
 
     def to_frame(self) -> pandas.DataFrame:
-        """A table with a row for each step: its cost, its status, the states it began with and what was done.
+        """Return a table with a row for each step: cost, status, the states before the step, and the decisions.
 
-        Columns of what was done in a step of several periods, or of arrays, are named ``charge[0]``, ``charge[1]``, ….
+        If a step has several numbers of a name, the columns are called ``charge[0]``, ``charge[1]``, ….
 
         Raises:
             MissingExtraError: pandas is not installed.
@@ -67,18 +67,18 @@ class Rollout:
         steps = len(self.cost)
         columns: dict[str, Array] = {"cost": self.cost, "status": self.status}
         for name, values in self.states.items():
-            columns |= _columns(f"{name} before", values[:-1].reshape(steps, -1))
+            columns |= _rollout_columns(f"{name} before", values[:-1].reshape(steps, -1))
         for name, values in self.decisions.items():
-            columns |= _columns(name, values.reshape(steps, -1))
+            columns |= _rollout_columns(name, values.reshape(steps, -1))
         table: pandas.DataFrame = tables.DataFrame(columns, tables.Index(self.label[:: self.step], name="period"))
         return table
 
     def plot(self, path: str | os.PathLike[str] | None = None, most: int = 240) -> Figure:
-        """Draw states, what was done in the last steps, and the cost summed up.
+        """Draw the states and decisions of the last steps, and the cumulative cost of all steps.
 
         Args:
             path: a file to save the picture to, in the format that its name ends with.
-            most: the number of steps that are drawn one by one.
+            most: the largest number of steps whose states and decisions are drawn.
 
         Raises:
             MissingExtraError: matplotlib is not installed.
@@ -92,8 +92,8 @@ class Rollout:
         return f"Rollout({len(self.cost)} steps, {word} {self.total:.6g}, {self.mean:.6g} a step)"
 
 
-def _columns(name: str, values: Array) -> dict[str, Array]:
-    """The columns of an array (S, q) by name; a single one has the plain name."""
+def _rollout_columns(name: str, values: Array) -> dict[str, Array]:
+    """Return the columns of an array (S, q) by name. A single column has the name of the array."""
     if values.shape[1] == 1:
         return {name: values[:, 0]}
     return {f"{name}[{i}]": np.ascontiguousarray(values[:, i]) for i in range(values.shape[1])}

@@ -1,7 +1,8 @@
-"""The picture of a rollout: its states and what was done over time, and the cost summed up."""
+"""The picture of a rollout: states and decisions over time, and the cumulative cost."""
 
 from __future__ import annotations
 
+from itertools import cycle
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -18,7 +19,7 @@ if TYPE_CHECKING:
 
 
 def draw_rollout(found: Rollout, path: Path | None, most: int) -> Figure:
-    """Draw the last ``most`` steps of a rollout, and save the picture where a path is given.
+    """Draw the last ``most`` steps of a rollout and the cumulative cost. Save the picture if there is a path.
 
     Raises:
         MissingExtraError: matplotlib is not installed.
@@ -27,11 +28,11 @@ def draw_rollout(found: Rollout, path: Path | None, most: int) -> Figure:
     steps = slice(max(0, len(found.cost) - most), None)
     when = found.label[:: found.step]
     with styled_figure((11.0, 4.2), widths=(1.6, 1.0)) as (figure, (left, right)):
-        for color, (name, values) in zip(_colors(OURS), found.states.items(), strict=False):
-            left.plot(when[steps], _total(values[1:])[steps], color=color, linewidth=1.8, label=name)
-        for color, (name, values) in zip(_colors(OTHERS), found.decisions.items(), strict=False):
+        for color, (name, values) in zip(cycle(OURS), found.states.items(), strict=False):
+            left.plot(when[steps], _sum_figure_rows(values[1:])[steps], color=color, linewidth=1.8, label=name)
+        for color, (name, values) in zip(cycle(OTHERS), found.decisions.items(), strict=False):
             if name not in found.states:
-                done = _total(values).reshape(len(found.cost), found.step).sum(1)
+                done = _sum_figure_rows(values).reshape(len(found.cost), found.step).sum(1)
                 left.step(when[steps], done[steps], where="mid", color=color, linewidth=1.1, label=name)
         left.legend(loc="upper left", bbox_to_anchor=(0.0, -0.1), ncols=4)
         left.set_title("states reached, and what was done")
@@ -48,11 +49,6 @@ def draw_rollout(found: Rollout, path: Path | None, most: int) -> Figure:
         return figure
 
 
-def _colors(palette: tuple[str, ...]) -> list[str]:
-    """Colours for any number of lines."""
-    return list(palette) * 8
-
-
-def _total(values: Any) -> Any:
-    """The sum over all entries of an array with a row for each period."""
+def _sum_figure_rows(values: Any) -> Any:
+    """Sum an array over all dimensions but the first one."""
     return values.reshape(len(values), -1).sum(1)

@@ -1,4 +1,4 @@
-"""``StateEntry``: where a state enters the plan, and which variables hold it after the steps that are done."""
+"""``StateEntry``: where a state enters a plan, and which variables of the plan have its next value."""
 
 from __future__ import annotations
 
@@ -23,17 +23,18 @@ Field = Literal["known", "b", "h", "bounds"]
 
 @dataclass(frozen=True)
 class StateEntry:
-    """Where a state of the world, such as a battery's level, enters a plan and where the plan says its next value.
+    """The place at which a state, such as the level of a battery, enters a plan, and the place of its next value.
 
     Attributes:
-        name: the user's name for the state.
+        name: the user's name of the state.
         shape: the shape of the state, () for a number.
-        field: what the state sets: known values, right-hand sides b or h, or both bounds of variables.
+        field: the data that the state sets: known values, right-hand sides b or h, or both bounds of variables.
         at: (q,) the positions that the state sets, among the known numbers, the rows or the variables.
-        factor: (q,) the factors by which the state is multiplied before it is set there.
-        fixed: the variables that hold the state at the beginning of a plan, (q,) or empty.
-        after: (q,) the variables that hold the state when the next plan begins; None where a function computes it.
-        own: (q,) the state in the model as it was given, (N, q) where it differs by sample; None for a known value.
+        factor: (q,) the factors by which the state is multiplied before it is set.
+        fixed: the variables that are equal to the state at the beginning of a plan, (q,) or empty.
+        after: (q,) the variables that have the value of the state when the next plan begins; None if a function of the
+            user computes it.
+        own: the state that the model has, (q,), or (N, q) if it differs by sample; None for a known value.
     """
 
     name: str
@@ -47,8 +48,13 @@ class StateEntry:
 
     @property
     def size(self) -> int:
-        """The number of its entries."""
+        """The number of entries of the state, q."""
         return len(self.at)
+
+    def flatten(self, state: Mapping[str, Tensor] | None) -> Tensor:
+        """Return the entries (B, q) of this state, given all states by name."""
+        assert state is not None
+        return state[self.name].reshape(-1, self.size)
 
 
 def read_states(timeline: Timeline, state: Mapping[str, str], step: int, carried: bool) -> tuple[StateEntry, ...]:
@@ -56,9 +62,9 @@ def read_states(timeline: Timeline, state: Mapping[str, str], step: int, carried
 
     Args:
         timeline: the periods of the model.
-        state: from the name of a planned array to where its value enters the next plan.
-        step: the number of periods that are done at each step.
-        carried: whether the plan says what the next state is; otherwise a function does.
+        state: for each planned array that is a state, where its value enters the next plan.
+        step: the number of periods that are carried out in each step.
+        carried: whether the plan determines the next states. Otherwise a function of the user does.
 
     Raises:
         ProblemError: a name is not in the model, or the model does not fix the variable.
@@ -72,16 +78,17 @@ def read_states(timeline: Timeline, state: Mapping[str, str], step: int, carried
 
 
 def _read_state(timeline: Timeline, name: str, entry: str, step: int, carried: bool) -> StateEntry:
+    """Find where one state enters a model."""
     model = timeline.model
-    after, shape = _planned(timeline, name, entry, step) if carried else (None, None)
+    after, shape = _find_planned_state(timeline, name, entry, step) if carried else (None, None)
     known = [] if model.known_map is None else [one.name for one in model.known_map.values]
-    columns = find_columns(timeline, entry)
+    columns = find_state_columns(timeline, entry)
     if entry in known:
-        field, at, factor, fixed, own, enters = _known_entry(model, entry)
+        field, at, factor, fixed, own, enters = _known_state_entry(model, entry)
     elif columns is not None:
-        field, at, factor, fixed, own, enters = _variable_entry(model, entry, columns)
+        field, at, factor, fixed, own, enters = _variable_state_entry(model, entry, columns)
     elif entry in model.constraints:
-        field, at, factor, fixed, own, enters = _row_entry(model, entry)
+        field, at, factor, fixed, own, enters = _row_state_entry(model, entry)
     else:
         there = [*known, *timeline.arrays, *model.constraints]
         raise ProblemError(
@@ -99,8 +106,8 @@ def _read_state(timeline: Timeline, name: str, entry: str, step: int, carried: b
 _Entry = tuple[Field, Tensor, Tensor, Tensor, Tensor | None, tuple[int, ...]]
 
 
-def find_columns(timeline: Timeline, name: str) -> Tensor | None:
-    """The columns of a variable, of an array, or of one row of an array; None where there is no such name."""
+def find_state_columns(timeline: Timeline, name: str) -> Tensor | None:
+    """Return the columns of a variable, of an array, or of a row of an array such as ``level[0]``; None if unknown."""
     if name in timeline.arrays:
         return timeline.arrays[name]
     if name in timeline.model.layout:
@@ -114,9 +121,9 @@ def find_columns(timeline: Timeline, name: str) -> Tensor | None:
     return at[row] if -len(at) <= row < len(at) else None
 
 
-def _planned(timeline: Timeline, name: str, entry: str, step: int) -> tuple[Tensor, tuple[int, ...]]:
-    """The columns that hold a state after ``step`` periods, and its shape."""
-    columns = find_columns(timeline, name)
+def _find_planned_state(timeline: Timeline, name: str, entry: str, step: int) -> tuple[Tensor, tuple[int, ...]]:
+    """Return the columns that have the value of a state after ``step`` periods, and its shape."""
+    columns = find_state_columns(timeline, name)
     if columns is None:
         raise ProblemError(
             f"the state {name!r} is no array of the model, of {timeline.horizon} or {timeline.horizon + 1} rows; "
@@ -133,8 +140,8 @@ def _planned(timeline: Timeline, name: str, entry: str, step: int) -> tuple[Tens
     return columns, tuple(columns.shape)
 
 
-def _known_entry(model: Model, entry: str) -> _Entry:
-    """A state that is a known value of the model. A variable that the value fixes loses its bounds."""
+def _known_state_entry(model: Model, entry: str) -> _Entry:
+    """Return the entry of a state that is a known value of the model, with the variables that the value fixes."""
     assert model.known_map is not None
     first = 0
     for one in model.known_map.values:
@@ -146,15 +153,15 @@ def _known_entry(model: Model, entry: str) -> _Entry:
     matrix = model.known_map.matrix("b")
     if matrix is not None and model.problem.A is not None:
         touched = torch.from_numpy(abs(to_csr_matrix(matrix)[:, at.numpy()]).sum(1) > 0)
-        singles = _single_rows(model)
+        singles = _find_state_rows(model)
         fixed = torch.tensor([column for row, (column, _) in singles.items() if touched[row]], dtype=torch.int64)
     return "known", at, torch.ones(one.size, dtype=torch.float64), fixed, None, one.shape
 
 
-def _variable_entry(model: Model, entry: str, columns: Tensor) -> _Entry:
-    """A state that is the value of variables which a row or both bounds fix."""
+def _variable_state_entry(model: Model, entry: str, columns: Tensor) -> _Entry:
+    """Return the entry of a state that is the value of variables, which rows or bounds fix."""
     problem, shape, columns = model.problem, tuple(columns.shape), columns.flatten()
-    rows = {column: (row, factor) for row, (column, factor) in _single_rows(model).items()}
+    rows = {column: (row, factor) for row, (column, factor) in _find_state_rows(model).items()}
     if all(j in rows for j in columns.tolist()) and problem.b is not None:
         at = torch.tensor([rows[j][0] for j in columns.tolist()])
         factor = torch.tensor([rows[j][1] for j in columns.tolist()], dtype=torch.float64)
@@ -174,8 +181,8 @@ def _variable_entry(model: Model, entry: str, columns: Tensor) -> _Entry:
     )
 
 
-def _row_entry(model: Model, entry: str) -> _Entry:
-    """A state that is the right-hand side of a named row."""
+def _row_state_entry(model: Model, entry: str) -> _Entry:
+    """Return the entry of a state that is the right-hand side of a named row."""
     problem, number = model.problem, model.constraints.index(entry)
     p = 0 if problem.b is None else problem.b.shape[-1]
     field: Field = "b" if number < p else "h"
@@ -184,8 +191,8 @@ def _row_entry(model: Model, entry: str) -> _Entry:
     return field, at, torch.ones(1, dtype=torch.float64), torch.zeros(0, dtype=torch.int64), own, ()
 
 
-def _single_rows(model: Model) -> dict[int, tuple[int, float]]:
-    """The equality rows that hold a single variable: its column and factor, by the number of the row."""
+def _find_state_rows(model: Model) -> dict[int, tuple[int, float]]:
+    """Return, for each equality with a single variable, the column and the factor of the variable."""
     if model.problem.A is None or model.problem.A.ndim == 3:
         return {}
     csr = to_csr_matrix(model.problem.A)

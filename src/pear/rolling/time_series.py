@@ -1,4 +1,4 @@
-"""Series, known data and forecasts by time step, as the values of every plan."""
+"""Time series, known data and forecasts, and the parts of them that belong to each plan."""
 
 from __future__ import annotations
 
@@ -17,16 +17,19 @@ from pear.wording import list_names
 
 
 class TimeSeries:
-    """The true values, period by period, and those that belong to the periods of a plan.
+    """The true values of N periods.
 
     Args:
         timeline: the periods of the model.
         data: the series: a dictionary from the names of the predicted series to arrays (N, …), a DataFrame with a
-            column for each, or an array where there is one series.
+            column for each series, or an array if there is one series.
 
     Attributes:
         length: N, the number of periods.
         labels: the index of a DataFrame, else the numbers of the periods.
+
+    Raises:
+        ProblemError: a series is missing, has a wrong shape, is not finite, or is shorter than a plan.
     """
 
     def __init__(self, timeline: Timeline, data: Any) -> None:
@@ -59,7 +62,16 @@ class TimeSeries:
         self._columns = columns
 
     def starts(self, step: int, first: int = 0, count: int | None = None) -> Tensor:
-        """The periods at which plans begin: every ``step`` periods, as long as a plan ends within the data."""
+        """Return the periods at which plans begin: every ``step`` periods, as long as a plan ends within the data.
+
+        Args:
+            step: the number of periods between two plans.
+            first: the period at which the first plan begins.
+            count: the number of plans; as many as possible if omitted.
+
+        Raises:
+            ProblemError: so many plans do not fit into the data.
+        """
         most = (self.length - self.timeline.horizon - first) // step + 1
         if not 0 <= first <= self.length - self.timeline.horizon or (count is not None and not 1 <= count <= most):
             raise ProblemError(
@@ -69,7 +81,7 @@ class TimeSeries:
         return first + step * torch.arange(most if count is None else count)
 
     def values(self, starts: Tensor) -> Tensor:
-        """The true values (…, k) of plans that begin at the periods ``starts`` (…)."""
+        """Return the true values (…, k) of plans that begin at the periods ``starts`` (…)."""
         found = torch.empty(*starts.shape, self.timeline.model.inputs, dtype=torch.float64)
         when = starts[..., None] + torch.arange(self.timeline.horizon)
         for name, at in self.timeline.series.items():
@@ -77,14 +89,17 @@ class TimeSeries:
         return found
 
 
-def read_known(model: Model, known: Any, rows: int, left_out: tuple[str, ...]) -> Tensor | None:
-    """The known numbers of every step, (rows, q); None where the model has none.
+def read_known_series(model: Model, known: Any, rows: int, left_out: tuple[str, ...]) -> Tensor | None:
+    """Return the known numbers (rows, q) of all periods at which a plan may begin; None without known values.
 
     Args:
         model: the model.
-        known: for each known value that is not a state, an array (rows, …) with what is known at each step.
-        rows: the number of rows that are expected.
-        left_out: the known values that are states; their numbers are zero here.
+        known: for each known value that is not a state an array (rows, …); an array if there is only one such value.
+        rows: the expected number of rows.
+        left_out: the names of the known values that are states. Their numbers are zero.
+
+    Raises:
+        ProblemError: the names or shapes do not fit the model.
     """
     if model.known_map is None:
         if known is not None:
@@ -110,15 +125,18 @@ def read_known(model: Model, known: Any, rows: int, left_out: tuple[str, ...]) -
     return found
 
 
-def read_forecasts(forecaster: Any, features: Any, series: TimeSeries, starts: Tensor) -> Tensor:
-    """The forecasts (S, k) of the plans that begin at ``starts`` (S,).
+def read_forecast_series(forecaster: Any, features: Any, series: TimeSeries, starts: Tensor) -> Tensor:
+    """Return the forecasts (S, k) of S plans.
 
     Args:
         forecaster: "perfect"; an object with ``predict``; a torch module or a function of the features; or a table of
             forecasts.
-        features: a row for each period, or for each plan; None for a forecaster that takes none.
+        features: a table with a row for each period or for each plan; None if the forecaster is a table or "perfect".
         series: the true values.
-        starts: the periods at which plans begin.
+        starts: (S,) the periods at which plans begin.
+
+    Raises:
+        ProblemError: features are missing, or forecasts have a wrong shape.
     """
     k = series.timeline.model.inputs
     if isinstance(forecaster, str):
@@ -130,10 +148,10 @@ def read_forecasts(forecaster: Any, features: Any, series: TimeSeries, starts: T
     if hasattr(forecaster, "predict") or callable(forecaster):
         if features is None:
             raise ProblemError("a forecaster needs features, a row for each period; pass features=")
-        found = _call(forecaster, rows_of(features, starts, "features"))
+        found = _call_series_forecaster(forecaster, select_series_rows(features, starts, "features"))
         whose = "the forecasts"
     else:
-        found, whose = rows_of(forecaster, starts, "the table of forecasts"), "the table of forecasts"
+        found, whose = select_series_rows(forecaster, starts, "the table of forecasts"), "the table of forecasts"
     values = to_float64_tensor(whose, found.detach() if isinstance(found, Tensor) else np.asarray(found)).cpu()
     values = values.reshape(len(starts), -1) if values.ndim == 1 else values.flatten(1)
     if values.shape != (len(starts), k):
@@ -143,8 +161,17 @@ def read_forecasts(forecaster: Any, features: Any, series: TimeSeries, starts: T
     return values
 
 
-def rows_of(table: Any, starts: Tensor, name: str) -> Any:
-    """The rows of a table for plans: those at ``starts`` (…), or all where there is one for each plan."""
+def select_series_rows(table: Any, starts: Tensor, name: str) -> Any:
+    """Return the rows of a table that belong to plans.
+
+    Args:
+        table: has a row for each plan or for each period.
+        starts: (…) the periods at which plans begin.
+        name: the name of the table in the error message.
+
+    Raises:
+        ProblemError: the table is too short.
+    """
     if len(table) == len(starts) and starts.ndim == 1:
         return table
     last = int(starts.max())
@@ -159,8 +186,8 @@ def rows_of(table: Any, starts: Tensor, name: str) -> Any:
     return table[starts] if isinstance(table, Tensor) else np.asarray(table)[at]
 
 
-def _call(forecaster: Any, rows: Any) -> Any:
-    """The forecasts of a forecaster from features."""
+def _call_series_forecaster(forecaster: Any, rows: Any) -> Any:
+    """Return the forecasts of a forecaster for rows of features. A torch module is called in evaluation mode."""
     if not isinstance(forecaster, nn.Module):
         return forecaster.predict(rows) if hasattr(forecaster, "predict") else forecaster(rows)
     like = next(forecaster.parameters(), torch.empty(0))

@@ -1,4 +1,4 @@
-"""``Timeline``: the period that every variable, row and predicted value of a model belongs to."""
+"""``Timeline``: the period of every variable, row and predicted value of a model."""
 
 from __future__ import annotations
 
@@ -14,18 +14,18 @@ from pear.problem.matrix import to_csr_matrix
 from pear.wording import list_names
 
 BEFORE = -1
-"""The period of a variable that holds the state at the beginning of a plan."""
+"""The period of a variable that is the state at the beginning of a plan."""
 
 _UNKNOWN = -2
 
 
 class Timeline:
-    """Which period of a plan the parts of a model belong to, read off their names.
+    """The period of each variable, row and predicted value of a model, which their names determine.
 
     A predicted value ``price[3]`` belongs to period 3. An array of variables has a row for each of the T periods, or
-    T + 1 rows: then row 0 is what a plan begins with, and row i is decided by period i − 1. A variable without a period
-    (CVXPY adds some) belongs to the last period of the variables that it shares rows with, where these belong to two
-    periods in a row at most.
+    T + 1 rows. In the second case row 0 is the initial state, and row i belongs to period i − 1. A variable whose name
+    has no period, such as those that CVXPY adds, belongs to the latest period of the variables that it shares rows
+    with, if these variables belong to one period or to two consecutive periods.
 
     Args:
         model: the model of a plan.
@@ -34,8 +34,8 @@ class Timeline:
     Attributes:
         model: the model.
         horizon: T.
-        series: for each predicted series the columns of its values among the k predicted values, (T, …).
-        arrays: for each array of variables with periods its columns of z, (T, …) or (T + 1, …).
+        series: for each predicted series the positions (T, …) of its values among the k predicted values.
+        arrays: for each array of variables with periods its columns, (T, …) or (T + 1, …).
 
     Example:
         >>> import pear
@@ -48,10 +48,10 @@ class Timeline:
 
     def __init__(self, model: Model, horizon: int | None = None) -> None:
         self.model = model
-        series = _indexed_columns(model.names)
+        series = _group_timeline_columns(model.names)
         if not series and model.inputs == (horizon or model.inputs):
             series = {"value": torch.arange(model.inputs)}
-        self.horizon = _read_horizon(series, horizon)
+        self.horizon = _read_timeline_horizon(series, horizon)
         self.series = {name: at for name, at in series.items() if len(at) == self.horizon}
         named = sum(at.numel() for at in self.series.values())
         if named != model.inputs:
@@ -70,7 +70,7 @@ class Timeline:
 
     @cached_property
     def periods(self) -> Tensor:
-        """(n,) the period of each variable: −1 for the beginning of a plan, T where no single period is known."""
+        """(n,) the period of each variable: −1 for the initial state, T for a variable whose period is not known."""
         periods = torch.full((self.model.problem.n,), _UNKNOWN)
         for at in self.arrays.values():
             first = self.horizon - len(at)  # −1 for arrays that hold the beginning as well
@@ -80,7 +80,7 @@ class Timeline:
 
     @cached_property
     def row_periods(self) -> dict[str, Tensor]:
-        """The last period of the variables of each row of A (p,) and of G (m,); −1 for empty rows."""
+        """For "A" (p,) and "G" (m,), the latest period of the variables of each row; −1 for a row of zeros."""
         found = {}
         for name in ("A", "G"):
             matrix = getattr(self.model.problem, name)
@@ -96,7 +96,7 @@ class Timeline:
         return found
 
     def _place_others(self, periods: Tensor) -> Tensor:
-        """Give variables without a period that of the variables they share rows with."""
+        """Set the periods of variables whose names have none, from the variables that they share rows with."""
         problem = self.model.problem
         for name in ("A", "G"):
             matrix = getattr(problem, name)
@@ -112,8 +112,8 @@ class Timeline:
         return torch.where(periods == _UNKNOWN, self.horizon, periods)
 
 
-def _indexed_columns(names: tuple[str, ...]) -> dict[str, Tensor]:
-    """The columns of predicted values by the names of their series; names may also end in a number, ``price 0``."""
+def _group_timeline_columns(names: tuple[str, ...]) -> dict[str, Tensor]:
+    """Return the positions of predicted values by the names of their series. A name may also be like ``price 0``."""
     square = [
         f"{head}[{tail}]" if head and tail.isdigit() else name
         for name in names
@@ -124,8 +124,16 @@ def _indexed_columns(names: tuple[str, ...]) -> dict[str, Tensor]:
     }
 
 
-def _read_horizon(series: dict[str, Tensor], given: int | None) -> int:
-    """The number of periods of a plan."""
+def _read_timeline_horizon(series: dict[str, Tensor], given: int | None) -> int:
+    """Return the number of periods of a plan.
+
+    Args:
+        series: the positions of predicted values by the names of their series.
+        given: the number that the user gave, or None.
+
+    Raises:
+        ProblemError: the number is missing or is not the length of a series.
+    """
     lengths = {name: len(at) for name, at in series.items()}
     if given is None and len(set(lengths.values())) == 1:
         return next(iter(lengths.values()))

@@ -105,7 +105,7 @@ class Stochastic:
 
     @property
     def problem(self) -> Any:
-        """The minimised program of all scenarios. Its variables are x, y₁, …, y_S, and η and the excesses of the risk."""
+        """The minimised program of all scenarios, with the variables x, y₁, …, y_S, η and the excesses of the risk."""
         return self.extensive.integer_problem
 
     @property

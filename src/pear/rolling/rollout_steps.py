@@ -1,4 +1,4 @@
-"""The steps of rollouts: plan from the state that was reached, do the first part, pay for it, and go on."""
+"""The steps of a rollout: plan from the present state, carry out the first periods, pay for them, and go on."""
 
 from __future__ import annotations
 
@@ -9,26 +9,28 @@ import torch
 from torch import Tensor
 
 from pear.errors import ProblemError, SolveError
-from pear.rolling.planner import Planner, Program, State, name_step
+from pear.optimality.status import Status
+from pear.rolling.planner import Planner, PlanProgram, State
 from pear.rolling.realised_cost import RealisedCost
 from pear.rolling.timeline import Timeline
 
 Transition = Callable[[State, dict[str, Tensor], dict[str, Tensor]], Mapping[str, Tensor]]
-"""A function from states, the part of the plan that is done and the true values of its periods to the next states."""
+"""A function of the states, the part of a plan that is carried out, and the true values. It returns the next states."""
 
 StepCost = Callable[[State, dict[str, Tensor], dict[str, Tensor]], Tensor]
-"""A function with the same arguments to what the step cost, (B,)."""
+"""A function with the arguments of ``Transition``, which returns the cost (B,) of a step."""
 
 
 class RolloutStep(NamedTuple):
-    """A step of B rollouts.
+    """One step of B rollouts.
 
     Attributes:
         plan: (B, n) the plans.
-        cost: (B,) what the periods done really cost, in the model's own sense; zero where no plan was found.
-        state: the states that the plans began with.
-        reached: the states after the periods that are done.
-        status: (B,) int8 of ``pear.Status``.
+        cost: (B,) the realised cost of the periods that were carried out, or the profit if the model maximises; zero
+            for a sample without a plan.
+        state: the states that the plans begin with.
+        reached: the states after the periods that were carried out.
+        status: (B,) int8 values of ``pear.Status``.
     """
 
     plan: Tensor
@@ -38,19 +40,19 @@ class RolloutStep(NamedTuple):
     status: Tensor
 
 
-class World:
-    """What happens at a step: what the first part of a plan really costs, and which state it leads to.
+class StepWorld:
+    """The world that plans are carried out in: it determines the realised cost of a step and the next states.
 
     Args:
-        program: the model as a function of its data.
-        timeline: its periods.
-        step: the number of periods that are done at each step.
-        transition: the user's function to the next state; None where the plan says it.
-        cost: the user's function to what a step cost; None for the model's own objective.
+        program: the model of a plan as a function of its data.
+        timeline: the periods of the model.
+        step: the number of periods that are carried out in each step.
+        transition: the user's function that returns the next states; None if the plan determines them.
+        cost: the user's function that returns the cost of a step; None for the objective of the model.
     """
 
     def __init__(
-        self, program: Program, timeline: Timeline, step: int, transition: Transition | None, cost: StepCost | None
+        self, program: PlanProgram, timeline: Timeline, step: int, transition: Transition | None, cost: StepCost | None
     ) -> None:
         self.program, self.timeline, self.step = program, timeline, step
         self._transition, self._cost = transition, cost
@@ -59,14 +61,17 @@ class World:
     def realise(
         self, plan: Tensor, truth: Tensor, state: State, known: Tensor | None, solved: Tensor
     ) -> tuple[Tensor, State]:
-        """Return what the periods done really cost (B,), and the states that they lead to.
+        """Carry out the first periods of plans.
 
         Args:
             plan: (B, n) plans.
             truth: (B, k) true values.
-            state: the states that the plans began with; those of samples without a plan stay.
+            state: the states that the plans begin with.
             known: (B, q) known numbers, or None.
-            solved: (B,) bool, whether there is a plan.
+            solved: (B,) mask of the samples that have a plan. The states of the others do not change.
+
+        Returns:
+            The realised cost (B,), and the next states.
         """
         done, true = self.done_part(plan), self._true_part(truth)
         if self._realised is not None:
@@ -86,7 +91,7 @@ class World:
         return torch.where(solved, cost, 0.0), kept
 
     def done_part(self, plan: Tensor) -> dict[str, Tensor]:
-        """The first ``step`` periods of plans (B, n), by the names of arrays: (B, step, …) each."""
+        """Return for each array the first ``step`` periods of plans (B, n), which are carried out: (B, step, …)."""
         found = {}
         for name, at in self.timeline.arrays.items():
             first = len(at) - self.timeline.horizon
@@ -94,11 +99,11 @@ class World:
         return found
 
     def _true_part(self, truth: Tensor) -> dict[str, Tensor]:
-        """The true values of the periods done, by series: (B, step, …) each."""
+        """Return the true values of the periods that are carried out: for each series (B, step, …)."""
         return {name: truth[:, at[: self.step].to(truth.device)] for name, at in self.timeline.series.items()}
 
     def _follow_plan(self, plan: Tensor) -> State:
-        """The states that the plan says for the end of the periods done."""
+        """Return the next states if everything goes as planned."""
         return {
             one.name: plan[:, one.after.to(plan.device)].reshape(-1, *one.shape)
             for one in self.program.states
@@ -106,7 +111,7 @@ class World:
         }
 
     def _check_reached(self, reached: Mapping[str, Tensor], count: int) -> State:
-        """The next states, checked where a user's function returned them."""
+        """Return the next states of B = ``count`` samples after a check of their shapes."""
         for one in self.program.states:
             value = reached.get(one.name)
             if not isinstance(value, Tensor) or tuple(value.shape) != (count, *one.shape):
@@ -118,28 +123,28 @@ class World:
         return {one.name: reached[one.name] for one in self.program.states}
 
 
-class Commitment(NamedTuple):
-    """The variables of a plan that the plan before has decided.
+class StepCommitment(NamedTuple):
+    """The variables of a plan whose values the previous plan has decided.
 
     Attributes:
-        at: (f,) their columns.
-        before: (f,) the columns of the plan before that hold their values.
+        at: (f,) the columns of these variables.
+        before: (f,) the columns of the previous plan that have their values.
     """
 
     at: Tensor
     before: Tensor
 
     def held(self, plan: Tensor | None) -> dict[str, Tensor] | None:
-        """The columns and values that are decided after a plan (B, n); None where nothing is."""
+        """Return the columns ``at`` and the ``values`` that a plan (B, n) fixes for the next plan, or None."""
         if plan is None or not len(self.at):
             return None
         return {"at": self.at, "values": plan[:, self.before.to(plan.device)]}
 
 
-def roll(
-    world: World,
+def run_rollout_steps(
+    world: StepWorld,
     planner: Planner,
-    commitment: Commitment,
+    commitment: StepCommitment,
     forecasts: Tensor,
     truth: Tensor,
     known: Tensor | None,
@@ -147,19 +152,21 @@ def roll(
     keys: list[Hashable] | None,
     exact: bool = False,
 ) -> Iterator[RolloutStep]:
-    """Go through B rollouts of S steps, one step at a time; all results are differentiable by forecasts and states.
+    """Run B rollouts of S steps, and yield one step at a time, differentiable with respect to forecasts and states.
 
     Args:
-        world: what happens at a step.
+        world: carries out the plans.
         planner: makes the plans.
-        commitment: what is decided one plan ahead.
-        forecasts: (B, S, k) what is forecast at each step.
-        truth: (B, S, k) the true values.
-        known: (B, S, q) known numbers of each step, or None.
+        commitment: the variables that each plan fixes for the next plan.
+        forecasts: (B, S, k) the forecasts at each step.
+        truth: (B, S, k) the true values of the same periods.
+        known: (B, S, q) the known numbers of each step, or None.
         state: the first states.
-        keys: ids of the rollouts: each plan starts from the last plan of its rollout, and the first one from the last
-            plan of an earlier call.
-        exact: whether plans are without smoothing, in integers where the model has them, and not differentiable.
+        keys: B ids of the rollouts. The solver starts from the last plan with the same id, also of earlier calls.
+        exact: whether plans have no smoothing, keep the integers of the model, and are not differentiable.
+
+    Raises:
+        SolveError: a step has no plan; the message names the step.
     """
     state = {name: value.to(forecasts) for name, value in state.items()}
     plan: Tensor | None = None
@@ -169,7 +176,18 @@ def roll(
         try:
             plan, status = planner.solve_exactly(data, held) if exact else planner(data, held, keys)
         except SolveError as error:
-            raise name_step(error, s) from error
+            raise _name_failed_step(error, s) from error
         cost, reached = world.realise(plan, truth[:, s], state, now, status == 0)
         yield RolloutStep(plan, cost, state, reached, status)
         state = reached
+
+
+def _name_failed_step(error: SolveError, step: int) -> SolveError:
+    """Make the error of a plan say at which step of the rollout it occurred."""
+    reasons = "; ".join(sorted({Status(status).sentence for status in error.statuses}))
+    return SolveError(
+        f"no plan was found at step {step} of the rollout for {{samples}}: {reasons}. The state that was reached may "
+        "allow none: give the rows that the state can break a price (recourse=), or make on_failure='mask'",
+        error.samples,
+        error.statuses,
+    )
