@@ -83,9 +83,9 @@ class Rollout:
         Raises:
             MissingExtraError: matplotlib is not installed.
         """
-        from pear.rolling.rollout_figure import draw_rollout
+        from pear.rolling.rollout_figure import draw_rollout_figure
 
-        return draw_rollout(self, None if path is None else Path(path), most)
+        return draw_rollout_figure(self, None if path is None else Path(path), most)
 
     def __repr__(self) -> str:
         word = "cost" if self.sense == "min" else "value"

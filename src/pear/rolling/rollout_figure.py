@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from pear.rolling.rollout import Rollout
 
 
-def draw_rollout(found: Rollout, path: Path | None, most: int) -> Figure:
+def draw_rollout_figure(found: Rollout, path: Path | None, most: int) -> Figure:
     """Draw the last ``most`` steps of a rollout and the cumulative cost. Save the picture if there is a path.
 
     Raises:

@@ -58,7 +58,7 @@ class StepWorld:
         self._transition, self._cost = transition, cost
         self._realised = RealisedCost(timeline, step) if cost is None else None
 
-    def realise(
+    def carry_out(
         self, plan: Tensor, truth: Tensor, state: State, known: Tensor | None, solved: Tensor
     ) -> tuple[Tensor, State]:
         """Carry out the first periods of plans.
@@ -177,7 +177,7 @@ def run_rollout_steps(
             plan, status = planner.solve_exactly(data, held) if exact else planner(data, held, keys)
         except SolveError as error:
             raise _name_failed_step(error, s) from error
-        cost, reached = world.realise(plan, truth[:, s], state, now, status == 0)
+        cost, reached = world.carry_out(plan, truth[:, s], state, now, status == 0)
         yield RolloutStep(plan, cost, state, reached, status)
         state = reached
 
