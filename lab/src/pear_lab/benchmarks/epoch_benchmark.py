@@ -22,9 +22,10 @@ from pear_lab.benchmarks.benchmark import Benchmark, Labels
 from pear_lab.benchmarks.exact_gradients import largest_gradient_error
 from pear_lab.benchmarks.number_formats import format_error, format_number
 from pear_lab.benchmarks.series_plot import Series
-from pear_lab.benchmarks.timing import Step, measure_worker_steps, timed_gradient
+from pear_lab.benchmarks.timing import timed_gradient
 from pear_lab.data import load_prices
 from pear_lab.peers import measure_peer
+from pear_lab.peers.workers.worker import Step, measure_worker_steps
 from pear_lab.tasks.market import Forecaster, market_loss, split_windows
 from pear_lab.tasks.market.moments import LEAST_EIGENVALUE
 

@@ -22,14 +22,9 @@ from pear_lab.benchmarks.our_steps import LAYER, ONE_CORE, OurSteps
 from pear_lab.benchmarks.program_structures import STRUCTURES, Structure, choose_structures
 from pear_lab.benchmarks.series_plot import Series
 from pear_lab.benchmarks.text_table import TextTable
-from pear_lab.benchmarks.timing import (
-    CLOCKS,
-    check_timing_device,
-    measure_worker_steps,
-    use_timing_threads,
-    wait_for_worker_device,
-)
+from pear_lab.benchmarks.timing import check_timing_device, use_timing_threads
 from pear_lab.peers import Peer, PeerError, PeerMeasurement, PeerTimeoutError, measure_peer
+from pear_lab.peers.workers.worker import CLOCKS, measure_worker_steps, wait_for_worker_device
 
 SIZES = (20, 100, 500)
 BATCHES = {"cpu": (1, 64, 512), "cuda": (1, 16, 64, 512, 4096)}

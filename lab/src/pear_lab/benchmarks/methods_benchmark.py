@@ -29,9 +29,9 @@ from pear_lab.benchmarks.number_formats import format_error, format_number
 from pear_lab.benchmarks.series_plot import Series
 from pear_lab.benchmarks.step_tasks import STEP_TASKS, StepTask
 from pear_lab.benchmarks.text_table import TextTable
-from pear_lab.benchmarks.timing import CLOCKS
 from pear_lab.peers import Peer, PeerError, measure_peer
 from pear_lab.peers.workers.run_pyepo_methods import WARM_UP, warm_up_steps
+from pear_lab.peers.workers.worker import CLOCKS
 
 PYEPO: dict[str, tuple[str, dict[str, str]]] = {
     "spo+": ("SPOPlus", {}),

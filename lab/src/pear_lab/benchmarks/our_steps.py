@@ -18,7 +18,8 @@ from pear.solvers.active_set.kernel_arrays import States
 from pear.solvers.regret_call import RegretCall
 from pear_lab.benchmarks.exact_gradients import ExactGradients
 from pear_lab.benchmarks.gradient_batch import GradientBatch
-from pear_lab.benchmarks.timing import Step, timed_gradient, times_curvature, wait_for_worker_device
+from pear_lab.benchmarks.timing import timed_gradient
+from pear_lab.peers.workers.worker import Step, times_curvature, wait_for_worker_device
 
 _UNTIL_REPLAYED = 3  # calls of a CUDA graph: one without it, one that captures it, and one that replays it
 LAYER, WARM, ONE_CORE = "pear layer", "pear warm", "pear layer, one CPU core"

@@ -21,8 +21,9 @@ from pear_lab.benchmarks.benchmark import Benchmark, Labels
 from pear_lab.benchmarks.exact_gradients import largest_gradient_error
 from pear_lab.benchmarks.number_formats import format_error, format_number
 from pear_lab.benchmarks.series_plot import Series
-from pear_lab.benchmarks.timing import measure_worker_steps, use_timing_threads
+from pear_lab.benchmarks.timing import use_timing_threads
 from pear_lab.peers import measure_peer
+from pear_lab.peers.workers.worker import measure_worker_steps
 from pear_lab.tasks.battery_task import Battery, battery
 
 EPOCH_HOURS = 4 * 365 * 24

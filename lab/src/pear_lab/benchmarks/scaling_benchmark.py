@@ -23,7 +23,8 @@ from pear_lab.benchmarks.number_formats import format_error, format_number
 from pear_lab.benchmarks.random_programs import Rng
 from pear_lab.benchmarks.series_plot import Series
 from pear_lab.benchmarks.text_table import TextTable
-from pear_lab.benchmarks.timing import Step, measure_worker_steps, timed_gradient, wait_for_worker_device
+from pear_lab.benchmarks.timing import timed_gradient
+from pear_lab.peers.workers.worker import Step, measure_worker_steps, wait_for_worker_device
 
 GRIDS = (20, 50, 100, 140, 200, 280, 400)
 QPS = (1_000, 3_000, 10_000, 30_000, 100_000)

@@ -1,4 +1,7 @@
-"""Timing that is the same for all compared libraries: the loop, the clocks, the number of threads, synchronisation."""
+"""The conditions of timing: the device, the number of threads, and the pass that is timed.
+
+The loop and the clocks are in ``pear_lab.peers.workers.worker``, so that they are the same for all libraries.
+"""
 
 from __future__ import annotations
 
@@ -11,18 +14,6 @@ from torch import Tensor
 
 from pear.compile.thread_pools import thread_count as core_count
 from pear.errors import ProblemError
-from pear_lab.peers.workers.worker import CLOCKS, Step, measure_worker_steps, times_curvature, wait_for_worker_device
-
-__all__ = [
-    "CLOCKS",
-    "Step",
-    "check_timing_device",
-    "measure_worker_steps",
-    "timed_gradient",
-    "times_curvature",
-    "use_timing_threads",
-    "wait_for_worker_device",
-]
 
 
 @contextmanager
