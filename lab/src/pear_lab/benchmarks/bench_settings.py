@@ -8,7 +8,7 @@ from typing import Any
 from pear.errors import ProblemError
 
 
-def bench_setting(
+def setting(
     default: Any,
     help: str,
     *,

@@ -18,7 +18,7 @@ from pear.cli.csv_table import split_at_commas
 from pear.cli.model_columns import parse_cost_columns, read_wide_model_columns
 from pear.losses.regret_outcome import regret_outcome_of_forecast
 from pear.train.estimator.regressor import DecisionRegressor
-from pear_lab.benchmarks.bench_settings import BenchSettings, bench_setting
+from pear_lab.benchmarks.bench_settings import BenchSettings, setting
 from pear_lab.benchmarks.benchmark import Benchmark, Labels
 from pear_lab.benchmarks.commitment_model import FEATURES, CommitmentModel, draw_commitment_days
 from pear_lab.benchmarks.series_plot import Series
@@ -31,14 +31,14 @@ _LOSSES = {"MSE": "mse", "PEAR": "pear-guided"}
 class CommitmentSettings(BenchSettings):
     """Train on a unit commitment of 600 variables whose demand and prices are predicted."""
 
-    plants: int = bench_setting(8, "The number of plants.", least=1, quick=2)
-    hours: int = bench_setting(24, "The number of hours of a schedule.", least=2, quick=3)
-    days: int = bench_setting(360, "The number of days in the table; the last fifth judges.", least=20, quick=24)
-    max_epochs: int = bench_setting(64, "The largest number of epochs.", least=1, quick=8)
-    time_cap: float = bench_setting(300.0, "Seconds for each of the two trainings.", positive=True)
-    seed: int = bench_setting(0, "Seed of plants, days and trainings.")
-    folder: str = bench_setting("pear-output/bench/commitment-files", "Where model file and table are written.")
-    threads: int | None = bench_setting(None, "The number of threads that solve.", shown="one a core")
+    plants: int = setting(8, "The number of plants.", least=1, quick=2)
+    hours: int = setting(24, "The number of hours of a schedule.", least=2, quick=3)
+    days: int = setting(360, "The number of days in the table; the last fifth judges.", least=20, quick=24)
+    max_epochs: int = setting(64, "The largest number of epochs.", least=1, quick=8)
+    time_cap: float = setting(300.0, "Seconds for each of the two trainings.", positive=True)
+    seed: int = setting(0, "Seed of plants, days and trainings.")
+    folder: str = setting("pear-output/bench/commitment-files", "Where model file and table are written.")
+    threads: int | None = setting(None, "The number of threads that solve.", shown="one a core")
 
 
 @dataclass(frozen=True)

@@ -17,7 +17,7 @@ import torch
 from torch import Tensor, nn
 
 from pear.tasks import Portfolio, portfolio
-from pear_lab.benchmarks.bench_settings import BenchSettings, bench_setting
+from pear_lab.benchmarks.bench_settings import BenchSettings, setting
 from pear_lab.benchmarks.benchmark import Benchmark, Labels
 from pear_lab.benchmarks.exact_gradients import largest_gradient_error
 from pear_lab.benchmarks.number_formats import format_error, format_number
@@ -38,13 +38,13 @@ SIZE = 64
 class EpochSettings(BenchSettings):
     """Time an epoch of portfolio training, one thread for each library, with the error of the gradients."""
 
-    data: str = bench_setting("skfolio", "Prices: skfolio, sp100 of $PEAR_DATA, or a file.")
-    batches: int = bench_setting(
+    data: str = setting("skfolio", "Prices: skfolio, sp100 of $PEAR_DATA, or a file.")
+    batches: int = setting(
         4, "The number of batches of 64 windows, from which the time of an epoch is estimated.", least=1, quick=1
     )
-    repeats: int = bench_setting(3, "The number of measurements; the fastest counts.", least=1, quick=1)
-    limit: float = bench_setting(60.0, "The time limit of a library, in seconds.", positive=True)
-    seed: int = bench_setting(0, "Seed of the forecaster.")
+    repeats: int = setting(3, "The number of measurements; the fastest counts.", least=1, quick=1)
+    limit: float = setting(60.0, "The time limit of a library, in seconds.", positive=True)
+    seed: int = setting(0, "Seed of the forecaster.")
 
 
 @dataclass(frozen=True)

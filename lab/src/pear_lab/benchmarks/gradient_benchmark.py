@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from pear.errors import ProblemError
-from pear_lab.benchmarks.bench_settings import BenchSettings, bench_setting
+from pear_lab.benchmarks.bench_settings import BenchSettings, setting
 from pear_lab.benchmarks.benchmark import Benchmark, Labels
 from pear_lab.benchmarks.exact_gradients import ErrorSummary
 from pear_lab.benchmarks.gradient_batch import GradientBatch
@@ -49,27 +49,25 @@ class GradientPoint(NamedTuple):
 class GradientBenchmarkSettings(BenchSettings):
     """Time gradients of the regret, forward and backward, with their errors, also of other libraries."""
 
-    structures: tuple[str, ...] | None = bench_setting(
+    structures: tuple[str, ...] | None = setting(
         None,
         f"{', '.join(one.name for one in STRUCTURES)}, or all; each at its own size and batches.",
         shown="portfolios of several sizes",
     )
-    sizes: tuple[int, ...] | None = bench_setting(
+    sizes: tuple[int, ...] | None = setting(
         None, "Numbers of assets or variables; paths have their own.", least=2, quick=(20,), shown="20,100,500"
     )
-    batches: tuple[int, ...] | None = bench_setting(
+    batches: tuple[int, ...] | None = setting(
         None, "Numbers of samples.", least=1, quick=(1, 16), shown="1,64,512; cuda: 1,16,64,512,4096"
     )
-    device: str = bench_setting("cpu", "cpu or cuda.")
-    threads: int = bench_setting(1, "Threads for each library.")
-    repeats: int = bench_setting(7, "The number of measurements of each point; the fastest counts.", least=1, quick=3)
-    rounds: int = bench_setting(
-        1, "The number of rounds in which all libraries are measured; the fastest counts.", least=1
-    )
-    clock: str = bench_setting("wall", "wall, or processor for processor time, if other programs use the machine.")
-    limit: float = bench_setting(60.0, "The time limit of a library for one point, in seconds.", positive=True)
-    profile: bool = bench_setting(False, "Also show what PEAR's time is spent on.")
-    seed: int = bench_setting(0, "Seed of the problems.")
+    device: str = setting("cpu", "cpu or cuda.")
+    threads: int = setting(1, "Threads for each library.")
+    repeats: int = setting(7, "The number of measurements of each point; the fastest counts.", least=1, quick=3)
+    rounds: int = setting(1, "The number of rounds in which all libraries are measured; the fastest counts.", least=1)
+    clock: str = setting("wall", "wall, or processor for processor time, if other programs use the machine.")
+    limit: float = setting(60.0, "The time limit of a library for one point, in seconds.", positive=True)
+    profile: bool = setting(False, "Also show what PEAR's time is spent on.")
+    seed: int = setting(0, "Seed of the problems.")
 
     def __post_init__(self) -> None:
         super().__post_init__()

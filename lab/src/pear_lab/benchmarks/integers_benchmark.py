@@ -20,7 +20,7 @@ from pear.errors import MissingExtraError
 from pear.solvers.backend_registry import get_backend
 from pear.solvers.binary.binary_plan import forget_binary_plans
 from pear.tasks import Knapsack, random_knapsack
-from pear_lab.benchmarks.bench_settings import BenchSettings, bench_setting
+from pear_lab.benchmarks.bench_settings import BenchSettings, setting
 from pear_lab.benchmarks.benchmark import Benchmark, Labels
 from pear_lab.benchmarks.number_formats import format_number
 from pear_lab.benchmarks.series_plot import Series
@@ -44,12 +44,10 @@ Result = TypeVar("Result")
 class IntegerSettings(BenchSettings):
     """Time the integer programs of a validation, compared with a plain loop over HiGHS."""
 
-    count: int = bench_setting(500, "Programs to solve; HiGHS needs some minutes for 500.", least=1, quick=50)
-    degrees: tuple[int, ...] = bench_setting(
-        (8,), "Degrees of the polynomials behind the values, such as 8 or 2,8.", least=1
-    )
-    seed: int = bench_setting(0, "Seed of weights and values.")
-    threads: int | None = bench_setting(None, "The number of threads of PEAR.", shown="one a core")
+    count: int = setting(500, "Programs to solve; HiGHS needs some minutes for 500.", least=1, quick=50)
+    degrees: tuple[int, ...] = setting((8,), "Degrees of the polynomials behind the values, such as 8 or 2,8.", least=1)
+    seed: int = setting(0, "Seed of weights and values.")
+    threads: int | None = setting(None, "The number of threads of PEAR.", shown="one a core")
 
 
 @dataclass(frozen=True)

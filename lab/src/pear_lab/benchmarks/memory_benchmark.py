@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any, ClassVar
 
 from pear.errors import PearError
-from pear_lab.benchmarks.bench_settings import BenchSettings, bench_setting
+from pear_lab.benchmarks.bench_settings import BenchSettings, setting
 from pear_lab.benchmarks.benchmark import Benchmark, Labels
 from pear_lab.benchmarks.number_formats import format_number
 from pear_lab.benchmarks.process_memory import read_memory_entry
@@ -25,16 +25,14 @@ _ROOM = 0.8  # the share of the free memory that a job may take
 class MemorySettings(BenchSettings):
     """Measure the peak memory of a large grid, a large batch and a training, and of the import alone."""
 
-    grid: int = bench_setting(200, "The number of nodes on a side of the grid.", least=1, quick=5)
-    grid_batch: int = bench_setting(32, "The number of samples of the grid.", least=1, quick=4)
-    assets: int = bench_setting(100, "The number of assets of a portfolio.", least=1, quick=10)
-    portfolio_batch: int = bench_setting(4096, "The number of portfolios.", least=1, quick=16)
-    epochs: int = bench_setting(10_000, "The largest number of epochs of the training.", least=1, quick=1)
-    limit: float = bench_setting(600.0, "The time limit of a job, in seconds.", least=1)
-    cap: float | None = bench_setting(
-        None, "The address space that a job may take, in MiB.", shown="80 % of what is free"
-    )
-    seed: int = bench_setting(0, "Seed of the data.")
+    grid: int = setting(200, "The number of nodes on a side of the grid.", least=1, quick=5)
+    grid_batch: int = setting(32, "The number of samples of the grid.", least=1, quick=4)
+    assets: int = setting(100, "The number of assets of a portfolio.", least=1, quick=10)
+    portfolio_batch: int = setting(4096, "The number of portfolios.", least=1, quick=16)
+    epochs: int = setting(10_000, "The largest number of epochs of the training.", least=1, quick=1)
+    limit: float = setting(600.0, "The time limit of a job, in seconds.", least=1)
+    cap: float | None = setting(None, "The address space that a job may take, in MiB.", shown="80 % of what is free")
+    seed: int = setting(0, "Seed of the data.")
 
     def jobs(self) -> list[tuple[str, str, dict[str, Any]]]:
         """Return the name, the description and the options of every job. The import comes first."""

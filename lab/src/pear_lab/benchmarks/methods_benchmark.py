@@ -23,7 +23,7 @@ from torch import nn
 from pear.errors import ProblemError
 from pear.losses import MSELoss, make_loss, method
 from pear.losses.methods import METHODS
-from pear_lab.benchmarks.bench_settings import BenchSettings, bench_setting
+from pear_lab.benchmarks.bench_settings import BenchSettings, setting
 from pear_lab.benchmarks.benchmark import Benchmark, Callbacks, Labels
 from pear_lab.benchmarks.number_formats import format_error, format_number
 from pear_lab.benchmarks.series_plot import Series
@@ -66,17 +66,17 @@ Array = NDArray[np.float32]
 class MethodsBenchmarkSettings(BenchSettings):
     """Time a training step of every method, and of PyEPO's own implementation with open solvers."""
 
-    tasks: tuple[str, ...] = bench_setting(tuple(STEP_TASKS), f"{', '.join(STEP_TASKS)}.", quick=("path-5",))
-    methods: tuple[str, ...] = bench_setting(("all",), "Names of methods, or all.", quick=("spo+", "pfyl"))
-    batch: int = bench_setting(32, "The number of samples of a step.", least=1)
-    repeats: int = bench_setting(15, "The number of steps of each library in a round.", least=1, quick=3)
-    rounds: int = bench_setting(
+    tasks: tuple[str, ...] = setting(tuple(STEP_TASKS), f"{', '.join(STEP_TASKS)}.", quick=("path-5",))
+    methods: tuple[str, ...] = setting(("all",), "Names of methods, or all.", quick=("spo+", "pfyl"))
+    batch: int = setting(32, "The number of samples of a step.", least=1)
+    repeats: int = setting(15, "The number of steps of each library in a round.", least=1, quick=3)
+    rounds: int = setting(
         3, "The number of rounds over all libraries; the median of all steps counts.", least=1, quick=1
     )
-    limit: float = bench_setting(10.0, "The time limit of the steps of a method in a round, in seconds.", positive=True)
-    clock: str = bench_setting("wall", "wall, or processor for processor time, if other programs use the machine.")
-    seed: int = bench_setting(0, "Seed of programs and costs.")
-    threads: int = bench_setting(1, "Threads for each library.")
+    limit: float = setting(10.0, "The time limit of the steps of a method in a round, in seconds.", positive=True)
+    clock: str = setting("wall", "wall, or processor for processor time, if other programs use the machine.")
+    seed: int = setting(0, "Seed of programs and costs.")
+    threads: int = setting(1, "Threads for each library.")
 
     def __post_init__(self) -> None:
         super().__post_init__()

@@ -16,7 +16,7 @@ import torch
 from torch import Tensor
 
 import pear
-from pear_lab.benchmarks.bench_settings import BenchSettings, bench_setting
+from pear_lab.benchmarks.bench_settings import BenchSettings, setting
 from pear_lab.benchmarks.benchmark import Benchmark, Labels
 from pear_lab.benchmarks.exact_gradients import largest_gradient_error
 from pear_lab.benchmarks.number_formats import format_error, format_number
@@ -33,12 +33,12 @@ EPOCH_HOURS = 4 * 365 * 24
 class RollingSettings(BenchSettings):
     """Time a step through battery rollouts, one thread for each library, with the error of the gradients."""
 
-    hours: int = bench_setting(48, "The number of hours of a plan.", least=2, quick=6)
-    steps: int = bench_setting(24, "The number of steps of a rollout.", least=1, quick=2)
-    rollouts: int = bench_setting(16, "The number of rollouts in a batch.", least=1, quick=2)
-    repeats: int = bench_setting(3, "The number of measurements; the fastest counts.", least=1, quick=1)
-    limit: float = bench_setting(60.0, "The time limit of a library, in seconds.", positive=True)
-    seed: int = bench_setting(0, "Seed of the prices.")
+    hours: int = setting(48, "The number of hours of a plan.", least=2, quick=6)
+    steps: int = setting(24, "The number of steps of a rollout.", least=1, quick=2)
+    rollouts: int = setting(16, "The number of rollouts in a batch.", least=1, quick=2)
+    repeats: int = setting(3, "The number of measurements; the fastest counts.", least=1, quick=1)
+    limit: float = setting(60.0, "The time limit of a library, in seconds.", positive=True)
+    seed: int = setting(0, "Seed of the prices.")
 
 
 @dataclass(frozen=True)

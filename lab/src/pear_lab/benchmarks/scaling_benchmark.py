@@ -17,7 +17,7 @@ from pear.errors import ProblemError, SolveError
 from pear.losses import PEARLoss
 from pear.problem import Problem
 from pear.tasks import shortest_path
-from pear_lab.benchmarks.bench_settings import BenchSettings, bench_setting
+from pear_lab.benchmarks.bench_settings import BenchSettings, setting
 from pear_lab.benchmarks.benchmark import Benchmark, Labels
 from pear_lab.benchmarks.number_formats import format_error, format_number
 from pear_lab.benchmarks.random_programs import Rng
@@ -38,21 +38,17 @@ _PER_ROW = 5  # the number of entries in a row of the random programs
 class ScalingSettings(BenchSettings):
     """Time regret and gradient of ever larger grids and sparse programs, and fit the exponent of the growth."""
 
-    grids: tuple[int, ...] = bench_setting(
-        GRIDS, "Sides of square grids, or none.", least=2, empty=True, quick=QUICK_GRIDS
-    )
-    qps: tuple[int, ...] = bench_setting(
+    grids: tuple[int, ...] = setting(GRIDS, "Sides of square grids, or none.", least=2, empty=True, quick=QUICK_GRIDS)
+    qps: tuple[int, ...] = setting(
         QPS, "Variables of random sparse programs, or none.", least=10, empty=True, quick=QUICK_QPS
     )
-    solvers: tuple[str, ...] = bench_setting(("auto",), "Sources of candidates, as `pear solvers` lists them.")
-    spread: int = bench_setting(20, "The largest distance between variables of a row of random programs; 0 for any.")
-    batch: int = bench_setting(1, "The number of samples of a measurement.", least=1)
-    repeats: int = bench_setting(3, "The number of measurements of each point; the fastest counts.", least=1)
-    limit: float = bench_setting(
-        60.0, "Skip larger points after one that takes more than this many seconds.", positive=True
-    )
-    threads: int = bench_setting(1, "Threads for each library.")
-    seed: int = bench_setting(0, "Seed of costs and programs.")
+    solvers: tuple[str, ...] = setting(("auto",), "Sources of candidates, as `pear solvers` lists them.")
+    spread: int = setting(20, "The largest distance between variables of a row of random programs; 0 for any.")
+    batch: int = setting(1, "The number of samples of a measurement.", least=1)
+    repeats: int = setting(3, "The number of measurements of each point; the fastest counts.", least=1)
+    limit: float = setting(60.0, "Skip larger points after one that takes more than this many seconds.", positive=True)
+    threads: int = setting(1, "Threads for each library.")
+    seed: int = setting(0, "Seed of costs and programs.")
 
     def __post_init__(self) -> None:
         super().__post_init__()

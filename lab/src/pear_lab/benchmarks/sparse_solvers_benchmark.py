@@ -19,7 +19,7 @@ from pear.decisions import solve
 from pear.errors import SolveError
 from pear.problem import Problem
 from pear.tasks import shortest_path
-from pear_lab.benchmarks.bench_settings import BenchSettings, bench_setting
+from pear_lab.benchmarks.bench_settings import BenchSettings, setting
 from pear_lab.benchmarks.benchmark import Benchmark, Labels
 from pear_lab.benchmarks.number_formats import format_error, format_number
 from pear_lab.benchmarks.series_plot import Series
@@ -32,14 +32,14 @@ Program = tuple[Problem, np.ndarray, float]
 class SparseSolverSettings(BenchSettings):
     """Time the solution of large sparse programs by several solvers, each to a verified solution."""
 
-    structures: tuple[str, ...] = bench_setting(
+    structures: tuple[str, ...] = setting(
         ("paths", "batteries", "transport", "coupling"), "Structures, of paths, batteries, transport, coupling."
     )
-    scale: float = bench_setting(1.0, "Factor for the sizes of all structures.", positive=True)
-    solvers: tuple[str, ...] = bench_setting(("interior-point", "piqp", "clarabel"), "Sources of candidates.")
-    batch: int = bench_setting(2, "The number of samples of a measurement.", least=1)
-    repeats: int = bench_setting(3, "The number of measurements of each point; the fastest counts.", least=1)
-    seed: int = bench_setting(0, "Seed of costs and programs.")
+    scale: float = setting(1.0, "Factor for the sizes of all structures.", positive=True)
+    solvers: tuple[str, ...] = setting(("interior-point", "piqp", "clarabel"), "Sources of candidates.")
+    batch: int = setting(2, "The number of samples of a measurement.", least=1)
+    repeats: int = setting(3, "The number of measurements of each point; the fastest counts.", least=1)
+    seed: int = setting(0, "Seed of costs and programs.")
 
 
 @dataclass(frozen=True)

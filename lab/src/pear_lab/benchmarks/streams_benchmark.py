@@ -24,7 +24,7 @@ from pear.tasks import shortest_path
 from pear.train import FitConfig, fit, shuffled
 from pear.train.samples import ParquetSamples
 from pear.train.samples.stream_samples import StreamSamples
-from pear_lab.benchmarks.bench_settings import BenchSettings, bench_setting
+from pear_lab.benchmarks.bench_settings import BenchSettings, setting
 from pear_lab.benchmarks.benchmark import Benchmark, Labels
 from pear_lab.benchmarks.process_memory import resident_process_memory
 from pear_lab.benchmarks.series_plot import Series
@@ -43,16 +43,16 @@ _READ = 1_000_000  # the most samples to read without training
 class StreamSettings(BenchSettings):
     """Train on paths from Parquet files that are written first, and on a part of them in memory."""
 
-    samples: int = bench_setting(10_000_000, "The number of samples in the files.", least=1000, quick=20_000)
-    in_memory: int = bench_setting(
+    samples: int = setting(10_000_000, "The number of samples in the files.", least=1000, quick=20_000)
+    in_memory: int = setting(
         100_000, "The number of these that also train from memory, for comparison.", least=100, quick=5_000
     )
-    batch_size: int = bench_setting(1024, "The number of samples of a step.", least=1, quick=100)
-    buffer: int = bench_setting(65_536, "The number of samples of the files in memory at a time.", least=1, quick=2_000)
-    grid: int = bench_setting(5, "The number of nodes on a side of the grid.", least=2)
-    folder: str = bench_setting("pear-output/bench/streams", "The folder of the files, which are deleted in the end.")
-    threads: int = bench_setting(1, "The number of threads that compute; another one reads.")
-    seed: int = bench_setting(0, "Seed of the samples.")
+    batch_size: int = setting(1024, "The number of samples of a step.", least=1, quick=100)
+    buffer: int = setting(65_536, "The number of samples of the files in memory at a time.", least=1, quick=2_000)
+    grid: int = setting(5, "The number of nodes on a side of the grid.", least=2)
+    folder: str = setting("pear-output/bench/streams", "The folder of the files, which are deleted in the end.")
+    threads: int = setting(1, "The number of threads that compute; another one reads.")
+    seed: int = setting(0, "Seed of the samples.")
 
 
 @dataclass(frozen=True)

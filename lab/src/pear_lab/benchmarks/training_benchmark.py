@@ -19,7 +19,7 @@ from pear.problem import Problem
 from pear.tasks import Knapsack, ShortestPath, Split
 from pear.train import Progress
 from pear_lab.benchmarks import plain_loop
-from pear_lab.benchmarks.bench_settings import BenchSettings, bench_setting
+from pear_lab.benchmarks.bench_settings import BenchSettings, setting
 from pear_lab.benchmarks.benchmark import Benchmark, Labels
 from pear_lab.benchmarks.number_formats import format_number, format_share
 from pear_lab.benchmarks.series_plot import Series
@@ -40,16 +40,16 @@ MASKED = "pear, {:g} % infeasible, from the second epoch on"
 class TrainingBenchmarkSettings(BenchSettings):
     """Time training with PEAR and with a plain loop over single samples, and compare the regrets of both."""
 
-    tasks: tuple[str, ...] = bench_setting(("paths", "knapsack"), "paths, knapsack, separated by commas.")
-    degree: int = bench_setting(8, "The degree of the costs: 2, 4, 6 or 8.")
-    seeds: tuple[int, ...] = bench_setting((0, 1, 2, 3, 4), "Seeds, such as 0-4 or 0,2.", quick=(0,), shown="0-4")
-    epochs: int = bench_setting(5, "The number of epochs to time.", least=1)
-    full: bool = bench_setting(False, "Time whole runs with early stopping, of at most 10,000 epochs.")
-    cap: float = bench_setting(600.0, "The time limit of a run, in seconds.", positive=True)
-    threads: int = bench_setting(1, "Threads for each library.")
-    profile: bool = bench_setting(False, "Also show what the time is spent on.")
-    infeasible: float = bench_setting(0.0, "Also train with and without this share of infeasible samples.")
-    quick: bool = bench_setting(False, "Use smaller problems and one seed.")
+    tasks: tuple[str, ...] = setting(("paths", "knapsack"), "paths, knapsack, separated by commas.")
+    degree: int = setting(8, "The degree of the costs: 2, 4, 6 or 8.")
+    seeds: tuple[int, ...] = setting((0, 1, 2, 3, 4), "Seeds, such as 0-4 or 0,2.", quick=(0,), shown="0-4")
+    epochs: int = setting(5, "The number of epochs to time.", least=1)
+    full: bool = setting(False, "Time whole runs with early stopping, of at most 10,000 epochs.")
+    cap: float = setting(600.0, "The time limit of a run, in seconds.", positive=True)
+    threads: int = setting(1, "Threads for each library.")
+    profile: bool = setting(False, "Also show what the time is spent on.")
+    infeasible: float = setting(0.0, "Also train with and without this share of infeasible samples.")
+    quick: bool = setting(False, "Use smaller problems and one seed.")
 
     def __post_init__(self) -> None:
         super().__post_init__()

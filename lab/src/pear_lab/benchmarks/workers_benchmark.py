@@ -22,7 +22,7 @@ from pear.errors import ProblemError
 from pear.losses import PEARLoss
 from pear.problem import Problem
 from pear.train import FitConfig, fit
-from pear_lab.benchmarks.bench_settings import BenchSettings, bench_setting
+from pear_lab.benchmarks.bench_settings import BenchSettings, setting
 from pear_lab.benchmarks.benchmark import Benchmark, Labels
 from pear_lab.benchmarks.number_formats import format_long_duration, format_number
 from pear_lab.benchmarks.program_structures import STRUCTURES, Structure, choose_structures
@@ -44,27 +44,23 @@ _OWN = tuple(
 class WorkerSettings(BenchSettings):
     """Measure training on one worker and on several, and predict time and core hours for more of both."""
 
-    structures: tuple[str, ...] = bench_setting(
-        ("knapsack", "path-5"), "Structures, among knapsack, path-5 and path-12."
-    )
-    batch_size: int = bench_setting(512, "The number of samples of a step on each worker.", least=1, quick=64)
-    steps: int = bench_setting(8, "The number of steps of each measurement.", least=2, quick=3)
-    rounds: int = bench_setting(
+    structures: tuple[str, ...] = setting(("knapsack", "path-5"), "Structures, among knapsack, path-5 and path-12.")
+    batch_size: int = setting(512, "The number of samples of a step on each worker.", least=1, quick=64)
+    steps: int = setting(8, "The number of steps of each measurement.", least=2, quick=3)
+    rounds: int = setting(
         5, "The number of measurements, of one worker and of all in turn; the fastest count.", least=1, quick=1
     )
-    local: int = bench_setting(2, "The number of processes on this machine, one thread each.", least=2)
-    workers: tuple[int, ...] = bench_setting(
+    local: int = setting(2, "The number of processes on this machine, one thread each.", least=2)
+    workers: tuple[int, ...] = setting(
         (1, 2, 8, 64, 1024), "Numbers of workers for which the time is estimated.", least=1
     )
-    samples: tuple[float, ...] = bench_setting(
+    samples: tuple[float, ...] = setting(
         (1e6, 1e8, 1e10), "Numbers of samples for which the time is estimated.", least=1
     )
-    latency: float | None = bench_setting(None, "The time of a message between workers, in seconds.", shown="measured")
-    bandwidth: float | None = bench_setting(
-        None, "The bandwidth between workers, in bytes per second.", shown="measured"
-    )
-    price: float | None = bench_setting(None, "The price of a core hour, in your currency.", shown="no costs")
-    seed: int = bench_setting(0, "Seed of samples and weights.")
+    latency: float | None = setting(None, "The time of a message between workers, in seconds.", shown="measured")
+    bandwidth: float | None = setting(None, "The bandwidth between workers, in bytes per second.", shown="measured")
+    price: float | None = setting(None, "The price of a core hour, in your currency.", shown="no costs")
+    seed: int = setting(0, "Seed of samples and weights.")
 
     def __post_init__(self) -> None:
         super().__post_init__()

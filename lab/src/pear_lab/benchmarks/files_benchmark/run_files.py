@@ -9,7 +9,7 @@ from pathlib import Path
 
 from pear.errors import DataError, PearError, ProblemError
 from pear.problem.importers import IMPORTERS, has_importer
-from pear_lab.benchmarks.bench_settings import BenchSettings, bench_setting
+from pear_lab.benchmarks.bench_settings import BenchSettings, setting
 from pear_lab.benchmarks.benchmark import Benchmark, Labels
 from pear_lab.benchmarks.files_benchmark.file_arrays import ModelFile, read_model_file
 from pear_lab.benchmarks.files_benchmark.file_solvers import check_file_solver, is_own_file_solver
@@ -28,15 +28,13 @@ from pear_lab.judge.proofs import Proof, prove_indefinite, prove_sparse_infeasib
 class FilesSettings(BenchSettings):
     """Solve every LP, QP and MIP in a folder (MPS, QPS, LP, .mat in OSQP's form), and measure the answers."""
 
-    folder: str = bench_setting("", "The folder with the files; its subfolders are searched, too.", argument=True)
-    solvers: tuple[str, ...] = bench_setting(
+    folder: str = setting("", "The folder with the files; its subfolders are searched, too.", argument=True)
+    solvers: tuple[str, ...] = setting(
         ("pear", "highs", "clarabel"), "pear, pear:NAME, highs, scipy, or any that qpsolvers finds here."
     )
-    tol: float = bench_setting(1e-8, "The accuracy to which the other solvers solve.", positive=True)
-    time_limit: float = bench_setting(60.0, "Seconds for each file and solver.", positive=True, quick=5.0)
-    generate: bool = bench_setting(
-        False, "Write a dozen hard LPs and QPs into the folder first; with --quick, small ones."
-    )
+    tol: float = setting(1e-8, "The accuracy to which the other solvers solve.", positive=True)
+    time_limit: float = setting(60.0, "Seconds for each file and solver.", positive=True, quick=5.0)
+    generate: bool = setting(False, "Write a dozen hard LPs and QPs into the folder first; with --quick, small ones.")
     quick: bool = False
 
 
