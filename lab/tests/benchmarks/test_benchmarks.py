@@ -35,9 +35,9 @@ from pear_lab.benchmarks import (
 )
 from pear_lab.benchmarks.bench_record import BenchmarkRecord
 from pear_lab.benchmarks.benchmark import Callbacks
-from pear_lab.benchmarks.exact_gradients import summarize_gradient_errors
 from pear_lab.benchmarks.gradient_batch import GradientBatch
-from pear_lab.benchmarks.gradient_rows import gradient_time_ratio
+from pear_lab.benchmarks.gradient_errors import GradientErrors
+from pear_lab.benchmarks.gradient_rows import time_ratio_of_gradient_rows
 from pear_lab.benchmarks.our_steps import OurSteps
 from pear_lab.benchmarks.program_structures import STRUCTURES, Structure
 from pear_lab.benchmarks.scaling_benchmark import fit_scaling_exponent
@@ -62,19 +62,19 @@ def run(terminal: None) -> Run:
 
 
 def test_quantiles_of_errors() -> None:
-    found = summarize_gradient_errors(np.linspace(0.0, 1.0, 11))
+    found = GradientErrors.summarize(np.linspace(0.0, 1.0, 11))
     assert (found.median, found.q90, found.largest, found.compared) == (0.5, pytest.approx(0.9), 1.0, 11)
     assert not found.exact
-    assert summarize_gradient_errors(np.array([1e-9, 1e-6])).exact
+    assert GradientErrors.summarize(np.array([1e-9, 1e-6])).exact
 
 
 def test_an_error_that_is_no_number_is_infinite_not_dropped() -> None:
-    found = summarize_gradient_errors(np.array([1e-9, np.nan, 1e-9]))
+    found = GradientErrors.summarize(np.array([1e-9, np.nan, 1e-9]))
     assert (found.median, found.largest, found.compared) == (1e-9, math.inf, 3)
     assert not found.exact
-    everything = summarize_gradient_errors(np.array([np.nan, np.inf]))
+    everything = GradientErrors.summarize(np.array([np.nan, np.inf]))
     assert (everything.median, everything.q90) == (math.inf, math.inf)
-    nothing = summarize_gradient_errors(np.array([]))
+    nothing = GradientErrors.summarize(np.array([]))
     assert math.isnan(nothing.largest)
     assert not nothing.exact
 
@@ -84,8 +84,8 @@ def test_exponents_of_power_laws() -> None:
     for power in (0.5, 1.0, 2.7):
         assert fit_scaling_exponent(sizes, [3e-4 * n**power for n in sizes]) == pytest.approx(power, abs=1e-12)
     assert math.isnan(fit_scaling_exponent([10.0, 10.0], [1.0, 2.0]))
-    assert math.isnan(gradient_time_ratio(1.0, 0.0))
-    assert math.isnan(gradient_time_ratio(None, 1.0))
+    assert math.isnan(time_ratio_of_gradient_rows(1.0, 0.0))
+    assert math.isnan(time_ratio_of_gradient_rows(None, 1.0))
 
 
 def gradient_row(
@@ -106,11 +106,11 @@ def test_the_fastest_exact_peer_is_what_we_compare_with() -> None:
         gradient_row("exact and slow", 0.3),
         replace(gradient_row("exact elsewhere", 0.0001), n=21),
     ]
-    assert gradient_rows.gradient_lead_over_peers(rows, rows[0]) == pytest.approx(50)
-    assert gradient_rows.gradient_lead_over_peers(rows, rows[1]) == pytest.approx(100)
-    assert math.isnan(gradient_rows.gradient_lead_over_peers(rows, rows[3]))
-    assert gradient_rows.gradient_ratio_to_pear(rows, rows[4]) == pytest.approx(150)
-    assert math.isnan(gradient_rows.gradient_ratio_to_pear(rows, rows[5]))
+    assert rows[0].lead_over_peers(rows) == pytest.approx(50)
+    assert rows[1].lead_over_peers(rows) == pytest.approx(100)
+    assert math.isnan(rows[3].lead_over_peers(rows))
+    assert rows[4].ratio_to_pear(rows) == pytest.approx(150)
+    assert math.isnan(rows[5].ratio_to_pear(rows))
     wrong = replace(rows[0], error_largest=1e-3)
     assert math.isnan(gradient_rows.gradient_lead_over_peers([wrong, *rows[1:]], wrong))
 

@@ -15,9 +15,14 @@ import numpy as np
 from pear.errors import ProblemError
 from pear_lab.benchmarks.bench_settings import BenchSettings, setting
 from pear_lab.benchmarks.benchmark import Benchmark, Labels
-from pear_lab.benchmarks.exact_gradients import ErrorSummary
 from pear_lab.benchmarks.gradient_batch import GradientBatch
-from pear_lab.benchmarks.gradient_rows import GradientRow, gradient_series, gradient_tables, label_gradient_point
+from pear_lab.benchmarks.gradient_errors import GradientErrors
+from pear_lab.benchmarks.gradient_rows import (
+    GradientRow,
+    label_of_gradient_rows,
+    series_of_gradient_rows,
+    tables_of_gradient_rows,
+)
 from pear_lab.benchmarks.our_steps import LAYER, ONE_CORE, OurSteps
 from pear_lab.benchmarks.program_structures import STRUCTURES, Structure, choose_structures
 from pear_lab.benchmarks.series_plot import Series
@@ -88,7 +93,7 @@ class GradientBenchmarkSettings(BenchSettings):
                 points.append(GradientPoint(structure, n, kept))
                 why = "name --sizes and --batches to have it"
                 left_out += [
-                    _note_left_out_of_gradient_benchmark(label_gradient_point(structure.name, n), b, why)
+                    _note_left_out_of_gradient_benchmark(label_of_gradient_rows(structure.name, n), b, why)
                     for b in batches
                     if b not in kept
                 ]
@@ -121,7 +126,7 @@ class GradientBenchmark(Benchmark[GradientBenchmarkSettings, GradientRow]):
         for structure, n, batches in points:
             if not batches:
                 continue
-            where = label_gradient_point(structure.name, n)
+            where = label_of_gradient_rows(structure.name, n)
             callbacks.say(f"{where}: exact gradients to compare with")
             references = REFERENCES if n <= LARGE else FEW_REFERENCES
             programs = GradientBatch(structure, n, max(batches), references, settings.seed)
@@ -134,13 +139,13 @@ class GradientBenchmark(Benchmark[GradientBenchmarkSettings, GradientRow]):
 
     @classmethod
     def tables(cls, rows: list[GradientRow]) -> list[TextTable]:
-        """Make the tables of all rows, as ``gradient_tables`` says."""
-        return gradient_tables(rows)
+        """Make the tables of all rows, as ``tables_of_gradient_rows`` says."""
+        return tables_of_gradient_rows(rows)
 
     @classmethod
     def series(cls, rows: list[GradientRow]) -> list[Series]:
-        """Make the series of all rows, as ``gradient_series`` says."""
-        return gradient_series(rows)
+        """Make the series of all rows, as ``series_of_gradient_rows`` says."""
+        return series_of_gradient_rows(rows)
 
 
 BENCHMARK = GradientBenchmark
@@ -272,7 +277,7 @@ class _GradientBenchmarkPoint:
         more = {"versions": found.versions, "measured": peer.measures, "loose": peer.loose}
         return self._row(peer.title, False, found.seconds, errors(result), **more)
 
-    def _row(self, who: str, ours: bool, seconds: list[float], e: ErrorSummary, **more: Any) -> GradientRow:
+    def _row(self, who: str, ours: bool, seconds: list[float], e: GradientErrors, **more: Any) -> GradientRow:
         """Make a row, and keep its time for the time limits."""
         self.limits.known[who] = self.batch, min(seconds)
         times = min(seconds), float(np.median(seconds))

@@ -6,7 +6,7 @@ import math
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
-from pear_lab.benchmarks.exact_gradients import EXACT
+from pear_lab.benchmarks.gradient_errors import EXACT
 from pear_lab.benchmarks.number_formats import format_error, format_number, format_share
 from pear_lab.benchmarks.our_steps import LAYER, ONE_CORE
 from pear_lab.benchmarks.program_structures import STRUCTURES
@@ -65,44 +65,45 @@ class GradientRow:
         """The structure, the number of variables and the number of samples."""
         return self.structure, self.n, self.batch
 
+    def lead_over_peers(self, rows: list[GradientRow]) -> float:
+        """Return the time of the fastest exact peer on the same batch relative to this row.
 
-def label_gradient_point(structure: str, n: int) -> str:
+        The result is NaN if this row is not exact or not one of PEAR, or if no peer is exact on this batch.
+
+        Args:
+            rows: all rows.
+        """
+        there = [one for one in rows if one.point == self.point and one.exact and one.compared]
+        fastest = min((one.seconds for one in there if not one.ours), default=None)
+        return time_ratio_of_gradient_rows(fastest, self.seconds) if self.ours and self.exact else math.nan
+
+    def ratio_to_pear(self, rows: list[GradientRow]) -> float:
+        """Return the time of this row relative to the row "pear" on the same batch; NaN without such a row."""
+        base = next((r for r in rows if r.who == "pear" and r.point == self.point), None)
+        return time_ratio_of_gradient_rows(self.seconds, base.seconds if base else None)
+
+
+def label_of_gradient_rows(structure: str, n: int) -> str:
     """Return a structure and its number of variables in words.
 
     Example:
-        >>> label_gradient_point("portfolio", 100), label_gradient_point("path-5", 40)
+        >>> label_of_gradient_rows("portfolio", 100), label_of_gradient_rows("path-5", 40)
         ('100 assets', '5×5 grid of 40 edges')
     """
     return _LABELS[structure].format(n=n)
 
 
-def gradient_time_ratio(theirs: float | None, ours: float | None) -> float:
+def time_ratio_of_gradient_rows(theirs: float | None, ours: float | None) -> float:
     """Return the time of another library relative to that of PEAR; NaN if one of the two is not known.
 
     Example:
-        >>> gradient_time_ratio(0.1, 0.02), gradient_time_ratio(None, 0.02)
+        >>> time_ratio_of_gradient_rows(0.1, 0.02), time_ratio_of_gradient_rows(None, 0.02)
         (5.0, nan)
     """
     return theirs / ours if theirs is not None and ours else math.nan
 
 
-def gradient_lead_over_peers(rows: list[GradientRow], row: GradientRow) -> float:
-    """Return the time of the fastest exact peer on the same batch relative to a row of PEAR.
-
-    The result is NaN if the row is not exact or not one of PEAR, or if no peer is exact on this batch.
-    """
-    there = [one for one in rows if one.point == row.point and one.exact and one.compared]
-    fastest = min((one.seconds for one in there if not one.ours), default=None)
-    return gradient_time_ratio(fastest, row.seconds) if row.ours and row.exact else math.nan
-
-
-def gradient_ratio_to_pear(rows: list[GradientRow], row: GradientRow) -> float:
-    """Return the time of a row relative to the row "pear" on the same batch; NaN without such a row."""
-    base = next((r for r in rows if r.who == "pear" and r.point == row.point), None)
-    return gradient_time_ratio(row.seconds, base.seconds if base else None)
-
-
-def gradient_tables(rows: list[GradientRow]) -> list[TextTable]:
+def tables_of_gradient_rows(rows: list[GradientRow]) -> list[TextTable]:
     """Make the table of all rows.
 
     Further tables show profiles, forward passes, and a summary of all structures, if the rows have them.
@@ -141,12 +142,12 @@ def table_of_forward_rows(rows: list[GradientRow]) -> TextTable:
     for point in dict.fromkeys(row.point for row in _sort_gradient_rows(rows)):
         here = {row.who: row for row in rows if row.point == point and row.compared}
         cells = [cell for who in (*ours, *solvers) for cell in _cells_of_forward_row(here.get(who))]
-        lead = gradient_lead_over_forwards(list(here.values()))
+        lead = _lead_of_forward_rows(list(here.values()))
         table.rows.append((point[0], f"{point[1]:,}", f"{point[2]:,}", *cells, format_number(lead, 2)))
     return table
 
 
-def gradient_lead_over_forwards(here: list[GradientRow]) -> float:
+def _lead_of_forward_rows(here: list[GradientRow]) -> float:
     """Return the time of the fastest accurate forward pass relative to PEAR's layer; NaN if one of the two is missing.
 
     Args:
@@ -154,7 +155,7 @@ def gradient_lead_over_forwards(here: list[GradientRow]) -> float:
     """
     layer = next((row.seconds for row in here if row.who == LAYER and row.exact), None)
     forwards = (row.seconds for row in here if row.measured == "decision" and row.error_largest <= EXACT)
-    return gradient_time_ratio(min(forwards, default=None), layer)
+    return time_ratio_of_gradient_rows(min(forwards, default=None), layer)
 
 
 def _cells_of_forward_row(row: GradientRow | None) -> tuple[str, str]:
@@ -196,7 +197,7 @@ def _cells_beside_ours(row: GradientRow | None, ours: GradientRow | None) -> tup
     return (
         _format_row_time(row) + who,
         format_error(row.error_median),
-        format_number(gradient_time_ratio(row.seconds, ours.seconds if ours else None)),
+        format_number(time_ratio_of_gradient_rows(row.seconds, ours.seconds if ours else None)),
     )
 
 
@@ -214,8 +215,7 @@ def _cells_of_gradient_row(rows: list[GradientRow], row: GradientRow) -> tuple[s
     """Make the cells of a row from its name to its ratios."""
     errors = [format_error(value) for value in (row.error_median, row.error_q90, row.error_largest)]
     ratios = [
-        format_number(value) if row.compared else "–"
-        for value in (gradient_ratio_to_pear(rows, row), gradient_lead_over_peers(rows, row))
+        format_number(value) if row.compared else "–" for value in (row.ratio_to_pear(rows), row.lead_over_peers(rows))
     ]
     return (
         *_cells_of_row_name(row),
@@ -232,7 +232,7 @@ def _cells_of_row_name(row: GradientRow, with_structure: bool = False) -> tuple[
     return (*([row.structure] if with_structure else []), row.who, f"{row.n:,}", f"{row.batch:,}")
 
 
-def gradient_series(rows: list[GradientRow]) -> list[Series]:
+def series_of_gradient_rows(rows: list[GradientRow]) -> list[Series]:
     """Make a series for each library: seconds per batch over its size.
 
     Every structure and number of variables has a panel. Names of inexact libraries say how inexact they are.
@@ -245,5 +245,5 @@ def gradient_series(rows: list[GradientRow]) -> list[Series]:
             worst = max(row.error_largest for row in own)
             remark = "" if all(row.exact for row in own) else f" (off by up to {format_error(worst)})"
             points = [row.batch for row in own], [row.seconds for row in own]
-            lines.append(Series(who, *points, own[0].ours, label_gradient_point(structure, n), remark=remark))
+            lines.append(Series(who, *points, own[0].ours, label_of_gradient_rows(structure, n), remark=remark))
     return lines

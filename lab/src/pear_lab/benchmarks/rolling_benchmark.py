@@ -18,7 +18,7 @@ from torch import Tensor
 import pear
 from pear_lab.benchmarks.bench_settings import BenchSettings, setting
 from pear_lab.benchmarks.benchmark import Benchmark, Labels
-from pear_lab.benchmarks.exact_gradients import largest_gradient_error
+from pear_lab.benchmarks.gradient_errors import largest_gradient_error
 from pear_lab.benchmarks.number_formats import format_error, format_number
 from pear_lab.benchmarks.series_plot import Series
 from pear_lab.benchmarks.timing import use_timing_threads
