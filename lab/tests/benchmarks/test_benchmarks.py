@@ -112,7 +112,7 @@ def test_the_fastest_exact_peer_is_what_we_compare_with() -> None:
     assert rows[4].ratio_to_pear(rows) == pytest.approx(150)
     assert math.isnan(rows[5].ratio_to_pear(rows))
     wrong = replace(rows[0], error_largest=1e-3)
-    assert math.isnan(gradient_rows.gradient_lead_over_peers([wrong, *rows[1:]], wrong))
+    assert math.isnan(wrong.lead_over_peers([wrong, *rows[1:]]))
 
 
 def test_several_structures_are_summed_up_point_by_point() -> None:
