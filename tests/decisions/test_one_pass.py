@@ -10,7 +10,7 @@ import torch
 
 import pear
 from pear.decisions.decider import Decider
-from pear.solvers.active_set.compiled_pass import CompiledPass, FusedDecisions
+from pear.solvers.active_set.compiled_pass import CompiledPass, FusedPassDecisions
 
 BOX = pear.Problem(lb=0.0, ub=1.0, n=2)
 COSTS = torch.tensor([[1.0, -1.0], [2.0, 3.0]], dtype=torch.float64)
@@ -100,8 +100,8 @@ class Halfway:
 
 
 def test_a_projection_counts_only_where_every_sample_converged() -> None:
-    assert FusedDecisions(None, Halfway(), doubtful=False).project(COSTS) is None  # type: ignore[arg-type]
-    assert FusedDecisions(None, Halfway(), doubtful=True).project(COSTS) is None  # type: ignore[arg-type]
+    assert FusedPassDecisions(None, Halfway(), doubtful=False).project(COSTS) is None  # type: ignore[arg-type]
+    assert FusedPassDecisions(None, Halfway(), doubtful=True).project(COSTS) is None  # type: ignore[arg-type]
 
 
 def test_many_samples_are_not_many_rows() -> None:

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 import torch
-from test_portfolio import AHEAD, ASSETS, batch, prices, reproduce, small, tiny
+from portfolio_runs import AHEAD, ASSETS, batch, prices, reproduce, small, tiny
 from torch import Tensor
 
 import pear

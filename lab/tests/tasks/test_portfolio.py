@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import importlib.util
 import itertools
 import json
@@ -13,15 +12,14 @@ import numpy as np
 import pytest
 import torch
 from lab_files import working_days, write_prices
+from portfolio_runs import AHEAD, ASSETS, WINDOW, batch, history, invoke, prices, reproduce, small, tiny
 from torch import Tensor
-from typer.testing import CliRunner, Result
 
 import pear
-from pear.cli.app import app
 from pear.errors import ProblemError
 from pear.train import FitConfig, fit
 from pear_lab.experiments import FILE_NAME, Database, ExperimentError, RunError, Selection, expand
-from pear_lab.experiments.catalogue import LOWER_BOUNDS, PAPER_PORTFOLIO_METHODS, TASKS
+from pear_lab.experiments.catalogue import LOWER_BOUNDS, PAPER_PORTFOLIO_METHODS
 from pear_lab.experiments.protocols.portfolio_protocol import make_market
 from pear_lab.report import read
 from pear_lab.report.bootstrap import normalized_difference, paired_interval
@@ -40,25 +38,11 @@ from pear_lab.tasks.market import (
     split_windows,
 )
 
+__all__ = ["prices", "tiny"]  # fixtures
+
 needs_skfolio = pytest.mark.skipif(
     importlib.util.find_spec("skfolio") is None, reason="skfolio is not installed (pip install 'pear-lab[portfolio]')"
 )
-WINDOW, AHEAD, ASSETS = 12, 4, 5
-
-
-def history(days: int, assets: int = ASSETS, seed: int = 0) -> Tensor:
-    """(days, assets) returns without any structure."""
-    generator = torch.Generator().manual_seed(seed)
-    return 0.01 * torch.randn(days, assets, generator=generator, dtype=torch.float64)
-
-
-def small(assets: int = ASSETS, seed: int = 0) -> Forecaster:
-    return Forecaster(assets, WINDOW, AHEAD, average=5, generator=torch.Generator().manual_seed(seed))
-
-
-def batch(count: int = 6, assets: int = ASSETS) -> tuple[Tensor, Tensor]:
-    days = history(count * 20, assets).unfold(0, WINDOW + AHEAD, 20)[:count]
-    return days[:, :, :WINDOW], days
 
 
 def gradients(model: Forecaster, loss: torch.nn.Module, known: Tensor, days: Tensor) -> list[Tensor]:
@@ -376,33 +360,6 @@ def test_backtests_that_make_no_sense_are_refused() -> None:
 
 
 # --- experiments -----------------------------------------------------------------------------------------------------
-
-
-@pytest.fixture
-def prices(tmp_path: Path) -> Path:
-    """A file of three names whose prices wander for two years and a half."""
-    values = 100 * np.cumprod(1 + history(640, 3, seed=4).numpy(), 0)
-    rows = [f"{day},{','.join(f'{v:.6f}' for v in row)}" for day, row in zip(working_days("2020-01-01", 640), values, strict=True)]  # fmt: skip  # noqa: E501
-    return write_prices(tmp_path / "prices.csv", rows, "Date,<script>alert('x')</script>,Y|[y](javascript:alert(1)),Z")
-
-
-@pytest.fixture
-def tiny(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.setenv("NO_COLOR", "1")
-    monkeypatch.setenv("COLUMNS", "200")
-    entry = TASKS["portfolio"]
-    quick = {**entry.quick, "stride": 8, "max_epochs": 2, "last_days": 620}
-    problem = {**entry.problem, "window": WINDOW, "ahead": AHEAD}
-    monkeypatch.setitem(TASKS, "portfolio", dataclasses.replace(entry, problem=problem, quick=quick))
-
-
-def invoke(*arguments: object) -> Result:
-    return CliRunner().invoke(app, [str(argument) for argument in arguments])
-
-
-def reproduce(*arguments: object) -> Result:
-    return invoke("reproduce", *arguments, "--jobs", "1", "--out", "out")
 
 
 @pytest.mark.usefixtures("tiny")

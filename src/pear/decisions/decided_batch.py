@@ -13,7 +13,7 @@ from pear.problem.quadratic_program import QuadraticProgram
 from pear.sensitivity.derivatives import DecisionPoint, Derivative, all_derivatives, derivatives_at
 from pear.sensitivity.projection import project
 from pear.sensitivity.verified_solutions import VerifiedSolutions
-from pear.solvers.fused_pass import FusedDecisions
+from pear.solvers.fused_pass import FusedPassDecisions
 
 
 class DecidedBatch:
@@ -36,12 +36,12 @@ class DecidedBatch:
 
     def __init__(
         self,
-        found: FusedDecisions | VerifiedSolutions,
+        found: FusedPassDecisions | VerifiedSolutions,
         solve: Callable[[Tensor | None], VerifiedSolutions] | None = None,
         rest: VerifiedSolutions | None = None,
         program: Callable[[], QuadraticProgram] | None = None,
     ) -> None:
-        self._fused = found if isinstance(found, FusedDecisions) else None
+        self._fused = found if isinstance(found, FusedPassDecisions) else None
         self._solve, self._rest, self._program = solve, rest, program
         if isinstance(found, VerifiedSolutions):
             self.verified = found

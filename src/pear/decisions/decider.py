@@ -22,7 +22,7 @@ from pear.sensitivity.verified_solutions import VerifiedSolutions
 from pear.solvers.backend_registry import choose_backend, get_backend
 from pear.solvers.candidate import Start
 from pear.solvers.fingerprints import fingerprint
-from pear.solvers.fused_pass import FusedDecisions, FusedPass, FusedRowPass
+from pear.solvers.fused_pass import FusedPass, FusedPassDecisions, FusedRowPass
 from pear.solvers.warm_starts import WarmStarts, WarmStartTable
 
 _BY_CONSTRAINTS = "constraints"  # the name under which failures are stored that do not depend on the cost
@@ -142,7 +142,7 @@ class Decider:
 
     def _decide_in_pass(
         self, cost: Tensor, smoothing: float, keys: list[Hashable] | None, fields: dict[str, Any], by_rows: bool
-    ) -> FusedDecisions | None:
+    ) -> FusedPassDecisions | None:
         """Decide by the fused pass; return None if no fused pass gives what is needed, so that the pipeline decides."""
         if not by_rows:
             return None if self.fused is None else self.fused.decide(cost, smoothing, keys, fields)

@@ -115,9 +115,10 @@ def _integer_slacks_to_check(qp: QuadraticProgram, x: Tensor) -> tuple[Tensor, T
     """Compute the relative slacks of equalities, inequality rows, lower bounds and upper bounds at x (B, n).
 
     Each slack is divided by the size of the terms from which it is computed. Zero terms do not count, however large
-    their coefficients: a violation by 1 must not look small because a variable that is 0 has a coefficient of 1e9. The
-    size is at least the smallest coefficient of the row, so that a rounded right-hand side is not a violation. A
-    continuous variable near zero has its natural size, so that −1e-115 does not violate a bound of 0.
+    their coefficients: a violation by 1 must not look small because a variable that is 0 has a coefficient of 1e9. For
+    a row with an integer, the size is at least the smallest non-zero coefficient of the row, so that a rounded
+    right-hand side is not a violation. A continuous variable near zero has its natural size, so that −1e-115 does not
+    violate a bound of 0.
     """
     assert qp.integer is not None
     terms = mixed_decision_sizes(qp, x)

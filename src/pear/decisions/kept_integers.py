@@ -72,7 +72,7 @@ def solve_unless_kept(
                 cache.put(key, result, result.numbers.nbytes + len(key))
         if len(new) == qp.batch:
             return results
-    return _join_kept_results([one for key in keys if (one := known[key]) is not None])
+    return _join_kept_integers([one for key in keys if (one := known[key]) is not None])
 
 
 @dataclass(frozen=True)
@@ -95,7 +95,7 @@ def _split_into_kept_results(results: IntegerResults) -> list[_KeptResult]:
     return [_KeptResult(row.copy(), like) for row in numbers.numpy()]
 
 
-def _join_kept_results(kept: list[_KeptResult]) -> IntegerResults:
+def _join_kept_integers(kept: list[_KeptResult]) -> IntegerResults:
     """Join the results of single programs into the results of a batch."""
     rows, at = torch.from_numpy(np.stack([one.numbers for one in kept])), 0
 

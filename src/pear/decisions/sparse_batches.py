@@ -33,8 +33,8 @@ def solve_sparse_batch(
 
     Args:
         qp: B > 0 sparse programs.
-        check_starts: checks the warm starts of the samples at positions (k,), and gives samples whose warm start does
-            not pass the status INACCURATE; None if there are no warm starts.
+        check_starts: checks the warm starts of the samples at positions (k,). A sample gets the status INACCURATE if
+            its warm start fails the check. None if there are no warm starts.
         solve_one: solves the sample at position (1,).
     """
     everything = torch.arange(qp.batch)
@@ -65,7 +65,7 @@ def solve_sparse_batch(
 
 
 def _join_sparse_batch(parts: list[VerifiedSolutions]) -> dict[str, Any]:
-    """Join the solutions of parts of a batch, without their programs and factors; return columns by name."""
+    """Join the ``_COLUMNS`` of the solutions of parts of a batch, and return them by name."""
     columns = {name: [getattr(part, name) for part in parts] for name in _COLUMNS}
     return {
         name: torch.cat(column) if isinstance(column[0], Tensor) else type(column[0]).cat(column)

@@ -120,7 +120,8 @@ class _DecisionPathPieces:
     Attributes:
         integral: (B, n) the sum of the integrals of the decisions over the pieces.
         count: (B,) the number of pieces of each sample.
-        records: for each call of ``add`` a tensor (K, 5): sample, start and end of a piece, and eᵀz at both ends.
+        records: for each call of ``add`` a tensor (K, 5): sample, start and end of a piece, and eᵀz at both ends, for
+            the sample's error e and decision z.
     """
 
     def __init__(self, like: Tensor) -> None:

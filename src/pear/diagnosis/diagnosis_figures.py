@@ -65,7 +65,7 @@ class DiagnosisFigure:
         title, caption = "Money lost by predicted value", "In the unit of the objective."
         if (cost < 0).any():
             caption += " Below zero: errors that make good for others."
-        if len(cost) > BARS and _fit_figure_columns(found.names):  # hours of a day, days of a year: in their order
+        if len(cost) > BARS and _diagnosis_columns_fit(found.names):  # hours of a day, days of a year: in their order
             return cls(
                 "values", title, caption, _SQUARE, partial(_draw_diagnosis_columns, labels=found.names, numbers=cost)
             )
@@ -90,7 +90,7 @@ class DiagnosisFigure:
         caption = "A bar beyond its mark costs more than its share of the samples."
         # Numbers are sorted. Words keep the order of the samples, so that weekdays are not sorted by their letters.
         order = np.arange(len(labels)) if found.groups.dtype.kind in "iuf" else np.argsort(first)
-        upright = _fit_figure_columns([str(label) for label in labels])
+        upright = _diagnosis_columns_fit([str(label) for label in labels])
         if len(order) > BARS and not upright:
             order = np.argsort(-lost, kind="stable")[:BARS]
             caption += f" The {BARS} of {len(labels)} that cost most."
@@ -183,7 +183,7 @@ def plot_diagnosis(found: Diagnosis) -> Figure:
         return figure
 
 
-def _fit_figure_columns(names: Sequence[str]) -> bool:
+def _diagnosis_columns_fit(names: Sequence[str]) -> bool:
     """Return whether vertical bars with these names fit into a picture."""
     return len(names) <= _COLUMNS_TO and max(map(len, names)) <= _COLUMN_NAME
 

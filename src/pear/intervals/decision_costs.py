@@ -102,7 +102,7 @@ def read_forecasts_and_truth(problem: Problem | Model, predicted: Any, true: Any
 
 
 def read_cost_values(problem: Problem | Model, given: Any, name: str) -> tuple[Any, Tensor]:
-    """Check values, and return the problem, on their device, and the values as a float64 tensor (B, k).
+    """Check values; return the problem and the values (B, k), in float64, both on the device that decides.
 
     Raises:
         ProblemError: the shape is wrong, or a number is not finite.

@@ -72,7 +72,7 @@ class ForecastJudge:
         return RegretOutcome.of_decisions(self._problem, chosen, self._best, self._cost, self._Q)
 
     def _predicted_curvature(self, values: Tensor) -> Tensor | None:
-        """Return the curvature that belongs to values (B, k); None if the problem is no model that predicts one."""
+        """Return the curvature (B, n, n) under values (B, k); None if the problem has no predicted curvature."""
         return None if self._curvature_of is None else self._curvature_of(values)
 
     @staticmethod

@@ -98,7 +98,9 @@ def paired_difference(
     if standard_error == 0:
         return PairedDifference(mean, 0.0, (mean, mean), block)
     scale = standard_error / spread * _widening_of_difference_interval(count / block - 1, level)
-    drawn = _draw_difference_deviations(means - mean, math.ceil(count / block), draws, np.random.default_rng(seed))
+    drawn = _draw_paired_difference_deviations(
+        means - mean, math.ceil(count / block), draws, np.random.default_rng(seed)
+    )
     low, high = np.quantile(drawn, [(1 - level) / 2, (1 + level) / 2]) * scale
     return PairedDifference(mean, standard_error, (mean + float(low), mean + float(high)), block)
 
@@ -149,7 +151,7 @@ def _widening_of_difference_interval(degrees: float, level: float) -> float:
     return float(stdtrit(degrees, (1 + level) / 2) / ndtri((1 + level) / 2))
 
 
-def _draw_difference_deviations(
+def _draw_paired_difference_deviations(
     deviations: NDArray[np.float64], blocks: int, draws: int, random: np.random.Generator
 ) -> NDArray[np.float64]:
     """Draw ``blocks`` deviations with replacement and divide their sum by √blocks; return ``draws`` such numbers."""

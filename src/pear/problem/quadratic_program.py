@@ -203,7 +203,9 @@ def build_quadratic_program(
     plans: dict[Any, Any],
     sparse_matrices: bool,
 ) -> QuadraticProgram:
-    """Build the program that minimises from the checked fields of a problem. Absent rows are empty, bounds infinite.
+    """Build the minimisation program of a problem from its checked fields.
+
+    Absent rows are empty, and absent bounds are infinite.
 
     Args:
         fields: the fields of the problem that are present, with the signs of the user's problem.

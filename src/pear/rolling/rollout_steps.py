@@ -135,7 +135,10 @@ class StepCommitment(NamedTuple):
     before: Tensor
 
     def held(self, plan: Tensor | None) -> dict[str, Tensor] | None:
-        """Return the columns ``at`` and the ``values`` that a plan (B, n) fixes for the next plan, or None."""
+        """Return what a plan (B, n) fixes for the next plan: the columns ``at`` (f,), and their ``values`` (B, f).
+
+        The result is None if there is no plan, or if plans fix nothing.
+        """
         if plan is None or not len(self.at):
             return None
         return {"at": self.at, "values": plan[:, self.before.to(plan.device)]}

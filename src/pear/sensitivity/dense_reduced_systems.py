@@ -222,7 +222,13 @@ class DenseReducedSystems:
         return x, v_eq, v_in, good
 
     def _cancels(self, e: Tensor, x: Tensor, v_eq: Tensor, v_in: Tensor) -> Tensor:
-        """Return whether the terms Jᵀv cancel each other, or cancel nearly all of e. Shape (B,), bool."""
+        """Return whether the terms of Jᵀv cancel each other, or cancel nearly all of e. Shape (B,), bool.
+
+        Args:
+            e: (B, n) the vectors to project.
+            x: (B, n) their projections.
+            v_eq, v_in: (B, p) and (B, m) the multipliers v of the equalities and of the inequality rows.
+        """
         terms = tmatvec(self._qp.A.abs(), v_eq.abs()) + tmatvec(self._qp.G.abs(), v_in.abs())
         top, left = e.abs().amax(1), x.abs().amax(1) * self._max_curvature
         return (terms.amax(1) > _CANCELS * top) | ((left > 0) & (left < top / _CANCELS))

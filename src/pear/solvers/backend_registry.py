@@ -254,7 +254,7 @@ def get_backend(name: str) -> Backend:
     The name ``"qpsolvers:NAME"`` stands for any solver of the package qpsolvers, even without a row in the table.
 
     Raises:
-        UnknownSolverError: no backend has this name. The message lists all names and the closest match.
+        UnknownSolverError: no backend has this name. The message gives a renamed solver's new name, or all names.
     """
     for backend in BACKENDS:
         if backend.name == name:

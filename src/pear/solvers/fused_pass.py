@@ -49,7 +49,7 @@ class FusedRowProjector(CandidateProjector, Protocol):
 
 
 @dataclass(frozen=True)
-class FusedDecisions:
+class FusedPassDecisions:
     """The decisions of a fused pass for a batch.
 
     Attributes:
@@ -141,7 +141,7 @@ class FusedPass(Protocol):
 
     def decide(
         self, cost: Tensor, smoothing: float, keys: list[Hashable] | None, fields: dict[str, Any]
-    ) -> FusedDecisions | None:
+    ) -> FusedPassDecisions | None:
         """Decide for a batch; return None to leave the batch to the pipeline.
 
         Args:
@@ -176,6 +176,6 @@ class FusedRowPass(Protocol):
 
     def decide_with_rows(
         self, cost: Tensor, smoothing: float, keys: list[Hashable] | None, fields: dict[str, Any]
-    ) -> FusedDecisions | None:
+    ) -> FusedPassDecisions | None:
         """Decide for a batch, with the arguments of ``FusedPass.decide``."""
         ...

@@ -17,7 +17,7 @@ _SECONDS, _PER_UNKNOWN = 1.0, 1e-3
 
 @contextmanager
 def limit_time(seconds: float | None, even: bool = True) -> Iterator[None]:
-    """Make a context that ends after ``seconds``, or at the limit of an outer context if this is earlier.
+    """Make a context in which solvers stop after ``seconds``, or at the limit of an outer context if this is earlier.
 
     Args:
         seconds: the time limit; None for no limit.

@@ -177,7 +177,11 @@ class _SolverChecks:
         )
 
     def claims_no_solution(self, qp: QuadraticProgram, status: Status) -> None:
-        """Check that a program without a solution has its status or INACCURATE, and in the former case no point."""
+        """Check that a solver does not call a program without a solution solved.
+
+        The candidate's status must be ``status`` or INACCURATE. If it is ``status``, x must be NaN. For a program
+        without integers, the multipliers of the bounds must then be NaN, too.
+        """
         candidate = self._propose(qp)
         said = Status(int(candidate.status[0]))
         check_that(

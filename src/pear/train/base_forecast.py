@@ -228,7 +228,7 @@ def base_forecast_for_fit(base: Any, features: Tensor, costs: Tensor) -> tuple[T
     """
     rows, groups = _base_rows(features)
     made = make_base_forecast(base, rows, costs if groups is None else costs.flatten(), groups)
-    return _base_tensor(made.values, costs, groups), made
+    return _base_forecast_tensor(made.values, costs, groups), made
 
 
 def base_forecast_for_validation(base: Any, features: Tensor, costs: Tensor) -> Tensor:
@@ -243,7 +243,7 @@ def base_forecast_for_validation(base: Any, features: Tensor, costs: Tensor) -> 
         (N, k) forecasts.
     """
     rows, groups = _base_rows(features)
-    return _base_tensor(forecast_by_base(base, rows), costs, groups)
+    return _base_forecast_tensor(forecast_by_base(base, rows), costs, groups)
 
 
 def _base_rows(features: Tensor) -> tuple[Tensor, LongTable | None]:
@@ -255,7 +255,7 @@ def _base_rows(features: Tensor) -> tuple[Tensor, LongTable | None]:
     return features.flatten(0, 1), LongTable(tuple(range(count)), rows)
 
 
-def _base_tensor(values: Array, costs: Tensor, groups: LongTable | None) -> Tensor:
+def _base_forecast_tensor(values: Array, costs: Tensor, groups: LongTable | None) -> Tensor:
     """Return checked forecasts of a base as a tensor with the shape, the dtype and the device of the costs (N, k)."""
     shape = costs.shape[0], costs.shape[1]
     return torch.from_numpy(shape_base_forecast(values, shape, "forecasts of the base", groups)).to(costs)

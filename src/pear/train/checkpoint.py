@@ -19,7 +19,7 @@ from pear.train.model_weights import load_model_weights
 from pear.train.random_states import RandomStates
 from pear.train.run_identity import describe_identity_difference, model_identity, tensor_identities
 from pear.train.safetensors_file import MALFORMED, read_safetensors, write_safetensors
-from pear.train.training_loss import load_loss_warm_starts, save_loss_warm_starts
+from pear.train.training_loss import load_training_loss_warm_starts, save_training_loss_warm_starts
 
 KIND, VERSION = "PEAR checkpoint", 2
 _REMEDY = "delete it, or give another path"
@@ -206,12 +206,12 @@ class Checkpoint:
 
     def _all_states(self) -> dict[str, Any]:
         """Return all states: those of ``states``, and the warm starts and random states of this process."""
-        return {**self.states(), "samples": save_loss_warm_starts(self.loss), "random": self._random.drawn()}
+        return {**self.states(), "samples": save_training_loss_warm_starts(self.loss), "random": self._random.drawn()}
 
     def _restore_all(self, states: Mapping[str, Any]) -> None:
         """Restore the states that ``_all_states`` returned."""
         self.restore(states)
-        load_loss_warm_starts(self.loss, states["samples"])
+        load_training_loss_warm_starts(self.loss, states["samples"])
         self._random.restore(states["random"])
 
 

@@ -115,13 +115,13 @@ def load_loss_schedule(loss: Any, state: dict[str, Any]) -> None:
         loss.load_state_dict(copy.deepcopy(state))
 
 
-def save_loss_warm_starts(loss: Any) -> dict[str, Any]:
+def save_training_loss_warm_starts(loss: Any) -> dict[str, Any]:
     """Return the warm starts of all samples, by the name of the module of the loss that stores them."""
     return {name: module.sample_state() for name, module in _loss_modules_with_warm_starts(loss)}
 
 
-def load_loss_warm_starts(loss: Any, saved: Mapping[str, Any]) -> None:
-    """Set the warm starts of a loss to those that ``save_loss_warm_starts`` returned."""
+def load_training_loss_warm_starts(loss: Any, saved: Mapping[str, Any]) -> None:
+    """Set the warm starts of a loss to those that ``save_training_loss_warm_starts`` returned."""
     for name, module in _loss_modules_with_warm_starts(loss):
         module.load_sample_state(saved[name])
 

@@ -207,9 +207,10 @@ def _read_tune_candidate(given: Any) -> Settings:
 
 
 def _tune_stages(count: int, config: FitConfig) -> list[tuple[int, int]]:
-    """Return the number of candidates of every stage, and their number of epochs in total at its end.
+    """Return the number of candidates of every stage, and the epoch that ends the stage.
 
-    Every stage ends at an epoch with a regular check, so that the stages add no checks to the history.
+    Epochs are counted from the beginning of the first stage. Every stage but the last ends at an epoch with a regular
+    check, so that the stages add no checks to the history.
 
     Example:
         >>> _tune_stages(12, FitConfig(max_epochs=500))

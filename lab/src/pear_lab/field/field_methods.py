@@ -78,7 +78,10 @@ class FieldMethod:
 
 
 def field_methods() -> dict[str, FieldMethod]:
-    """Return all methods of the comparison by name: those of the library, PEAR's defaults, and ``pear.fit``."""
+    """Return all methods of the comparison by name.
+
+    They are the methods of the library, PEAR with its defaults, and PEAR and ``RIVALS_BY_FIT`` trained by ``pear.fit``.
+    """
     rows = [FieldMethod(one.name, one.title, one.name, TRIES.get(one.name, LEARNING_RATES)) for one in METHODS]
     titles = {OURS: "PEAR, five tries", "pear": "PEAR as published"}
     rows = [replace(row, title=titles.get(row.name, row.title)) for row in rows]

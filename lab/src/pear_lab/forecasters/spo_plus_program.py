@@ -116,7 +116,7 @@ class SPOPlusProgram:
         return float(tau * logsumexp(losses / tau, axis=1).sum() + (L * smooth_size).sum())
 
     def _newton_step(self, B: Array, L: Array, tau: float) -> tuple[Array, float]:
-        """Return the direction (m, q) of Newton's method, and the negative slope of the objective along it."""
+        """Return Newton's direction (m, q), and the rate (≥ 0) at which the objective decreases along it."""
         losses = self.losses(B)
         w = np.exp((losses - losses.max(1, keepdims=True)) / tau)
         w /= w.sum(1, keepdims=True)

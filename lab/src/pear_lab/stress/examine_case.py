@@ -36,7 +36,8 @@ class CaseVerdicts:
     Attributes:
         verdicts: the verdict on each of the B samples.
         seconds: (B,) the time to solve each sample alone.
-        slowest: the largest of these times divided by their median.
+        slowest: the largest of these times divided by their median, or by ``_FLOOR`` if the median is shorter; 1 if the
+            case raised an error.
         gradients: the number of gradients that were examined.
     """
 

@@ -16,12 +16,19 @@ _REFUSED = ("PSD", "NSD", "hermitian", "complex", "imag")
 
 
 def check_cvxpy_variables_and_parameters(problem: Any, predicted: list[Any], known: list[Any]) -> None:
-    """Check that variables and predicted parameters are real, that other parameters have values, and that names differ.
+    """Check the variables and the parameters of a CVXPY problem.
+
+    The problem must have a variable. Variables and predicted parameters must be real, and not declared semidefinite.
+    The bounds of variables must not contain predicted or known parameters. A parameter that is neither predicted nor
+    known must have a value. No two predicted parameters have the same name, and no two known parameters.
 
     Args:
         problem: the CVXPY problem.
         predicted: the predicted parameters.
         known: the known parameters.
+
+    Raises:
+        DataError: the problem fails one of these checks.
     """
     if not problem.variables():
         raise DataError(f"{WHERE} has no variables; a decision needs at least one")

@@ -21,8 +21,8 @@ class Importer:
 
     Attributes:
         name: the files that the importer reads, in words.
-        suffixes: the endings of these files, in lower case and without ``.gz``; empty for an importer of other objects
-            than files, which users call as ``pear.from_name``.
+        suffixes: the endings of these files, in lower case and without ``.gz``; empty for an importer of objects other
+            than files, which users call as ``pear.from_NAME``, where NAME is the name of its plug-in.
         read: a function from a path, or from another object, to a model. An argument ``predicted`` of the function
             must name the variables whose costs are predicted.
     """

@@ -36,7 +36,7 @@ from pear.solvers.active_set.kernel_arrays import (
 from pear.solvers.active_set.program_packing import pack_costs, pack_program_pair
 from pear.solvers.active_set.solution_store import SolutionStore
 from pear.solvers.fingerprints import curvature_fingerprint
-from pear.solvers.fused_pass import FusedDecisions, FusedPass, FusedSolutions
+from pear.solvers.fused_pass import FusedPass, FusedPassDecisions, FusedSolutions
 from pear.solvers.normal_component import add_normal_component
 from pear.solvers.regret_call import RegretCall, RegretCallResults
 from pear.solvers.warm_starts import WarmStarts
@@ -88,14 +88,14 @@ class CompiledPass:
 
     def decide(
         self, cost: Tensor, smoothing: float, keys: list[Hashable] | None, fields: dict[str, Any]
-    ) -> FusedDecisions | None:
+    ) -> FusedPassDecisions | None:
         """Decide for a batch; see ``FusedPass.decide``."""
         prepared = self.programs.prepare(cost, smoothing, keys, fields)
         return None if prepared is None else self._decide(prepared, cost, keys)
 
     def decide_with_rows(
         self, cost: Tensor, smoothing: float, keys: list[Hashable] | None, fields: dict[str, Any]
-    ) -> FusedDecisions | None:
+    ) -> FusedPassDecisions | None:
         """Decide as ``decide`` does, by the primal method, whose bases give derivatives in rows and bounds."""
         prepared = self.programs.prepare(cost, smoothing, keys, fields)
         if prepared is None:
@@ -109,7 +109,7 @@ class CompiledPass:
         cost: Tensor,
         keys: list[Hashable] | None,
         by_rows: bool = False,
-    ) -> FusedDecisions | None:
+    ) -> FusedPassDecisions | None:
         """Decide for a batch; None if the pipeline has to decide.
 
         Args:
@@ -134,9 +134,9 @@ class CompiledPass:
             return None
         x, rest = torch.from_numpy(outcome.x), torch.from_numpy(left) if len(left) else None
         if not by_rows:
-            return FusedDecisions(x, projector, doubtful, left=rest)
+            return FusedPassDecisions(x, projector, doubtful, left=rest)
         duals, active = kernel_calls.kernel_duals(outcome), kernel_calls.kernel_active_set(outcome)
-        return FusedDecisions(x, projector, doubtful, left=rest, duals=duals, active=active)
+        return FusedPassDecisions(x, projector, doubtful, left=rest, duals=duals, active=active)
 
     def solve(self, cost: Tensor, smoothing: float) -> FusedSolutions | None:
         """Solve a batch of the problem's own programs; None if the pipeline has to solve it.

@@ -1,6 +1,6 @@
 """The solution of one sample, from a start to a checked solution.
 
-The arguments are the same for all functions. D is the program, w the workspace, ``states[slot]`` the row of the
+Most functions share these arguments. D is the program, w the workspace, ``states[slot]`` the row of the
 sample's warm start, ``fallback[fallback_slot]`` the start of a sample without a warm start, and ``outcome[k]`` the row
 of its solution.
 """

@@ -96,7 +96,12 @@ class DenseIterates:
         self._shift = data.c.new_full((B, self.p), _DELTA)
 
     def begin(self) -> None:
-        """Set the first state: the minimum of objective + ½‖violation‖², with positive slacks and multipliers."""
+        """Set the first state.
+
+        The point minimises objective + ½‖s‖² subject to the equalities, nearly exactly. Here s are the slacks of the
+        inequalities and bounds, negative if they are violated. The first slacks and multipliers are s and −s, raised
+        until they are positive.
+        """
         d, p, m, n = self.data, self.p, self.m, self.n
         self.lift.fill_(1 + _LIFT)  # the matrix must be positive definite, while the first state need not be exact
         self.count.copy_(d.present.sum(1, keepdim=True).clamp(min=1))
@@ -219,13 +224,16 @@ class DenseIterates:
         return self._factor_variables(M, bounds, weight, equality / -_DELTA)
 
     def _factor_variables(self, H: Tensor, bounds: Tensor, W: Tensor, t_equality: Tensor) -> _Solve:
-        """Factor the Newton system after the elimination of the rows: H + ρI + D + RᵀWR.
+        """Eliminate the rows from the Newton system, and factor the matrix that remains: H + ρI + D + RᵀWR.
 
         Args:
             H: (B, n, n) the curvature.
             bounds: (B, n) the diagonal of ρI + D.
             W: (B, p + m) the weights of the rows.
-            t_equality: (B, p) the part of t for the equalities.
+            t_equality: (B, p) the entries of the right-hand side t that belong to the equalities.
+
+        Returns:
+            The function of r (B, n) and t (B, m) that ``_factor`` describes.
         """
         R = self.data.R
         M = torch.baddbmm(H, R.mT.expand(len(W), -1, -1), W[:, :, None] * R) if self.k else H.clone()

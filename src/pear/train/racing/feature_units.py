@@ -1,4 +1,4 @@
-"""``FeatureUnits``: converts weights of a model to standardised features and back, so that units do not matter."""
+"""``FeatureUnits``: converts a model's weights between raw and standardised features; units then do not matter."""
 
 from __future__ import annotations
 

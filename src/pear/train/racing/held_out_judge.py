@@ -27,12 +27,12 @@ class HeldOutLosses:
     """What the decisions of a model lose on held-out samples.
 
     Attributes:
-        each: (M,) the regret of each sample; with a metric of the user, its value in each fold.
+        each: (M,) the regret of each of M samples; with a metric of the user, (F,) its value in each of F folds.
         metric: the metric of all samples: the normalised regret, or the metric of the user.
         unit: the number that divides the mean regret in ``metric``: the mean absolute value of the best decisions, or
             1.
-        samples: the number of samples.
-        weight: (M,) how much each sample counts; None if all samples count alike.
+        samples: M, the number of samples.
+        weight: (M,) how much each sample counts; None if all samples count alike, and with a metric of the user.
     """
 
     each: NDArray[np.float64]

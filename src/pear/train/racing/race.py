@@ -42,7 +42,7 @@ from pear.train.racing.trajectory import Trajectory
 from pear.train.random_states import RandomStates
 from pear.train.safetensors_file import MALFORMED
 from pear.train.samples.sample_source import SampleSource
-from pear.train.training_loss import load_loss_warm_starts, save_loss_schedule, save_loss_warm_starts
+from pear.train.training_loss import load_training_loss_warm_starts, save_loss_schedule, save_training_loss_warm_starts
 from pear.train.validation_time import seconds_left_to_validate, validate_in_time
 
 STAGE = "race"
@@ -338,7 +338,7 @@ class Race:
             "contenders": {one.name: one.state() for one in field},
             "screen": None if self._screen is None else self._screen.state(),
             "random": self._random.drawn(),
-            "samples": save_loss_warm_starts(self.loss),
+            "samples": save_training_loss_warm_starts(self.loss),
         }
         if self.rows:
             content |= {
@@ -383,7 +383,7 @@ class Race:
         self._saved, self._content = dict(said["contenders"]), dict(said)
         if said.get("screen") is not None:
             self._saved["screen"] = said["screen"]
-        load_loss_warm_starts(self.loss, said["samples"])
+        load_training_loss_warm_starts(self.loss, said["samples"])
         if "rows" in said:
             self.rows = [RaceRow.from_dict(row) for row in said["rows"]]
             self.checks = [Check.from_dict(check) for check in said["checks"]]

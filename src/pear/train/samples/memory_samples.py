@@ -74,7 +74,7 @@ class MemorySamples:
         return replace(self, all=self.all._replace(weight=weights)).without_weightless()
 
     def without_weightless(self) -> MemorySamples:
-        """Return the samples such that training leaves out those of weight 0."""
+        """Return all these samples, and mark those of weight 0 as left out of training."""
         if self.weight is None or bool((self.weight > 0).all()):
             return self
         return self._without(self.weight == 0)

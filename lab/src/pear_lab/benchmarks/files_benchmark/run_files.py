@@ -54,8 +54,8 @@ class FileRow:
         primal, dual, gap: the fields of ``answer_accuracy.Accuracy``, recomputed from the arrays of the file.
         objective: the recomputed objective in the file's own sense, with its constant.
         seconds: the seconds of one solve, without reading the file.
-        ratio: the seconds relative to those of the fastest other solver that is right; NaN without one or without an
-            answer in time.
+        ratio: the seconds relative to those of the fastest other solver that is right; NaN if there is none, or if the
+            verdict is neither "right" nor "out of time".
         note: the reason why the file is not solved.
     """
 

@@ -70,5 +70,5 @@ class GPUMethod(ABC):
 
     @staticmethod
     def stride(values: Tensor) -> int:
-        """Return the number of entries from one sample of a tensor to the next; 0 if all samples share one entry."""
+        """Return the number of elements per sample of a tensor (B or 1, ...); 0 if all samples share its elements."""
         return 0 if values.shape[0] == 1 else values[0].numel()

@@ -28,7 +28,7 @@ from pear.solvers.active_set.gpu.gpu_points import GPUPoints
 from pear.solvers.active_set.gpu.gpu_programs import GPUPrograms
 from pear.solvers.active_set.gpu.gpu_solution import GPUSolution
 from pear.solvers.active_set.gpu.gpu_tangent_space import GPUTangentSpace
-from pear.solvers.fused_pass import FusedDecisions
+from pear.solvers.fused_pass import FusedPassDecisions
 from pear.solvers.normal_component import add_normal_component
 from pear.solvers.regret_call import RegretCall, RegretCallResults
 
@@ -86,7 +86,7 @@ class GPUPass:
 
     def decide(
         self, cost: Tensor, smoothing: float, keys: list[Hashable] | None, fields: dict[str, Any]
-    ) -> FusedDecisions | None:
+    ) -> FusedPassDecisions | None:
         """Decide for a batch; see ``FusedPass.decide``."""
         own = None if set(fields) - {"Q"} else self._programs_for_call(cost, smoothing, keys, fields.values())
         if own is None:
@@ -103,7 +103,7 @@ class GPUPass:
                 graph.lend(lent)
             solved, sure = flags.tolist()  # the one wait for the device
             if solved:
-                return FusedDecisions(x, lent, doubtful=not sure, proven=True)
+                return FusedPassDecisions(x, lent, doubtful=not sure, proven=True)
             if not self._current_plan.adapt(tangent.solution):
                 return None
 

@@ -1,0 +1,61 @@
+"""Small portfolios on prices: returns without structure, a forecaster, a file of prices, runs of the experiments."""
+
+from __future__ import annotations
+
+import dataclasses
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from lab_files import working_days, write_prices
+from torch import Tensor
+from typer.testing import CliRunner, Result
+
+from pear.cli.app import app
+from pear_lab.experiments.catalogue import TASKS
+from pear_lab.tasks.market import Forecaster
+
+WINDOW, AHEAD, ASSETS = 12, 4, 5
+
+
+def history(days: int, assets: int = ASSETS, seed: int = 0) -> Tensor:
+    """(days, assets) returns without any structure."""
+    generator = torch.Generator().manual_seed(seed)
+    return 0.01 * torch.randn(days, assets, generator=generator, dtype=torch.float64)
+
+
+def small(assets: int = ASSETS, seed: int = 0) -> Forecaster:
+    return Forecaster(assets, WINDOW, AHEAD, average=5, generator=torch.Generator().manual_seed(seed))
+
+
+def batch(count: int = 6, assets: int = ASSETS) -> tuple[Tensor, Tensor]:
+    days = history(count * 20, assets).unfold(0, WINDOW + AHEAD, 20)[:count]
+    return days[:, :, :WINDOW], days
+
+
+@pytest.fixture
+def prices(tmp_path: Path) -> Path:
+    """A file of three names whose prices wander for two years and a half."""
+    values = 100 * np.cumprod(1 + history(640, 3, seed=4).numpy(), 0)
+    rows = [f"{day},{','.join(f'{v:.6f}' for v in row)}" for day, row in zip(working_days("2020-01-01", 640), values, strict=True)]  # fmt: skip  # noqa: E501
+    return write_prices(tmp_path / "prices.csv", rows, "Date,<script>alert('x')</script>,Y|[y](javascript:alert(1)),Z")
+
+
+@pytest.fixture
+def tiny(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("NO_COLOR", "1")
+    monkeypatch.setenv("COLUMNS", "200")
+    entry = TASKS["portfolio"]
+    quick = {**entry.quick, "stride": 8, "max_epochs": 2, "last_days": 620}
+    problem = {**entry.problem, "window": WINDOW, "ahead": AHEAD}
+    monkeypatch.setitem(TASKS, "portfolio", dataclasses.replace(entry, problem=problem, quick=quick))
+
+
+def invoke(*arguments: object) -> Result:
+    return CliRunner().invoke(app, [str(argument) for argument in arguments])
+
+
+def reproduce(*arguments: object) -> Result:
+    return invoke("reproduce", *arguments, "--jobs", "1", "--out", "out")
