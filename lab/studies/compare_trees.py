@@ -48,14 +48,14 @@ COMMITMENT = f"""
 import sys, tempfile
 from pathlib import Path
 sys.path.insert(0, {str(Path(__file__).resolve().parents[1] / "src")!r})  # the model alone; it does not use the library
-from pear_lab.benchmarks.commitment_model import CommitmentModel, draw_days
+from pear_lab.benchmarks.commitment_model import CommitmentModel, draw_commitment_days
 drawn, count, hours = CommitmentModel(8, 24, 0), 16, range(24)
 with tempfile.TemporaryDirectory() as folder:
     drawn.write(Path(folder) / "plants.lp")
     prices = {{f"dem{{t}}": (300.0, 5.0) for t in hours}}
     names = [f"imp{{t}}" for t in hours]
     model = pear.from_mps(Path(folder) / "plants.lp", names, rows=list(prices), recourse=prices)
-days = draw_days(drawn, count, 0)
+days = draw_commitment_days(drawn, count, 0)
 true = torch.stack([torch.from_numpy(days[name]) for name in [*names, *prices]], 1)
 draw = torch.Generator().manual_seed(0)
 shake = lambda size: size * true.std(0) * torch.randn(true.shape, generator=draw, dtype=torch.float64)
