@@ -88,7 +88,7 @@ class Backend:
 
     @property
     def how_to_install(self) -> str:
-        """The command that installs the required packages."""
+        """The command that installs the required packages; "always there" if none is required."""
         if self.extra:
             return f"pip install 'pear-dfl[{self.extra}]'"
         return f"pip install {' '.join(self.packages)}" if self.packages else "always there"
@@ -291,7 +291,7 @@ def check_solver_plugin(name: str, value: Any) -> Backend:
     """Check what another package registers as a solver, and return it as a backend.
 
     Raises:
-        PluginError: ``value`` is not a ``Backend``, its name is not ``name`` or is reserved, or it has no ``solve``.
+        PluginError: no ``Backend`` is given, it has another or a qpsolvers name, or its object has no ``solve``.
     """
     if not isinstance(value, Backend):
         raise PluginError(f"expected a pear.solvers.Backend, got {value!r}")

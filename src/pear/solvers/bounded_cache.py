@@ -1,8 +1,8 @@
 """A cache of bounded size, for plans and results that are kept between calls.
 
-A training decides under the same true costs in every validation. Without the cache, each validation would search again
-for the decisions that the last validation has found. Callers use the exact bytes of all data as keys, so that two
-different problems never share an entry.
+Every validation of a training needs the optimal decisions under the same true costs. Without the cache, each validation
+would search again for the decisions that the last validation has found. Callers use the exact bytes of all data as
+keys, so that two different problems never share an entry.
 """
 
 from __future__ import annotations
@@ -16,7 +16,9 @@ Value = TypeVar("Value")
 
 
 class BoundedCache(Generic[Value]):
-    """A dictionary that drops the least recently used entries. Several threads may use it at the same time.
+    """A dictionary that drops its least recently used entries when it becomes too large.
+
+    Several threads may use it at the same time.
 
     Args:
         limit: the largest total size of the entries in bytes. The caller of ``put`` states the size of each entry.

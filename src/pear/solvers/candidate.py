@@ -32,7 +32,7 @@ class CandidateProjector(Protocol):
             e: (B, n) errors, one per sample.
 
         Returns:
-            (B, n) the projections P e, and (B,) bool, True if the refinement of the projection has converged.
+            (B, n) the projections, and (B,) bool, True if the refinement of the projection has converged.
         """
         ...
 
@@ -52,7 +52,7 @@ class PartCandidateProjector:
     projector: CandidateProjector
 
     def project(self, e: Tensor) -> tuple[Tensor, Tensor]:
-        """Project errors (B, n). Return P e (B, n), and (B,) bool, True if the refinement has converged."""
+        """Project errors (B, n). Return the projections (B, n), and (B,) bool, True if the refinement has converged."""
         g, converged = torch.zeros_like(e), torch.zeros(len(e), dtype=torch.bool, device=e.device)
         g[self.index], converged[self.index] = self.projector.project(e[self.index])
         return g, converged
@@ -65,7 +65,7 @@ class Start(TensorRecord):
     Attributes:
         x: (B, n) primal points.
         duals: the multipliers of the points.
-        working: the constraints that were held to compute the earlier solutions.
+        working: the constraints that were held as equalities to compute the earlier solutions.
         has_start: (B,) bool, False for a sample without a start, whose rows in the other fields have no meaning.
     """
 
@@ -85,12 +85,12 @@ class Candidate(TensorRecord):
         status: (B,) int8 codes of ``Status`` that the solver claims. A sample with the status INACCURATE has the best
             point that the solver has found.
         bound: (B,) proven lower bounds of the minimised objective of integer programs; None for continuous programs.
-        working: the constraints that were held to compute the points; None if the solver does not know them.
+        working: the constraints that were held as equalities to compute the points; None if they are not known.
         guess: the active set as the solver guesses it; None to let the pipeline guess it from the point.
         verified: True if the points with the status SOLVED have passed the checks of ``pear.optimality`` already.
         exhausted: True if the solver cannot reach a higher accuracy.
         projector: projects errors at these points; None if the solver has no projector.
-        resume: the state from which the solver continues if a higher accuracy is requested; None if it has none.
+        resume: the state from which the solver continues if a higher accuracy is requested; None if it cannot continue.
     """
 
     x: Tensor

@@ -23,7 +23,7 @@ def fingerprint(cost: Tensor, smoothing: float, fields: Mapping[str, Any] | None
         fields: values that replace fields of the problem in this call, shared or per sample.
 
     Returns:
-        (B, f) float64.
+        (B, f) float64, f numbers per sample.
     """
     B = len(cost)
     parts = [cost.double(), cost.new_full((B, 1), smoothing, dtype=torch.float64)]

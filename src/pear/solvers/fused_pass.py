@@ -22,7 +22,7 @@ class FusedRowResponse(NamedTuple):
     """The solution of the reduced KKT systems for upstream gradients, from which all derivatives follow.
 
     Attributes:
-        p: (B, n) the projections P w of the upstream gradients w.
+        p: (B, n) the projections of the upstream gradients.
         equality: (B, p) the multipliers of the equalities in these systems.
         inequality: (B, m) the multipliers of the inequalities in these systems.
         good: (B,) bool, True for an accurate solution.
@@ -39,7 +39,7 @@ class FusedRowProjector(CandidateProjector, Protocol):
     """A projector that also computes the multipliers of the rows in the reduced KKT systems."""
 
     def respond(self, w: Tensor, active: ActiveSet) -> FusedRowResponse | None:
-        """Solve the reduced KKT systems for upstream gradients; return None if the projector cannot.
+        """Solve the reduced KKT systems for upstream gradients; return None if the projector cannot solve them.
 
         Args:
             w: (B, n) upstream gradients.
@@ -56,7 +56,7 @@ class FusedPassDecisions:
         x: (B, n) decisions.
         projector: projects errors at these decisions.
         doubtful: True if some decision of the batch may not be unique. The pass then gives no derivatives.
-        proven: True if every projection is known to converge, so that the flags of the projector need not be read.
+        proven: True if every projection is known to converge. The convergence flags of the projector are then not read.
         left: (k,) positions of the samples that are left to the pipeline; None if all samples are solved.
         duals: the multipliers; None if the pass does not return them.
         active: the tight constraints; None if the pass does not return them.

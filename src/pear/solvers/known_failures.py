@@ -27,7 +27,7 @@ class KnownFailures:
         Args:
             question: names the data that the failure depends on, such as "constraints".
             keys: B sample keys.
-            mark: returns the (B, f) fingerprints of this data.
+            mark: returns the (B, f) fingerprints of this data, f numbers per sample.
 
         Returns:
             (B,) int8 codes of ``Status``, with SOLVED for a sample without a known failure; None if no sample has a
@@ -50,7 +50,7 @@ class KnownFailures:
             question: names the data that a failure depends on.
             keys: B sample keys.
             status: (B,) int8 codes of ``Status``.
-            mark: returns the (B, f) fingerprints of this data.
+            mark: returns the (B, f) fingerprints of this data, f numbers per sample.
         """
         kept = self._kept.setdefault(question, {})
         names = status.tolist()

@@ -14,9 +14,9 @@ class LinearCost(NamedTuple):
     ``python tools/solver_costs.py`` measures the coefficients.
 
     Attributes:
-        once: seconds for every program.
-        per_equality: seconds per equality and non-zero.
-        per_inequality: seconds per inequality and non-zero.
+        once: seconds that every program takes, whatever its size.
+        per_equality: seconds for each pair of an equality and a non-zero.
+        per_inequality: seconds for each pair of an inequality and a non-zero.
     """
 
     once: float

@@ -9,15 +9,15 @@ from pear.optimality.rule import NEGLIGIBLE
 
 
 def add_normal_component(rescaled: Tensor, g: Tensor, strength: float) -> Tensor:
-    """Add the normal component n = H⁻¹e − g to a projection: g + β (‖g‖/‖n‖) n, or g if n = 0.
+    """Add the normal component v = H⁻¹e − g to a projection g: compute g + β (‖g‖/‖v‖) v, or g if v is negligible.
 
     Args:
-        rescaled: (B, n) the products H⁻¹e, where e are errors of the gradient of the objective.
-        g: (B, n) the projections of e.
+        rescaled: (B, n) the products H⁻¹e of the inverse curvature and the errors e of the objective's gradient.
+        g: (B, n) the projections of the errors.
         strength: β ≥ 0.
 
     Returns:
-        (B, n).
+        (B, n) the sums.
     """
     n = rescaled - g
     size_n, size_g = (torch.linalg.vector_norm(v, dim=1, keepdim=True) for v in (n, g))

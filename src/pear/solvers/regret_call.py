@@ -16,15 +16,16 @@ class RegretCall(NamedTuple):
     """The inputs of one call that computes the regrets of a batch. All tensors are detached from their graphs.
 
     Attributes:
-        predicted, true: (B, n) costs, or (B, k) values if the model predicts right-hand sides.
+        predicted, true: (B, n) costs, or (B, k) values of the k right-hand sides that the model predicts.
         smoothing: the coefficient λ of the quadratic smoothing term.
         injection: the strength β of the normal component of the gradient.
         guidance: the weight α of the guidance term of the loss.
         keys: sample keys; None if the samples have none.
         Q: the predicted curvature; None if it is not predicted.
-        true_Q: the curvature of the true objective; None for that of the problem.
+        true_Q: the curvature of the true objective; None if it is the curvature of the problem.
         shares_curvature: True if the true objective has the predicted curvature.
-        rows: (B,) the rows of the problem that belong to the samples, for calls without keys; None for all rows.
+        rows: (B,) the row of each sample in a problem with fields per sample, for calls without keys; None for all
+            rows in their order.
     """
 
     predicted: Tensor
@@ -39,7 +40,7 @@ class RegretCall(NamedTuple):
     guidance: float = 0.0
 
     def only(self, index: Tensor) -> RegretCall:
-        """Return a call with the samples at ``index`` (k,) only. Fields that all samples share stay shared."""
+        """Return a call with only the samples at the positions ``index``. Fields that all samples share stay shared."""
         keys = None if self.keys is None else [self.keys[i] for i in index.tolist()]
         Q, true_Q = (v[index] if isinstance(v, Tensor) and v.dim() == 3 else v for v in (self.Q, self.true_Q))
         predicted, true = self.predicted[index], self.true[index]
@@ -82,7 +83,7 @@ class RegretCallResults(TensorRecord):
 
     @classmethod
     def of_failures(cls, status: Tensor, true_status: Tensor, n: int) -> RegretCallResults:
-        """Make the results of failed samples: the KKT residuals are NaN, and all other numbers are zero.
+        """Make the results of failed samples: the KKT residuals are NaN, and regrets, gradients and decisions are zero.
 
         Args:
             status, true_status: (B,) codes of ``Status`` under the predicted and under the true costs.

@@ -68,7 +68,8 @@ def time_per_sample(n: int, rows: int) -> float:
 def iteration_limit_per_sample(n: int, rows: int) -> int:
     """Return the largest number of iterations for one sample, for solvers that limit iterations instead of time.
 
-    The estimated time of one iteration is that of a product with a dense factor.
+    The result is the time of one sample divided by the estimated time of one iteration, but at least 100. An iteration
+    is estimated to take as long as a product with a dense factor.
 
     Args:
         n: the number of variables.

@@ -111,7 +111,7 @@ class WarmStarts:
     def state(self) -> dict[str, Any]:
         """Return the content of the store as arrays, numbers and strings.
 
-        The result is empty if some key is not a number, a string or a tuple of numbers and strings. Tables may leave
+        The result is empty if some key is not an integer, a string or a tuple of integers and strings. Tables may leave
         out rows that are too large for a file; these rows are computed again when they are used.
         """
         keys = list(self._slot)
@@ -159,7 +159,8 @@ class WarmStartTable(Generic[Rows]):
     Attributes:
         rows: the rows, of the type that ``make`` returns: a tensor, a ``TensorRecord`` of tensors, or a tuple of
             arrays.
-        fingerprints: (K, f) float64, NaN for a row that is only a warm start, so that no data matches; None so far.
+        fingerprints: (rows, f) float64, the f numbers of the data that each row solves exactly. They are NaN for a row
+            that is only a warm start, so that no data matches. None until a fingerprint is stored.
     """
 
     def __init__(
@@ -220,7 +221,12 @@ class WarmStartTable(Generic[Rows]):
             )
 
     def holds_exact(self, slots: Index, fingerprint: Tensor) -> Tensor:
-        """Return whether each row is the exact solution for data with this fingerprint (B, f). Shape (B,), bool."""
+        """Return whether the row of each sample is the exact solution for the sample's data. Shape (B,), bool.
+
+        Args:
+            slots: (B,) the slots of the samples.
+            fingerprint: (B, f) the fingerprints of the data, f numbers each.
+        """
         if self.fingerprints is None or self.fingerprints.shape[1] != fingerprint.shape[1]:
             return torch.zeros(len(slots), dtype=torch.bool, device=fingerprint.device)
         return (self.fingerprints[self._index(slots)] == fingerprint).all(1)
@@ -238,8 +244,8 @@ class WarmStartTable(Generic[Rows]):
         Args:
             slots: (B,) slots.
             rows: the B new rows.
-            fingerprint: (B, f) fingerprints of the data that the rows solve exactly; None in a table whose rows are
-                only warm starts.
+            fingerprint: (B, f) fingerprints, f numbers each, of the data that the rows solve exactly; None in a table
+                whose rows are only warm starts.
             good: (B,) bool, True if a row is an exact solution; None if all are.
         """
         index = self._index(slots)
@@ -260,12 +266,12 @@ class WarmStartTable(Generic[Rows]):
 
 
 def is_plain_sample_key(key: Hashable) -> bool:
-    """Return whether a file of numbers and strings can contain a sample's key."""
+    """Return whether a sample's key can be saved: an integer, a string or a tuple of such keys."""
     return all(map(is_plain_sample_key, key)) if isinstance(key, tuple) else isinstance(key, (int, str))
 
 
 def _fits_warm_start_table(saved: Any, own: Any) -> bool:
-    """Return whether a saved array has the type and shape of the array of a table, or is empty."""
+    """Return whether a saved array can fill the array of a table: its rows fit, and their number is the same or 0."""
     same = type(saved) is type(own) and saved.dtype == own.dtype and saved.shape[1:] == own.shape[1:]
     return bool(same and len(saved) in (0, len(own)))
 

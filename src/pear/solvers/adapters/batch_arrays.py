@@ -75,7 +75,7 @@ class Group:
         H: (n, n) curvature, sparse for a sparse program.
         A: (p, n) equalities, sparse for a sparse program.
         G: (k, n) the inequalities whose right-hand side is finite, sparse for a sparse program.
-        rows: (k,) the positions of these inequalities among the m rows of the batch.
+        rows: (k,) the positions of these inequalities among all m inequalities.
         bounded: (n,) bool, the variables with at least one finite bound.
     """
 
@@ -113,7 +113,10 @@ def groups(batch: ProgramArrays, todo: Array) -> Iterator[Group]:
 
 
 def group_row_limits(batch: ProgramArrays, group: Group, i: int) -> tuple[Array, Array]:
-    """Return the lower and upper limits (p + k,) of the rows [A; G] of sample ``i``, with G as in its group."""
+    """Return the lower and upper limits of the rows of sample ``i``: p equalities and the k inequalities of its group.
+
+    Each of the two results has the shape (p + k,).
+    """
     b, h = row(batch.b, i), row(batch.h, i)[group.rows]
     return np.concatenate([b, np.full(h.shape, -np.inf)]), np.concatenate([b, h])
 
@@ -129,7 +132,7 @@ class CandidateRows:
     The numbers of a row that is not filled in are NaN, and its status is INACCURATE.
 
     Args:
-        qp: the programs. Samples without a solution, as their data alone shows, get their status at once.
+        qp: the programs. A sample gets its final status at once if its data alone shows that it has no solution.
     """
 
     def __init__(self, qp: QuadraticProgram) -> None:
@@ -168,8 +171,8 @@ class CandidateRows:
             x: (n,) the point.
             group: the group of the sample.
             equality: (p,) multipliers of the equalities, with the signs of ``Duals``.
-            inequality: (k,) multipliers of the inequalities of the group. Negative numbers, which a solver's tolerance
-                permits, become zero.
+            inequality: (k,) multipliers of the k inequalities of the group. Negative numbers, which the tolerance of a
+                solver permits, become zero.
             bound: (n,) multipliers of the bounds, with the signs of ``Duals``.
         """
         duals = self._candidate.duals

@@ -258,7 +258,7 @@ def _run_highs(highs: highspy.Highs) -> highspy.HighsModelStatus:
 def _read_highs_solution(highs: highspy.Highs, group: Group, i: int, status: Status, candidates: CandidateRows) -> None:
     """Write the solution of sample ``i``, or only its status if HiGHS has no solution, to the candidates.
 
-    The duals of HiGHS satisfy ``c = [A; G]ᵀ row_dual + col_dual``, so that the multipliers are their negatives.
+    The duals of HiGHS satisfy ``c = [A; G]ᵀ row_dual + col_dual``. The multipliers are the negatives of these duals.
     """
     solution = highs.getSolution()
     if status not in _HAS_POINT or not solution.value_valid:

@@ -21,7 +21,9 @@ _PASSES = 3
 
 @dataclass(frozen=True)
 class MilpUnits:
-    """The scale factors of rows and variables: row i is multiplied by ``rows[i]``, and ``x_j = columns[j] x'_j``.
+    """The scale factors of r rows and n variables.
+
+    Row i is multiplied by ``rows[i]``. Variable j is ``columns[j]`` times the scaled variable j.
 
     Attributes:
         rows: (r,) factors of the rows.
@@ -60,7 +62,8 @@ class MilpUnits:
 def milp_cost_unit(cost: Array, least: float) -> float:
     """Return a power of two that scales the smallest non-zero cost to about ``least``.
 
-    The factor is smaller if it would make the largest cost exceed ``least`` times 2³⁰.
+    The power is smaller if it would make the largest cost exceed about ``least`` times 2³⁰. It is 1 if all costs are
+    zero.
     """
     size = np.abs(cost[cost != 0])
     if not len(size):

@@ -1,4 +1,4 @@
-"""The adapter of OSQP, an operator splitting method (ADMM). Samples that share H, A and G share one factorisation."""
+"""The adapter of OSQP, an operator splitting method (ADMM). The samples of a ``Group`` share one factorisation."""
 
 from __future__ import annotations
 

@@ -119,10 +119,10 @@ def _solve_scipy_milp(batch: ProgramArrays, group: Group, i: int, seconds: float
 
 
 def _run_scipy_twice(run: Callable[[bool], OptimizeResult]) -> tuple[OptimizeResult, Status]:
-    """Call ``run(presolve)`` with True, and with False if the outcome is unclear.
+    """Call ``run(presolve)`` with True, and again with False if the outcome is unclear.
 
     Returns:
-        The result of SciPy, and the status that it claims.
+        The result of SciPy, and the status that SciPy claims.
     """
     result = run(True)
     if result.status == _UNCLEAR:

@@ -1,7 +1,7 @@
 """Compiled exchanges of constraints for sparse programs.
 
-From the working set of a warm start, the constraints that are wrong leave or enter the working set until the point is a
-solution.
+The exchanges begin with the working set of a warm start. Held constraints whose multiplier has the wrong sign leave the
+working set, and violated constraints enter it, until the point is a solution.
 
 ===================  ==================================================================================================
 ``exchange_matrix``  sparse matrices and their products in compiled code

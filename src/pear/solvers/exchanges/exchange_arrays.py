@@ -16,17 +16,18 @@ from pear.solvers.linalg.supernode_factors import supernode_memory
 DX, F, HX, GRADIENT, SIZE, SCALE, ABS, STEP, STEP_H, STEP_JT, LEFT = range(11)
 """Rows of ``ExchangeMemory.variables``.
 
-They hold the step of the decisions, the right-hand side of the system, Hx, the gradient, the natural sizes of decisions
-and of their multipliers, and these last sizes in other units. From STEP on they serve the refinement of a solution: its
-last step, the products H x and Jᵀv, and the residual.
+DX to ABS hold the step of the decisions x, the right-hand side of the system, the product Hx, the gradient, the natural
+sizes of the decisions, those of the gradient, and the latter divided by squared units. STEP to LEFT serve the
+refinement of a solution (x, v): they hold the last correction of x, the products Hx and Jᵀv with J = [A; G], and the
+residual.
 """
 
 DV, R, SLACK, ROW_SIZE, ROW_SCALE, LENGTH, ROW_STEP, STEP_J, ROW_LEFT = range(9)
 """Rows of ``ExchangeMemory.sides``.
 
-They hold the step of the multipliers, the right-hand side of the system, the slacks, the natural sizes of rows and of
-their multipliers, and the lengths of the rows over the free variables. From ROW_STEP on they serve the refinement: its
-last step, the product J x, and the residual.
+DV to LENGTH hold the step of the multipliers v, the right-hand side of the system, the slacks, the natural sizes of the
+rows and of their multipliers, and the lengths of the rows over the free variables. ROW_STEP to ROW_LEFT serve the
+refinement of a solution (x, v): they hold the last correction of v, the product Jx with J = [A; G], and the residual.
 """
 
 FREE, LOWER, UPPER = range(3)
@@ -46,7 +47,7 @@ class ExchangeSamples(NamedTuple):
         place: (B, n) int8, the places of the variables.
         held: (B, p + m) bool, the rows that are held; all equalities are.
         exchanges: (B,) how often constraints were exchanged.
-        done: (B,) bool, whether no constraint is wrong in the end.
+        done: (B,) bool, whether no constraint is wrong in the end and the residual is small.
     """
 
     c: Array
@@ -63,7 +64,7 @@ class ExchangeSamples(NamedTuple):
 
 
 class MaskedSystems(NamedTuple):
-    """Reduced systems ``[H Jᵀ; J 0][x; v] = [f; r]`` of B working sets, with K right-hand sides each.
+    """Reduced systems ``[H Jᵀ; J 0][x; v] = [f; r]`` of B working sets, with K right-hand sides each and J = [A; G].
 
     Attributes:
         place: (B, n) int8, the places of the variables.
@@ -72,7 +73,7 @@ class MaskedSystems(NamedTuple):
         r: (K, B, p + m) right-hand sides.
         x: (K, B, n) solutions, zero at bounds.
         v: (K, B, p + m) solutions, zero on rows that are not held.
-        good: (K, B) bool, whether the residual vanished up to rounding.
+        good: (K, B) bool, whether the relative residual is at most ``PROJECTED``.
     """
 
     place: Array

@@ -39,9 +39,10 @@ class ExchangedPoints(TensorRecord):
     Attributes:
         x: (B, n) decisions.
         duals: their multipliers.
-        working: the constraints that they hold.
+        working: the constraints that are held as equalities at the points.
         exchanges: (B,) how often constraints were exchanged.
-        done: (B,) bool, whether no constraint is wrong, so that the point is worth a verification.
+        done: (B,) bool, whether no constraint is wrong and the residual is small, so that the point is worth a
+            verification.
     """
 
     x: Tensor
@@ -69,7 +70,9 @@ def call_exchange_search(qp: QuadraticProgram, plan: ExchangePlan, start: Start,
 
 
 def call_exchange_systems(plan: ExchangePlan, active: ActiveSet, f: Tensor, r: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-    """Solve ``[H Jᵀ; J 0][x; v] = [f; r]`` on sets of active constraints, with several right-hand sides each.
+    """Solve ``[H Jᵀ; J 0][x; v] = [f; r]`` with J = [A; G] on sets of active constraints.
+
+    Every set has the same number K of right-hand sides.
 
     Args:
         plan: the plan of the matrices.
@@ -79,7 +82,7 @@ def call_exchange_systems(plan: ExchangePlan, active: ActiveSet, f: Tensor, r: T
 
     Returns:
         x (K, B, n), zero at bounds; v (K, B, p + m), zero on rows that are not active; (K, B) bool, whether the
-        residual vanished up to rounding.
+        relative residual is at most ``PROJECTED``.
     """
     count, batch, n = f.shape
     place = np.where(active.fixed.numpy(), LOWER, FREE).astype(np.int8)
@@ -130,7 +133,8 @@ def _exchange_call_memory(plan: ExchangePlan) -> ExchangeMemory:
 def _pack_exchange_call(qp: QuadraticProgram, plan: ExchangePlan, start: Start) -> ExchangeSamples:
     """Convert the samples and their starts to arrays in equilibrated units.
 
-    A start that holds an absent bound or row does not count. A variable with equal bounds is always held.
+    Bounds and rows that are infinite in the data are not held, even if the start holds them. A variable with equal
+    bounds is always held.
     """
     B, p = qp.batch, qp.p
     sides = torch.cat([qp.b.expand(B, -1), qp.h.expand(B, -1)], 1).numpy()

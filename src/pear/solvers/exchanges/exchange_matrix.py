@@ -1,4 +1,4 @@
-"""``ExchangeMatrix``: a sparse matrix by rows, and its products in compiled code."""
+"""``ExchangeMatrix``: a sparse matrix, stored by rows, and its products in compiled code."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from pear.solvers.linalg import Array
 
 
 class ExchangeMatrix(NamedTuple):
-    """A sparse matrix by rows.
+    """A sparse matrix, stored by rows.
 
     Attributes:
         start: (rows + 1,) the entries of row i are those at ``start[i] : start[i + 1]``.

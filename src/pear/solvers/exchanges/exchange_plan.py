@@ -25,20 +25,26 @@ The systems of larger programs are factored for the free variables alone, which 
 """
 
 SHIFT = 1e-10
-"""Shift of the rows, relative to one over the curvature; rows that are nearly dependent need one."""
+"""Shift of the rows, times the largest curvature. Systems whose rows are nearly dependent need such a shift."""
 
 LIFT = 1e-7
-"""Shift of a curvature that may be singular, and of the rows then; so large that rounding does not hide the shift."""
+"""Shift of a curvature that may be singular, and then also of the rows. It is so large that rounding does not hide it.
+
+The shift of the curvature is relative to the largest curvature.
+"""
 
 HELD = 1e18
-"""Diagonal entry, relative to the curvature, that takes a variable or a row out of a system."""
+"""Diagonal entry that takes a variable or a row out of a system.
+
+It is relative to the largest curvature for a variable, and to one over the largest curvature for a row.
+"""
 
 
 class ExchangePlan(NamedTuple):
     """What all samples of a problem share.
 
-    The *whole system* is the matrix ``[H + D, Jᵀ; J, −E]`` with J = [A; G] and diagonal matrices D and E. The variables
-    in ``alone`` are eliminated first. What is left is factored.
+    The *whole system* is the matrix ``[H + D, Jᵀ; J, −E]`` with J = [A; G] and diagonal matrices D and E, which depend
+    on the working set. The variables in ``alone`` are eliminated first. The matrix that is left is factored.
 
     Attributes:
         blocks: the storage plan of the factor.
@@ -47,8 +53,8 @@ class ExchangePlan(NamedTuple):
         taken: (entries, alone) the elimination adds ``taken @ inverse`` to ``data``, where ``inverse`` has the inverse
             diagonal entries of the variables ``alone``.
         alone: the variables that are eliminated first.
-        alone_rows: the columns of J that belong to ``alone``, one in each row.
-        left: the variables that are left, and the rows, whose numbers begin at n.
+        alone_rows: the columns of J that belong to the variables ``alone``, as the rows of a matrix.
+        left: the unknowns that are left: the numbers of variables, then n plus the numbers of rows.
         H, J, JT: the matrices H, J and Jᵀ.
         curvature: (n,) the diagonal of H.
         columns, rows: (n,) and (p + m,) the units of decisions and of multipliers of rows.
@@ -87,7 +93,7 @@ def make_exchange_plan(qp: QuadraticProgram, definite: bool) -> ExchangePlan | N
         definite: whether H is positive definite.
 
     Returns:
-        The plan; None if the systems of the programs cannot be factored whole, or are too large for that.
+        The plan; None if the systems of the programs are too large or too expensive to be factored whole.
     """
     if qp.n + qp.p + qp.m > MOST_UNKNOWNS:
         return None

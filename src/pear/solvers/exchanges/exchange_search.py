@@ -1,7 +1,7 @@
 """The compiled exchanges of one sample: solve on the working set, find the constraints that are wrong, exchange them.
 
-A constraint is wrong if it is held and its multiplier has the wrong sign, or if it is not held and violated. The rules
-are those of ``pear.decisions.repair``, which repairs what this search leaves.
+A constraint is wrong if it is held and its multiplier has the wrong sign, or if it is not held and is violated. The
+rules are those of ``pear.decisions.repair``, which repairs the samples that this search cannot finish.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ _PATIENCE = 3  # exchanges in a row that may leave the number of wrong constrain
 
 @entry
 def search_exchanges(P: ExchangePlan, S: ExchangeSamples, first: int, last: int, most: int, w: ExchangeMemory) -> None:
-    """Exchange constraints of the samples from ``first`` up to ``last``, at most ``most`` times each."""
+    """Exchange constraints of the samples ``first`` to ``last − 1``, at most ``most`` times each."""
     for i in range(first, last):
         S.done[i] = _search_exchanges_of_sample(P, S, i, most, w)
 
@@ -51,8 +51,8 @@ def _search_exchanges_of_sample(P: ExchangePlan, S: ExchangeSamples, i: int, mos
     """Exchange constraints of sample i until no constraint is wrong; return False if that fails.
 
     All wrong constraints are exchanged together as long as their number falls, and a few times more. After that, one is
-    exchanged at a time. The search fails if more exchanges would be needed than ``most`` allows, or if a number is not
-    finite.
+    exchanged at a time. The search fails if it would need more than ``most`` exchanges, if a system cannot be factored,
+    if a number is not finite, or if the final residual is too large.
     """
     place, held, fewest, patience = S.place[i], S.held[i], 1 << 60, _PATIENCE
     S.exchanges[i] = 0
@@ -113,8 +113,8 @@ def _mark_constraints_to_exchange(P: ExchangePlan, S: ExchangeSamples, i: int, w
     """Mark the wrong constraints of sample i in ``w.wrong``.
 
     Returns:
-        The number of wrong constraints, −1 if a number is not finite; the largest residual of stationarity on free
-        variables and of held rows, relative to natural sizes.
+        The number of wrong constraints, or −1 if a number is not finite; and the largest residual of stationarity at
+        free variables and of held rows, relative to natural sizes.
     """
     n, rows, p = len(P.curvature), len(P.rows), P.equalities
     place, held, bound = S.place[i], S.held[i], S.bound[i]

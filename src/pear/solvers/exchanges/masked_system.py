@@ -1,8 +1,9 @@
-"""The reduced system of a working set, as the whole system with large numbers on the diagonal of what is left out.
+"""The reduced system of a working set: the whole system, with huge diagonal entries for variables and rows left out.
 
-The whole system ``[H + D, Jᵀ; J, −E]`` is analysed once for a problem. For a working set, D is huge for the variables
-at a bound, and E is huge for the rows that are not held, so that their part of the solution vanishes. Another working
-set needs another factorisation of these numbers, but no other analysis, which would take several times as long.
+The whole system ``[H + D, Jᵀ; J, −E]``, with J = [A; G] and diagonal D and E, is analysed once for a problem. For a
+working set, D is huge for the variables at a bound, and E is huge for the rows that are not held, so that the solution
+vanishes there. A new working set needs a new factorisation, but no new analysis, which would take several times as
+long.
 """
 
 from __future__ import annotations
@@ -34,12 +35,12 @@ from pear.solvers.linalg.triangular import solve_triangular_into
 
 REFINEMENTS = 40
 STALLED = 0.7
-"""Refinement stops if more than this share of the residual remains."""
+"""Refinement stops if more than this share of the residual remains after a step."""
 
 
 @entry
 def solve_masked_systems(P: ExchangePlan, S: MaskedSystems, first: int, last: int, w: ExchangeMemory) -> None:
-    """Solve the reduced systems of the samples from ``first`` up to ``last``, each for all of its right-hand sides."""
+    """Solve the reduced systems of the samples ``first`` to ``last − 1``, each for all of its right-hand sides."""
     for i in range(first, last):
         factored = factor_masked_system(P, S.place[i], S.held[i], w)
         for k in range(len(S.f)):
@@ -123,7 +124,7 @@ def solve_masked_factor(P: ExchangePlan, f: Array, r: Array, dx: Array, dv: Arra
 def solve_masked_system(
     P: ExchangePlan, place: Array, f: Array, r: Array, x: Array, v: Array, w: ExchangeMemory
 ) -> float:
-    """Solve the reduced system by iterative refinement; x is zero at bounds, and v on rows that are left out.
+    """Solve the reduced system by iterative refinement; x is zero at bounds, and v is zero on rows that are left out.
 
     Args:
         P: the plan.

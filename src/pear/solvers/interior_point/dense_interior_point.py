@@ -45,10 +45,10 @@ def solve_dense_interior_point(qp: QuadraticProgram, tol: float) -> Candidate:
 
     Args:
         qp: the programs, with finite costs.
-        tol: the largest scaled residual and mean complementarity.
+        tol: the largest scaled residual. The mean complementarity must be even smaller.
 
     Returns:
-        A candidate with the statuses SOLVED and INACCURATE. This method does not detect infeasibility.
+        A candidate in which every status is SOLVED or INACCURATE. This method does not detect infeasibility.
     """
     if not qp.batch:
         return empty_candidate(0, qp.n, qp.p, qp.m, qp.c)
@@ -78,7 +78,7 @@ def _solve_dense_interior_point_in_units(qp: QuadraticProgram, size: Tensor, tol
 
 
 def _run_dense_interior_point_on_gpu(data: ScaledPrograms) -> tuple[Tensor, Tensor]:
-    """Iterate on a GPU until all samples are finished.
+    """Iterate on a GPU until all samples are finished, or until no iterations are left.
 
     Returns:
         The best state of each sample, and the residuals (B,) of these states.
@@ -98,7 +98,9 @@ def _run_dense_interior_point_on_gpu(data: ScaledPrograms) -> tuple[Tensor, Tens
 
 
 def _run_dense_interior_point_on_cpu(data: ScaledPrograms) -> tuple[Tensor, Tensor]:
-    """Iterate on the CPU. Finished samples are dropped when at least half of the samples are finished.
+    """Iterate on the CPU until all samples are finished, or until no iterations are left.
+
+    Finished samples are dropped when at least half of the samples are finished.
 
     Returns:
         The best state of each sample, and the residuals (B,) of these states.

@@ -1,10 +1,10 @@
 """The iterates of the dense interior-point method: Mehrotra's predictor and corrector for a whole batch at once.
 
-Every step is computed for all samples, and a mask keeps finished samples in place. No number is read back to the host,
-so that iterations can be queued on a GPU, or captured once as a CUDA graph and replayed.
+Every step is computed for all samples, and a mask keeps samples in place that need no further step. No number is
+read back to the host, so that iterations can be queued on a GPU, or captured once as a CUDA graph and replayed.
 
-Let R = [A; G] be the rows, W their weights (1/δ for equalities, multiplier over slack for inequalities), and D the
-diagonal matrix that the bounds add to H. A step factors
+Let R = [A; G] be the rows, W their weights (1/δ for equalities, multiplier over slack for inequalities), D the diagonal
+matrix that the bounds add to H, and ρ and δ small shifts. A step factors
 
     H + ρI + D + RᵀWR   (n × n),
 
@@ -44,7 +44,7 @@ _FURTHER = 1e-4  # share of the tolerance at which a sample stops to move
 
 
 class _Residuals(NamedTuple):
-    """The residuals of the optimality conditions.
+    """The residuals of the optimality conditions, for K = m + 2n inequalities and bounds.
 
     Attributes:
         slope: (B, n) the gradient of the Lagrangian.
@@ -64,8 +64,8 @@ class _Residuals(NamedTuple):
 class DenseIterates:
     """The iterates of a batch of dense programs.
 
-    The state of a sample consists of the point x, the multipliers y of the equalities and λ of the inequalities and
-    bounds, and their slacks s.
+    The state of a sample consists of the point x, the multipliers y of the equalities, and the multipliers λ and the
+    slacks s of the K = m + 2n inequalities and bounds.
 
     Args:
         data: the programs. Every step reads the tensors of the programs, so that the numbers of other programs of the
@@ -76,8 +76,8 @@ class DenseIterates:
         best: (B, n + p + 2K) the states with the smallest residuals so far.
         residual: (B,) the residuals of the current states.
         least: (B,) the residuals of the best states.
-        lift: (B, 1) the factors of the diagonals of matrices before a factorisation.
-        count: (B, 1) the numbers of present inequalities and bounds.
+        lift: (B, 1) the factors that multiply the diagonals of matrices before a factorisation.
+        count: (B, 1) the numbers of present inequalities and bounds, at least 1.
     """
 
     def __init__(self, data: ScaledPrograms) -> None:
@@ -123,7 +123,7 @@ class DenseIterates:
         self.lift.fill_(1.0)
 
     def advance(self) -> None:
-        """Take one step with every sample that is not finished, and keep the best state of each."""
+        """Take one step with every sample whose residual is not far below its tolerance, and keep the best states."""
         self.move(self.measure())
 
     def finished(self) -> Tensor:
@@ -171,7 +171,7 @@ class DenseIterates:
         solve = self._factor(W, s[:, :m] / lam[:, :m], equality)
 
         def direction(pull: Tensor) -> Tensor:
-            """Compute the Newton step in which λ would change by ``pull`` (B, K) if no slack changed."""
+            """Compute the Newton step in which the multipliers λ would change by ``pull`` if no slack changed."""
             t = torch.addcmul(pull, W, rest, value=-1)
             dx, v = solve(t[:, m : m + n] - t[:, m + n :] - slope, t[:, :m])
             ds = self._minus_limits(rest, dx)
@@ -190,12 +190,12 @@ class DenseIterates:
         torch.where(moves[:, None], moved, self.state, out=self.state)
 
     def _split_state(self) -> tuple[Tensor, Tensor, Tensor]:
-        """Return x (B, n), λ (B, K) and s (B, K) of the state."""
+        """Return the points x (B, n) of the states, and the multipliers λ and slacks s of inequalities and bounds."""
         x, _, lam, s = self.state.split([self.n, self.p, self.K, self.K], 1)
         return x, lam, s
 
     def _minus_limits(self, start: Tensor, x: Tensor) -> Tensor:
-        """Subtract the present inequality rows and signed bounds at x (B, n) from ``start`` (B, K). Shape (B, K)."""
+        """Subtract the present inequality rows and signed bounds at x (B, n) from ``start`` (B, m + 2n)."""
         d, m, shape = self.data, self.m, (len(x), 2, self.n)
         bounds = torch.addcmul(start[:, m:].view(shape), d.sign.view(shape), x[:, None], value=-1).view(len(x), -1)
         if not m:
@@ -204,10 +204,10 @@ class DenseIterates:
         return torch.cat([torch.addcmul(start[:, :m], d.present[:, :m], rows, value=-1), bounds], 1)
 
     def _factor(self, W: Tensor, inverse_W: Tensor, equality: Tensor) -> _Solve:
-        """Factor the Newton system.
+        """Factor the Newton system. The symbols are those of the module's docstring.
 
         Args:
-            W: (B, K) weights of the inequalities and bounds.
+            W: (B, m + 2n) weights of the inequalities and bounds.
             inverse_W: (B, m) inverse weights of the inequality rows.
             equality: (B, p) residuals of the equalities.
 
@@ -259,7 +259,10 @@ class DenseIterates:
         Args:
             diagonal: (B, n) the diagonal of H + ρI + D.
             inverse_W: (B, p + m) the inverse weights of the rows.
-            q_equality: (B, p) the part of W⁻¹t for the equalities.
+            q_equality: (B, p) the products of W⁻¹ and the right-hand side t that belong to the equalities.
+
+        Returns:
+            The function of r (B, n) and t (B, m) that ``_factor`` describes.
         """
         R, by, pairs = self.data.R, 1 / diagonal, self.data.pairs
         S = scaled_normal_matrix(R, by, inverse_W) if pairs is None else pairs.normal_matrix(by, inverse_W)
@@ -273,7 +276,7 @@ class DenseIterates:
         return solve
 
     def _inverse(self, M: Tensor) -> Callable[[Tensor], Tensor]:
-        """Return a function that solves systems with M (B, k, k), which is overwritten.
+        """Return a function that solves systems with the matrices M (B, k, k). M is overwritten.
 
         A sample whose matrix is not numerically positive definite does not move in this iteration. From then on, the
         diagonals of its matrices are raised.
@@ -298,19 +301,19 @@ class DenseIterates:
 
     @staticmethod
     def _longest_steps(values: Tensor, change: Tensor) -> Tensor:
-        """Return the longest steps, at most 1, that keep positive values (B, 2K) clearly positive. Shape (B, 1)."""
+        """Return the longest steps, at most 1, that keep positive values clearly positive. Shape (B, 1)."""
         return ((change / values).amin(1, keepdim=True) / -_TO_BOUNDARY).clamp(min=1.0).reciprocal()
 
     @staticmethod
     def _plus_matvec(start: Tensor, matrix: Tensor, x: Tensor, times: float = 1.0) -> Tensor:
-        """Compute ``start + times · M x`` (B, r) for M (B or 1, r, n) and x (B, n)."""
+        """Compute ``start + times · M x`` (B, r) for matrices M (B or 1, r, n) of r rows, and x (B, n)."""
         if len(matrix) == 1:
             return torch.addmm(start, x, matrix[0].mT, alpha=times)
         return torch.baddbmm(start[:, :, None], matrix, x[:, :, None], alpha=times)[:, :, 0]
 
     @staticmethod
     def _plus_tmatvec(start: Tensor, matrix: Tensor, y: Tensor, times: float = 1.0) -> Tensor:
-        """Compute ``start + times · Mᵀ y`` (B, n) for M (B or 1, r, n) and y (B, r)."""
+        """Compute ``start + times · Mᵀ y`` (B, n) for matrices M (B or 1, r, n) of r rows, and y (B, r)."""
         if len(matrix) == 1:
             return torch.addmm(start, y, matrix[0], alpha=times)
         return torch.baddbmm(start[:, None], y[:, None], matrix, alpha=times)[:, 0]

@@ -59,6 +59,8 @@ class ScaledRowPairs(NamedTuple):
 class ScaledRows:
     """The constraints of programs, with a largest entry of one in every row.
 
+    K = m + 2n is the number of inequalities and bounds.
+
     Attributes:
         R: (B or 1, p + m, n) the rows [A; G].
         norms: (B or 1, p + m) the numbers by which the rows were divided.
@@ -66,8 +68,9 @@ class ScaledRows:
         there: (B or 1, p + K) bool, True for finite right-hand sides.
         present: (B or 1, K) 1.0 for an inequality or bound that is present, else 0.0.
         sign: (B or 1, 2n) −1 for lower bounds, 1 for upper bounds, 0 for absent bounds.
-        size: (B or 1, 1) a first guess of the size of decisions: the largest number among the right-hand sides and the
-            bound of each variable that is nearer to zero.
+        size: (B or 1, 1) a first guess of the size of decisions: the largest magnitude among the right-hand sides and,
+            for each variable, the bound nearer to zero. If all of them are zero, the largest bound; if all bounds are
+            zero too, 1.
     """
 
     R: Tensor
@@ -81,7 +84,7 @@ class ScaledRows:
 
 @dataclass(frozen=True)
 class ScaledPrograms:
-    """A batch of programs in scaled units.
+    """A batch of programs in scaled units, with K = m + 2n inequalities and bounds.
 
     Attributes:
         H: (B, n, n) the curvature, or (B, n) the diagonal of a diagonal curvature.
@@ -91,7 +94,7 @@ class ScaledPrograms:
         present: (B, K) 1.0 for an inequality or bound that is present, else 0.0.
         sign: (B, 2n) −1 for lower bounds, 1 for upper bounds, 0 for absent bounds.
         tol: (1,) the largest residual of a solution.
-        pairs: the pairs of rows from which R D Rᵀ is computed; None if a matrix product is faster.
+        pairs: the pairs of rows from which R D Rᵀ is computed for diagonal D; None to compute it by a matrix product.
     """
 
     H: Tensor
@@ -145,9 +148,10 @@ def _scale_rows(qp: QuadraticProgram) -> ScaledRows:
 
 
 def scaled_row_pairs(qp: QuadraticProgram, R: Tensor) -> ScaledRowPairs | None:
-    """Return the pairs of rows from which R D Rᵀ is computed, made once for a problem.
+    """Return the pairs of rows from which R D Rᵀ is computed for diagonal D, made once for a problem.
 
-    The result is None if the programs do not need R D Rᵀ, if the samples do not share R, or if pairs save little time.
+    The result is None if the programs do not need R D Rᵀ, if the samples do not share their constraints, or if pairs
+    would save little time.
     """
     if not qp.diagonal or len(R) > 1 or R.shape[1] >= qp.n:
         return None
@@ -169,10 +173,10 @@ def _find_scaled_row_pairs(R: Tensor) -> ScaledRowPairs | None:
 
 
 def scaled_normal_matrix(R: Tensor, by: Tensor, shift: Tensor) -> Tensor:
-    """Compute R D Rᵀ plus a diagonal. Shape (B, k, k).
+    """Compute R D Rᵀ plus a diagonal, where D is diagonal. Shape (B, k, k).
 
     Args:
-        R: (B or 1, k, n) scaled rows.
+        R: (B or 1, k, n) the k scaled rows.
         by: (B, n) the diagonals of D.
         shift: (B, k) the diagonals to add.
     """
@@ -220,7 +224,8 @@ def unscale_state(
         rows: the scaled constraints of the programs.
         size: (B, 1) the unit of x.
         cost: (B, 1) the unit of the cost.
-        state: (B, n + p + 2K) x, multipliers of the equalities, multipliers of the stack, slacks.
+        state: (B, n + p + 2K) x, the multipliers of the equalities, those of the K = m + 2n inequalities and bounds,
+            and the slacks of the latter.
 
     Returns:
         The points (B, n), and the multipliers.

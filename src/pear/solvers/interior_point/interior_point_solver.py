@@ -12,7 +12,7 @@ def solve(qp: QuadraticProgram, tol: float, start: Start | Candidate | None = No
 
     Args:
         qp: LPs or QPs with finite costs.
-        tol: the largest scaled residual and mean complementarity.
+        tol: the largest scaled residual. The mean complementarity must be even smaller.
         start: a warm start, or an earlier candidate to continue from. Dense programs do not use it.
     """
     if qp.is_sparse:

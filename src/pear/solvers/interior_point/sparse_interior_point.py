@@ -23,6 +23,8 @@ logger = logging.getLogger("pear")
 def solve_sparse_interior_point(qp: QuadraticProgram, tol: float, start: Start | Candidate | None = None) -> Candidate:
     """Solve every sample to the relative accuracy ``tol``, or return its best iterate.
 
+    A sample whose factors would be too large has the status INACCURATE and NaN as its point.
+
     Args:
         qp: the programs.
         tol: relative accuracy.

@@ -88,7 +88,7 @@ class SparseIterates:
 
     Attributes:
         error: the error of the best iterate so far.
-        iterations: the number of factorisations so far.
+        iterations: the number of iterations so far.
         ended: True if no further progress is possible.
     """
 
@@ -237,7 +237,7 @@ class SparseIterates:
         return dual, np.where(self.absent, 0.0, primal), float(q.multiplier @ q.distance)
 
     def _relative_error(self, q: IteratePoint, dual: Array, primal: Array, gap: float) -> float:
-        """Compute the largest relative error of stationarity, feasibility and complementarity.
+        """Compute the largest relative error of stationarity, feasibility and complementarity / ``_MARGIN``.
 
         Args:
             q: the iterate.
@@ -271,17 +271,17 @@ class SparseIterates:
         return self._point_inside(x, v, slope, max(-1.5 * nearest, 1e-2 * self.size, 0.1 * _largest(x)), multiplier)
 
     def _warm_start(self, x: Array, v: Array, bound: Array) -> IteratePoint:
-        """Make an iterate of a given point, moved a little inside its limits, which later iterates may leave."""
+        """Make an iterate of a given point. Its distances to the limits and its multipliers are raised above zero."""
         size = max(_largest(x), 1e-9 * self.size)
         return self._point_inside(x, v, -bound, _INSIDE * size, _INSIDE * self.dual_scale)
 
     def _point_inside(self, x: Array, v: Array, slope: Array, distance: float, multiplier: float) -> IteratePoint:
-        """Make an iterate of x with at least this distance to every limit and at least this multiplier.
+        """Make an iterate of x with a least distance to every limit and a least multiplier.
 
         Args:
             x: (n,) the point.
             v: (p + m,) the multipliers of the rows.
-            slope: (n,) the multipliers of the lower bounds, and the negatives of those of the upper bounds.
+            slope: (n,) the multipliers of the lower bounds minus those of the upper bounds.
             distance: the least distance.
             multiplier: the least multiplier.
         """

@@ -17,9 +17,9 @@ class CholeskyFactor:
     """The Cholesky factors LLᵀ of a batch of matrices.
 
     Attributes:
-        matrix: (B, k, k) the factors L, or their inverses. On a GPU, a product with L⁻¹ takes a tenth of the time of a
-            triangular solve, and a CUDA graph can capture it.
-        good: (B,) bool, True for a positive definite matrix. Other factors and solutions have no meaning.
+        matrix: (B, k, k) the factors L of the k × k matrices, or the inverses of L. On a GPU, a product with L⁻¹ takes
+            a tenth of the time of a triangular solve, and a CUDA graph can capture it.
+        good: (B,) bool, True for a positive definite matrix. For other matrices, factors and solutions have no meaning.
         is_inverse: True if ``matrix`` contains the inverses of L.
     """
 
@@ -36,8 +36,8 @@ class CholeskyFactor:
     def clears_rounding(self, M: Tensor) -> Tensor:
         """Return whether every pivot exceeds its rounding error. Shape (B,), bool.
 
-        The last pivot of a singular matrix is a rounding error of either sign, so that its factorisation succeeds on
-        some processors and fails on others.
+        The last pivot of a singular matrix is a rounding error of either sign, so that the factorisation of such a
+        matrix succeeds on some processors and fails on others.
 
         Args:
             M: (B, k, k) the factored matrices.

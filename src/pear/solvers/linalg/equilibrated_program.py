@@ -48,11 +48,11 @@ def _equilibrate_program(qp: QuadraticProgram) -> EquilibratedProgram:
 def _program_equilibration(H: sparse.csr_array, J: sparse.csr_array) -> tuple[Array, Array]:
     """Compute powers of two that scale the largest entries of rows and columns of [H Jᵀ; J 0] to about one.
 
-    The method is Ruiz's iteration.
+    The method is Ruiz's iteration. Curvature counts relative to its median.
 
     Args:
         H: (n, n) the curvature.
-        J: (r, n) the rows.
+        J: (r, n) the r rows.
 
     Returns:
         The factors of the rows of J (r,), and of its columns (n,).

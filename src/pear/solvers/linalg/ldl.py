@@ -16,7 +16,7 @@ matrix                ours         qdldl 0.1.9  SciPy splu
 transport, 50 to 100  0.3 (0.09)   0.6 (0.05)   3.0 (0.07)
 ====================  ===========  ===========  ==========
 
-qdldl has no limit like ``max_work`` for the cost of a factorisation, which would stop before the factors are computed.
+qdldl has no limit like ``max_work``, which stops before the factors are computed if they would cost too much.
 Of the packages with supernodes, CHOLMOD (scikit-sparse) has no wheels, and PARDISO comes only with MKL. Nested
 dissection (METIS) instead of minimum degree saves few multiplications on grids and takes longer.
 """
@@ -97,7 +97,7 @@ class LDLFactor:
         free: a list that receives the memory of L when this object is deleted.
 
     Attributes:
-        succeeded: False if a pivot was zero or not a number.
+        succeeded: False if a pivot was zero or not finite.
     """
 
     def __init__(self, blocks: SupernodeBlocks, L: Array, pivots: Array, found: int, free: list[Array]) -> None:

@@ -31,7 +31,7 @@ class SaddlePattern:
 
     Args:
         H: (n, n) the symmetric curvature, both triangles.
-        J: (r, n) the rows.
+        J: (r, n) the r rows.
 
     Attributes:
         affordable: False if even the factors of the preconditioner take too many multiplications.
@@ -100,7 +100,7 @@ class SaddlePattern:
         return self._ordering.blocks, self._data, self._diagonal, self._taken
 
     def factor(self, D: Array, E: Array) -> Saddle:
-        """Factor the matrix with the diagonals D (n,) and E (r,), for which it must be quasi-definite."""
+        """Factor the matrix with the diagonals D (n,) and E (one entry per row). It must be quasi-definite."""
         diagonal, data = np.concatenate([self.curvature + D, -E]), self._data.copy()
         with np.errstate(divide="ignore"):  # a pivot of zero is detected later
             inverse = 1.0 / diagonal[self.alone]
@@ -147,7 +147,7 @@ class Saddle:
     Args:
         pattern: the structure of the system.
         D: (n,) the diagonal that is added to H.
-        E: (r,) the diagonal of the lower right block, without its sign.
+        E: (r,) the diagonal of the lower right block −E, without the minus sign, for r rows.
         factor: the factors of the matrix that remains after some variables are eliminated.
         inverse: the inverse diagonal of the variables that are eliminated first.
 
@@ -174,12 +174,12 @@ class Saddle:
 
         Args:
             f: (n,) right-hand side of the first equation.
-            r: (r,) right-hand side of the second equation.
+            r: right-hand side of the second equation, one entry per row of J.
             tolerance: relative residual at which conjugate gradients stop; not used if the whole matrix is factored.
             refinements: how often the residual corrects the solution if the whole matrix is factored.
 
         Returns:
-            x (n,) and v (r,).
+            x (n,), and v with one entry per row of J.
         """
         rhs = np.concatenate([f, r])
         solution = self._solve_by_factor(rhs)

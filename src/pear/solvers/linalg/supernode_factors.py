@@ -28,7 +28,7 @@ def factorise_supernodes(plan: SupernodeBlocks, data: Array, L: Array) -> tuple[
         L: the numbers of L; overwritten.
 
     Returns:
-        The pivots (n,), and how many of them were computed: fewer than n if a pivot is zero or not a number.
+        The pivots (n,), and how many of them were computed: fewer than n if a pivot is zero or not finite.
     """
     pivots = np.empty(len(plan.order))
     return pivots, _factorise_supernodes_compiled(plan, data, L, pivots, *supernode_memory(plan))
@@ -224,7 +224,9 @@ def _subtract_supernode_columns(target: Array, block: Array, pivots: Array, t: i
         target: the row from its diagonal entry on, in the block or in the update matrix.
         block: (w, w + u) the block.
         pivots: (w,) the pivots.
-        t, k, known: the numbers of the row and of the columns.
+        t: the row.
+        k: the first of the columns.
+        known: the end of the columns.
     """
     while k + 3 < known:
         a, b = block[k, t] * pivots[k], block[k + 1, t] * pivots[k + 1]

@@ -18,14 +18,14 @@ _ZEROS = 0.2  # the largest share of zeros in a block
 
 
 class SupernodeBlocks(NamedTuple):
-    """The storage plan of L: the blocks of s supernodes.
+    """The storage plan of the factor L: the blocks of s supernodes.
 
     Attributes:
         order: (n,) the rows of the matrix in the order of elimination.
         first: (s + 1,) the first column of every supernode, then n.
         row_start, rows: the rows below supernode k are ``rows[row_start[k] : row_start[k + 1]]``, in ascending order.
         start: (s + 1,) where the block of every supernode begins.
-        children: (s,) the number of children of every supernode, which pass their update matrices to it.
+        children: (s,) the number of children of every supernode: supernodes that pass their update matrices to it.
         entry_start, source: the entries of the matrix that belong to supernode k have the positions
             ``source[entry_start[k] : entry_start[k + 1]]`` in the matrix.
         place: the positions of all entries in the blocks, in the order of ``source``.
@@ -45,13 +45,13 @@ class SupernodeBlocks(NamedTuple):
 
 
 def find_supernodes(order: Array, upper: tuple[Array, Array, Array], parent: Array, counts: Array) -> SupernodeBlocks:
-    """Find the supernodes of a matrix in postorder, and plan the storage of L.
+    """Find the supernodes of a matrix whose elimination order is a postorder, and plan the storage of the factor L.
 
     Args:
         order: (n,) the rows of the matrix in the order of elimination.
         upper: the upper triangle in this order: column pointers, row indices, and the position of each entry in the
             original matrix.
-        parent: (n,) the elimination tree.
+        parent: (n,) the parent of every column in the elimination tree, −1 for roots.
         counts: (n,) the number of entries below the diagonal in every column of L.
     """
     first = _merge_into_supernodes(parent, counts)
@@ -65,11 +65,11 @@ def _merge_into_supernodes(parent: Array, counts: Array) -> Array:
     """Merge neighbouring columns with nearly the same rows, and subtrees of few columns, into supernodes.
 
     Args:
-        parent: (n,) the elimination tree.
+        parent: (n,) the parent of every column in the elimination tree, −1 for roots.
         counts: (n,) the number of entries below the diagonal in every column of L.
 
     Returns:
-        (s + 1,) the first column of every supernode, then n.
+        (s + 1,) the first column of each of the s supernodes, then n.
     """
     n = len(parent)
     size, alike, first = np.ones(n, np.int64), np.arange(n), np.empty(n + 1, np.int64)
@@ -102,8 +102,8 @@ def _supernode_tree(first: Array, parent: Array, counts: Array) -> tuple[Array, 
     """Find the tree of supernodes, and the sizes of their blocks.
 
     Args:
-        first: (s + 1,) the first column of every supernode, then n.
-        parent: (n,) the elimination tree.
+        first: (s + 1,) the first column of each of the s supernodes, then n.
+        parent: (n,) the parent of every column in the elimination tree, −1 for roots.
         counts: (n,) the number of entries below the diagonal in every column of L.
 
     Returns:
@@ -146,7 +146,7 @@ def _supernode_rows(
         ptr, rows, found: the upper triangle of the matrix, as ``find_supernodes`` takes it.
         first, row_start, start: the fields of ``SupernodeBlocks``.
         owner: (n,) the supernode of every column.
-        above: (s,) the parent of every supernode.
+        above: (s,) the parent of each of the s supernodes, −1 for roots.
 
     Returns:
         The fields ``rows``, ``entry_start``, ``source`` and ``place`` of ``SupernodeBlocks``.

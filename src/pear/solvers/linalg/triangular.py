@@ -38,7 +38,7 @@ def solve_triangular_into(
 ) -> None:
     """Solve LDLᵀx = rhs in memory that the caller provides, and write x to the second row of ``memory`` (2, n).
 
-    The arguments are fields of ``SupernodeBlocks``, and those of ``solve_triangular``.
+    The first four arguments are fields of ``SupernodeBlocks``, and the next three are those of ``solve_triangular``.
     """
     n, x, result = len(order), memory[0], memory[1]
     for j in range(n):
