@@ -1,1 +1,1 @@
-"""Benchmarks: what is claimed of exactness and speed, measured."""
+"""Benchmarks, which measure the exactness and the speed that PEAR claims."""

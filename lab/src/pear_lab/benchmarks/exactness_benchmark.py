@@ -1,7 +1,7 @@
 """Benchmark: the errors of decisions and gradients of every solver, compared with an independent reference.
 
 A row has three errors, each the largest over all problems of a family: the residual of the optimality conditions, the
-error of the gradient against the exact one, and its error against finite differences of the regret.
+error of the gradient against the exact one, and the error of the gradient against finite differences of the regret.
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ class ExactnessRow:
         reference_error: the largest relative error of the gradient against the reference.
         fd_error: the largest relative error of the gradient against central differences of the regret.
         repaired_share: the share of the problems in which the library corrected the active set of the solver.
-        degenerate_share: the share of the problems without a derivative, which both errors of gradients leave out.
+        degenerate_share: the share of the problems without a derivative, which do not count in the errors of gradients.
     """
 
     solver: str

@@ -143,7 +143,7 @@ def zero_row_family(rng: Rng, share: float) -> Iterator[ExactnessCase]:
 
 
 def redundant_equality_family(rng: Rng, share: float) -> Iterator[ExactnessCase]:
-    """Yield programs whose second half of equalities are linear combinations of the first half."""
+    """Yield programs in which the second half of the equalities are linear combinations of the first half."""
 
     def change(f: Fields, n: int) -> None:
         mix = rng.normal(size=(len(f["b"]), len(f["b"])))
@@ -185,8 +185,8 @@ def maximisation_family(rng: Rng, share: float) -> Iterator[ExactnessCase]:
 def badly_scaled_family(rng: Rng, share: float) -> Iterator[ExactnessCase]:
     """Yield programs whose numbers differ by many orders of magnitude.
 
-    Costs are near 1e-4 or 1e5, and λ is of their size or far from it. Other programs have decisions in thousands and
-    rows in mixed units, or upper bounds of 1e8 and a variable whose cost is 1e6.
+    Costs are near 1e-4 or 1e5, and the smoothing λ is a tenth of that or far from it. Other programs have decisions in
+    thousands and rows in mixed units, or upper bounds of 1e8 and a variable whose cost is 1e6.
     """
     for cost, lam in ((1e-4, 1e-5), (1e-4, 0.1), (1e5, 1e4), (1e5, 0.1)):
         for n, count in ((6, 40), (30, 20)):

@@ -139,12 +139,12 @@ class GradientBenchmark(Benchmark[GradientBenchmarkSettings, GradientRow]):
 
     @classmethod
     def tables(cls, rows: list[GradientRow]) -> list[TextTable]:
-        """Make the tables of all rows, as ``tables_of_gradient_rows`` says."""
+        """Make the tables of all rows by ``tables_of_gradient_rows``."""
         return tables_of_gradient_rows(rows)
 
     @classmethod
     def series(cls, rows: list[GradientRow]) -> list[Series]:
-        """Make the series of all rows, as ``series_of_gradient_rows`` says."""
+        """Make the series of all rows by ``series_of_gradient_rows``."""
         return series_of_gradient_rows(rows)
 
 

@@ -233,7 +233,7 @@ def _cells_of_row_name(row: GradientRow, with_structure: bool = False) -> tuple[
 
 
 def series_of_gradient_rows(rows: list[GradientRow]) -> list[Series]:
-    """Make a series for each library: seconds per batch over its size.
+    """Make a series for each library: the seconds per batch over the number of samples.
 
     Every structure and number of variables has a panel. Names of inexact libraries say how inexact they are.
     """

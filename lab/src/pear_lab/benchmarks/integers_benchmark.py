@@ -77,7 +77,7 @@ class IntegerRow:
 
     @property
     def meets_goals(self) -> bool:
-        """Whether PEAR is fast enough and the optimal values agree."""
+        """Whether ``ratio`` and ``difference`` are within their goals."""
         return self.ratio >= GOALS["ratio"] and self.difference <= GOALS["difference"]
 
 

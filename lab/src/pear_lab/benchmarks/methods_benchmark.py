@@ -201,7 +201,7 @@ class _MethodsBenchmarkTask:
         return loss
 
     def _draw_forecasts(self) -> Array:
-        """Draw forecasts of the true costs, (R, B, n)."""
+        """Draw forecasts of the true costs, for each step of a round, (repeats, B, n)."""
         noise = self.random.standard_normal(self.true.shape)
         forecasts: Array = self.true + (_NOISE * self.true.std() * noise).astype(np.float32)
         return forecasts

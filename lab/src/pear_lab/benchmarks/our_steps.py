@@ -56,7 +56,7 @@ class OurSteps:
         return moved if who == WARM and moved is not None else self.programs.answers
 
     def reuse_rate(self, who: str) -> float | None:
-        """Return the reuse rate of the last measurement; None for a row without warm starts."""
+        """Return the share of samples without a solver call, last time; None for a row without warm starts."""
         last = None if self.loss is None else self.loss.last
         return last.reuse_rate if who == WARM and last is not None else None
 

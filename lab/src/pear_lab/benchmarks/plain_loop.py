@@ -100,7 +100,7 @@ class PlainProgram:
         return np.asarray(g + injection * np.linalg.norm(g) / size * normal if size > 0 else g)
 
     def gradient(self, predicted: Array, true: Array, injection: float, spent: dict[str, float]) -> Array:
-        """Compute the gradients (B, n), one sample after the other, and add their seconds to ``spent``."""
+        """Compute the gradients (B, n), one sample after the other, and add the seconds of the phases to ``spent``."""
         gradients = np.empty_like(predicted)
         for i in range(len(predicted)):
             began = time.perf_counter()

@@ -16,7 +16,7 @@ from pear_lab.judge.judged_program import Array
 SHARED_ROWS, OWN_ROWS, KNAPSACK_ROWS = 30, 10, 5
 """The numbers of rows that all samples share, of rows of each sample, and of capacities of a knapsack."""
 SECTORS, POLYTOPE_ROWS, WORKERS, HOURS = 11, 60, 12, 24
-"""The numbers of sector limits of a portfolio, rows of a polytope, workers and as many jobs, and hours of a battery."""
+"""The numbers of sector limits of a portfolio, of rows of a polytope, of workers and jobs, and hours of a battery."""
 ORIGINS, DESTINATIONS = 10, 20
 """The numbers of origins and destinations of a transport problem."""
 FACTORS = 5
@@ -165,8 +165,8 @@ def draw_transport_programs(rng: Rng, n: int, B: int) -> ProgramDraw:
 def draw_battery_programs(rng: Rng, n: int, B: int) -> ProgramDraw:
     """Draw days of a battery.
 
-    The variables are the inflow and the outflow of each hour, and the states before and after all hours. A tenth of the
-    inflow is lost.
+    The variables are the inflow and the outflow of each hour, and the states of charge before and after every hour. A
+    tenth of the inflow is lost.
     """
     noise, errors = rng.spawn(2)
     one, none = np.eye(HOURS), np.zeros((HOURS, HOURS))

@@ -131,7 +131,7 @@ BENCHMARK = RollingBenchmark
 
 
 def draw_rolling_benchmark_prices(settings: RollingSettings) -> tuple[Tensor, Tensor]:
-    """Draw forecasts and true prices of all plans, (B, S, T) each. Forecasts have errors of 20 %."""
+    """Draw forecasts and true prices of all plans, (rollouts, steps, hours) each. Forecasts have errors of 20 %."""
     generator = torch.Generator().manual_seed(settings.seed)
     length = settings.steps + settings.hours - 1
     noise = torch.randn(settings.rollouts, length, generator=generator, dtype=torch.float64)

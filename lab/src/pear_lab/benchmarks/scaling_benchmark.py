@@ -178,7 +178,7 @@ def _measure_scaling_point(settings: ScalingSettings, family: str, solver: str, 
 
 
 def _draw_scaling_grid_samples(settings: ScalingSettings, side: int) -> tuple[Problem, Tensor, Tensor]:
-    """Make a shortest-path problem, true costs of the paper, and predicted costs (B, n) with errors of up to 30 %."""
+    """Make a shortest-path problem, true costs as in the paper, and predicted ones (B, n) with errors of up to 30 %."""
     task = shortest_path((side, side))
     true = task.samples(settings.batch, seed=settings.seed, dtype=torch.float64).costs
     factors = np.random.default_rng([settings.seed, side]).uniform(0.7, 1.3, tuple(true.shape))

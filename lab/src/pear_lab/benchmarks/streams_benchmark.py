@@ -141,7 +141,7 @@ class StreamsBenchmark(Benchmark[StreamSettings, StreamRow]):
             train: the training samples, as ``fit`` takes them.
             count: the number of training samples.
             epochs: the number of epochs.
-            keys: whether samples have ids, and so warm starts. Then the first epoch does not count.
+            keys: whether samples have ids, which allow warm starts. If so, the first epoch does not count.
         """
         settings = self.settings
         task = shortest_path((settings.grid, settings.grid))
@@ -215,7 +215,7 @@ class StreamsBenchmarkMarks:
 
     Args:
         total: the number of samples of the whole run, every epoch counted.
-        every: the number of samples between two marks; a hundredth of the run if omitted.
+        every: the number of samples between two marks; by default a hundredth of the run.
 
     Attributes:
         found: for each mark the samples trained on so far, the wall time, the processor time, and the memory in MiB.

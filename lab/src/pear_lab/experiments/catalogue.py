@@ -1,4 +1,4 @@
-"""Every experiment: what it runs, and the table that shows it. The command line and the report read this."""
+"""The catalogue of experiments, for the command line and the report: what each one runs, and its table."""
 
 from __future__ import annotations
 
@@ -13,15 +13,15 @@ from pear_lab.tasks import market
 from pear_lab.tasks.market.windows import AHEAD, WINDOW
 
 OURS, REFERENCE = "pear-guided", "pear"
-"""The two settings of PEAR: the defaults of this package, and those of the paper."""
+"""Names of PEAR with the defaults of this package, and of PEAR with the settings of the paper."""
 METHODS: Mapping[str, str] = {method.name: method.title for method in methods.METHODS} | {
     REFERENCE: "PEAR as published"
 }
-"""Methods for linear objectives in the order of tables, and how tables write them."""
+"""Titles of the methods for linear objectives, in the order of tables."""
 PEER_METHODS: Mapping[str, str] = {"qpth": "qpth", "cvxpylayers": "CvxpyLayers"}
-"""Layers of other libraries (``pear_lab.peers``) instead of ours; run only where they are asked for by name."""
+"""Titles of layers of other libraries (``pear_lab.peers``) that replace ours. They run only if selected by name."""
 PORTFOLIO_METHODS: Mapping[str, str] = {**market.METHODS, **PEER_METHODS}
-"""The same for portfolios."""
+"""Titles of the methods for portfolios, in the order of tables."""
 
 DEGREES = (2, 4, 6, 8)
 CAPACITIES = (0.3, 0.5, 0.7, 0.9)
@@ -38,12 +38,12 @@ class TaskEntry:
 
     Attributes:
         title: title in tables.
-        methods: titles of the methods that can train the task, by name.
-        problem: settings of the problem and of the protocol: the paper's, or ours where ``published`` is False.
+        methods: titles of the methods that can be trained on the task, by name.
+        problem: settings of the problem and of the protocol: the paper's if ``published`` is True, otherwise ours.
         budget: time cap and epochs of one training.
-        quick: settings that differ on the reduced grid, whose numbers are not comparable with the paper's.
+        quick: settings that are replaced on the reduced grid, whose results cannot be compared with the paper's.
         published: whether problem and budget are the paper's.
-        needs_data: whether files or prices are needed; "all" leaves its experiments out.
+        needs_data: whether the task needs files or prices; if so, ``pear reproduce all`` leaves its experiments out.
         shared_test: whether all seeds are tested on the same instances.
         block: number of neighbouring, similar instances that a bootstrap draws together.
     """
@@ -109,7 +109,7 @@ TASKS: Mapping[str, TaskEntry] = {
         shared_test=True,
     ),
 }  # fmt: skip
-"""By name. On real data, time cap and epochs are of one candidate of ``TUNED``."""
+"""Tasks by name. If a method tries several candidates (``TUNED``), the budget is that of each."""
 
 TUNED: Mapping[str, dict[str, list[float]]] = {
     "spo+": {"mse_weight": [0.01, 0.1, 1.0, 10.0, 100.0]},
@@ -119,7 +119,7 @@ TUNED: Mapping[str, dict[str, list[float]]] = {
     "lava": {"threshold": [-0.0001, -0.001, -0.01, -0.1, -1.0]},
     "pear": {"smoothing": [0.01, 0.1, 1.0, 10.0, 100.0]},
 }
-"""On real data the right size of these is not known: each method tries five and keeps what validates best."""
+"""The five candidates for a setting of each method on tables of real data. The one that validates best is kept."""
 
 LP_TASKS = ("shortest_path", "knapsack")
 PAPER_METHODS = ("mse", "spo+", "pfyl", "dbb", "lava", "pear")
@@ -140,8 +140,8 @@ class Experiment:
         tasks: names of the tasks.
         methods: names of the methods. Every task runs with every method, every combination of options and every seed.
         options: settings of the data or of PEAR, with the values they take.
-        quick_options: options that differ on the reduced grid.
-        variant: what is measured on the trained weights; None where the trainings are the result.
+        quick_options: options that replace those of the same name on the reduced grid.
+        variant: what is measured on the trained weights; None if the trainings themselves are the result.
     """
 
     name: str
@@ -155,7 +155,7 @@ class Experiment:
 
     @property
     def needs_data(self) -> bool:
-        """Whether it runs on data that a user has to name; "all" leaves it out."""
+        """Whether one of its tasks needs files or prices; if so, ``pear reproduce all`` leaves the experiment out."""
         return any(TASKS[task].needs_data for task in self.tasks)
 
     @property
@@ -316,21 +316,21 @@ _PORTFOLIO = (
 # fmt: on
 
 EXPERIMENTS: Mapping[str, Experiment] = {one.name: one for one in (*_LP, *_TABULAR, *_PORTFOLIO)}
-"""In the order of the report."""
+"""Experiments by name, in the order of the report."""
 
 
 @dataclass(frozen=True)
 class Comparison:
-    """A few methods side by side on many seeds: trainings of other experiments, under their protocols.
+    """A comparison of a few methods on many seeds, by trainings of other experiments under the protocols of these.
 
     Attributes:
         name: as in ``pear reproduce NAME``.
         title: one line on what it shows.
         experiments: names of the experiments whose cells are compared.
         methods: names of the methods, by task.
-        others: names of slower methods, by task; they are compared on the seeds that they have.
+        others: names of slower methods, by task. They run only if selected; fewer seeds are enough for them.
         start: the start of every training but those of MSE itself (``FitConfig.start``), so that no method begins ahead
-            of another; None where each begins as in its experiment.
+            of another; None if every training begins as in its experiment.
         seeds: default seeds; they differ from those of the published tables.
     """
 
@@ -348,7 +348,7 @@ class Comparison:
 
     @property
     def count(self) -> int:
-        """Number of trainings of the full grid."""
+        """Number of trainings of the full grid, without the slower methods."""
         parts = [EXPERIMENTS[name] for name in self.experiments]
         cells = sum(
             len(self.methods[task]) * math.prod(map(len, part.options.values()))
@@ -381,4 +381,4 @@ COMPARISONS: Mapping[str, Comparison] = {
         ),
     )
 }
-"""By name; "all" leaves them out."""
+"""Comparisons by name; ``pear reproduce all`` leaves them out."""

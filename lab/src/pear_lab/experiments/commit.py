@@ -14,9 +14,9 @@ _PACKAGE = Path(__file__).resolve().parents[1]
 
 @functools.cache
 def current_commit() -> str | None:
-    """The commit of a clone or of an archive made from one; ``+`` follows where the package was changed since.
+    """Return the commit of a clone, or of an archive made from one; ``+`` follows if the files of a clone have changed.
 
-    None for an installed package, which is identified by its version.
+    The result is None if there is no commit, as for an installed package, which is identified by its version.
     """
     if not _ARCHIVED.startswith("$"):
         return _ARCHIVED
@@ -28,7 +28,7 @@ def current_commit() -> str | None:
 
 
 def _run_git(*words: str) -> str | None:
-    """Return the output of a git command that locks nothing, since a run may be killed; None if it fails."""
+    """Return the output of a git command; None if it fails. A killed run leaves no lock of git behind."""
     try:
         told = subprocess.run(
             ["git", "--no-optional-locks", "-C", str(_PACKAGE), *words], capture_output=True, text=True, check=False

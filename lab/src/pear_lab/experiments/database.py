@@ -1,8 +1,8 @@
-"""The database of results: one row a run, written in one transaction when the run has ended, trained weights included.
+"""The database of results. A run that has ended is written as one row, in one transaction with its trained weights.
 
-Any number of processes may read the file; whoever does runs claims it first, so that rows have one writer. A row that
-says "done" is never replaced; one that says "failed" gives way to a later try. Beside each row stands its checksum, so
-that one that was altered is not taken for a result; a database of an earlier version has none, and is read as it is.
+Any number of processes may read the file. A process that does runs claims it first, so that only one process writes.
+A row with the status "done" is never replaced; a row with the status "failed" is replaced by a later try. The checksum
+of a row shows whether the row was altered. Databases that an earlier PEAR has written have no checksums.
 """
 
 from __future__ import annotations
@@ -46,10 +46,10 @@ class Database:
     """Results in a SQLite file.
 
     Args:
-        path: the file; made where it is missing, together with its folder.
+        path: the file; created with its folder if it is missing.
 
     Raises:
-        DatabaseError: it is not a database of this version, or cannot be opened.
+        DatabaseError: the file is damaged, is no database of this version, or cannot be opened.
 
     Example:
         >>> import tempfile
@@ -85,7 +85,7 @@ class Database:
         The lock is a transaction on an empty database beside this one. SQLite releases it when the process ends.
 
         Raises:
-            DatabaseError: another process is the writer; the message says which, where and since when.
+            DatabaseError: another process is the writer, which the message names; or the file cannot be written.
         """
         place = self.path.with_name(f"{self.path.name}.lock")
         with _explain_errors(place):
@@ -126,7 +126,7 @@ class Database:
         return cursor.rowcount > 0
 
     def get(self, key: str) -> RunRecord | None:
-        """The record with this key, if there is one."""
+        """Return the record with this key; None if there is none."""
         return next(iter(self._select("WHERE key = ?", key)), None)
 
     def weights(self, record: RunRecord) -> bytes | None:
@@ -194,7 +194,7 @@ class Database:
             raise sqlite3.DatabaseError(" ".join(found.split()))
 
     def _check_version(self) -> None:
-        """Raise if the database is of another version, or not ours."""
+        """Raise ``DatabaseError`` if the database is of another version, or was not made by PEAR."""
         version = _schema_version(self._connection)
         if version != str(SCHEMA_VERSION) and (version or _table_names(self._connection)):
             what = f"is a database of version {version}" if version else "holds tables, but none that PEAR made"
@@ -208,7 +208,7 @@ def read_records(path: Path) -> list[RunRecord]:
     """Return all records of a database, oldest first. The file is not changed.
 
     Raises:
-        DatabaseError: there is no database, it is not one of runs, it is of another version, or it holds no runs.
+        DatabaseError: the file is missing, damaged, no database of runs or of another version, or it holds no runs.
     """
     remedy = "run pear reproduce first, or name the database with --db"
     if not path.is_file():
@@ -233,7 +233,7 @@ def read_records(path: Path) -> list[RunRecord]:
 
 
 def export_database(path: Path) -> dict[str, Any]:
-    """Everything in a database as plain data, whatever its version; the file is only read.
+    """Return everything in a database, of any version, as plain data. The file is only read.
 
     Args:
         path: the file.
@@ -242,7 +242,7 @@ def export_database(path: Path) -> dict[str, Any]:
         ``{"schema_version": …, "tables": {name: [{column: value}]}}``.
 
     Raises:
-        DatabaseError: it is missing, or no SQLite database.
+        DatabaseError: the file is missing, or is no SQLite database.
     """
     path = Path(path)
     if not path.is_file():
@@ -260,17 +260,17 @@ def export_database(path: Path) -> dict[str, Any]:
 
 
 def merge_databases(sources: Sequence[Path], target: Database) -> int:
-    """Copy the records of other databases, which are only read; weights stay where they are.
+    """Copy the records, but not the weights, of other databases, which are only read.
 
     Args:
         sources: files of databases, such as those of other machines.
-        target: gets what it does not have; a record that is done replaces one that failed.
+        target: the database that gets the records. Of its own records only those of failed runs are replaced.
 
     Returns:
         How many records were copied.
 
     Raises:
-        DatabaseError: a source is missing, or no database of this version; nothing has been copied then.
+        DatabaseError: a source cannot be read by ``read_records``, and nothing is copied; or a write fails.
     """
     found = [record for source in sources for record in read_records(Path(source))]
     return sum(target.add(record) for record in found)
@@ -289,7 +289,7 @@ def open_read_only(path: Path) -> sqlite3.Connection:
 
 
 def _select_records(connection: sqlite3.Connection, where: str, *values: object) -> list[RunRecord]:
-    """Read the records of runs that fulfil the SQL condition; raise if a checksum does not fit its row."""
+    """Read the records that an SQL clause selects or sorts; raise if a checksum does not fit its row."""
     summed = "checksums" in _table_names(connection)
     source = "sha256 FROM runs LEFT JOIN checksums USING (key)" if summed else "NULL FROM runs"
     found = connection.execute(f"SELECT {', '.join(_COLUMNS)}, {source} {where}", values).fetchall()
@@ -320,7 +320,7 @@ def _table_names(connection: sqlite3.Connection) -> list[str]:
 
 
 def _schema_version(connection: sqlite3.Connection) -> str | None:
-    """Return the version that the database says it has, or None."""
+    """Return the version that the database states; None if it states none."""
     if "meta" not in _table_names(connection):
         return None
     try:
@@ -340,7 +340,7 @@ def _sqlite_value_as_json(value: Any) -> Any:
 
 
 def _enable_write_ahead(connection: sqlite3.Connection) -> None:
-    """Turn on write-ahead logging: many readers and one writer. SQLite does not wait for this, so it is retried."""
+    """Turn on write-ahead logging, for many readers and one writer. SQLite does not wait for locks here: retry."""
     until = time.monotonic() + BUSY_SECONDS
     while True:
         try:
@@ -355,7 +355,7 @@ def _enable_write_ahead(connection: sqlite3.Connection) -> None:
 
 @contextlib.contextmanager
 def _explain_errors(path: Path) -> Iterator[None]:
-    """Raise errors of SQLite and of the file system inside as ``DatabaseError``, with a remedy."""
+    """Turn errors of SQLite, of the file system and of JSON inside into ``DatabaseError``, with a remedy."""
     try:
         yield
     except (sqlite3.Error, OSError, json.JSONDecodeError) as error:

@@ -66,7 +66,7 @@ def trained_for(run: RunSpec, database: Database) -> Outcome | None:
 def attempt(
     run: RunSpec, trained: Outcome | None = None, progress: Callable[[Progress], None] | None = None
 ) -> Outcome:
-    """Train or measure without writing anything, so that no access to the database is needed.
+    """Do a run and return its outcome; an error becomes a record of a failed run. Nothing is written.
 
     Args:
         run: specification of the run.
@@ -106,7 +106,7 @@ def _train_run(run: RunSpec, progress: Callable[[Progress], None] | None) -> Out
 
 
 def _measure_run(run: RunSpec, trained: Outcome | None) -> Outcome:
-    """Measure a run that another run has trained, and return its record."""
+    """Measure the model that another run has trained, and return the record of the measurement."""
     if trained is None:
         raise RunError("it measures a training, and came without one")
     began = time.perf_counter()
@@ -136,7 +136,7 @@ def _failure_reason(error: Exception) -> str:
 
 
 def package_versions(packages: tuple[str, ...] = _PACKAGES) -> dict[str, str]:
-    """The versions of Python, of this package with its commit, and of those ``packages`` that are installed."""
+    """Return the versions of Python, of PEAR (with its commit if known), and of the installed ones of ``packages``."""
     found = {"pear": pear.__version__, "python": platform.python_version()}
     if here := current_commit():
         found["commit"] = here

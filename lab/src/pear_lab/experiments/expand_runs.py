@@ -1,4 +1,4 @@
-"""Expansion of experiments' names into runs."""
+"""The runs that belong to the names of experiments."""
 
 from __future__ import annotations
 
@@ -20,12 +20,12 @@ def expand(names: Sequence[str], selection: Selection) -> list[RunSpec]:
     """The runs of the named experiments, each once: trainings in the order they are asked for, then measurements.
 
     Args:
-        names: names from ``EXPERIMENTS`` and ``COMPARISONS``, or "all" for the experiments that need no data; the
-            others go by their own names.
-        selection: the part that is wanted.
+        names: names from ``EXPERIMENTS`` and ``COMPARISONS``, or "all" for the experiments that need no data; all
+            others have to be named.
+        selection: the part of these experiments to run.
 
     Raises:
-        ExperimentError: an unknown name, or nothing is left.
+        ExperimentError: a name is unknown, or the selection leaves no run.
 
     Example:
         >>> runs = expand(["ablation-beta"], Selection(tasks=["knapsack"], degrees=[8], seeds=[0]))
@@ -51,7 +51,7 @@ def expand(names: Sequence[str], selection: Selection) -> list[RunSpec]:
 
 
 def _comparison_runs(name: str, selection: Selection) -> list[RunSpec]:
-    """The trainings of a comparison: for each task, the methods that are compared on it, and slower ones on request.
+    """Return the trainings of a comparison. Its slower methods run only if they are selected.
 
     The runs are ordered by seed, so that a comparison that is stopped early has fewer seeds but all methods and cells.
     """
@@ -86,7 +86,7 @@ def _experiment_runs(experiment: Experiment, selection: Selection) -> list[RunSp
 
 
 def _option_grid(experiment: Experiment, selection: Selection) -> list[dict[str, Any]]:
-    """Every combination of the options. Where an experiment names no degrees, the selected degrees are used."""
+    """Return every combination of the options. Degrees are selected from the full grid, even on the reduced one."""
     options = {**experiment.options, **(experiment.quick_options if selection.quick else {})}
     if selection.degrees is not None and "degree" in options:
         options["degree"] = tuple(degree for degree in experiment.options["degree"] if degree in selection.degrees)

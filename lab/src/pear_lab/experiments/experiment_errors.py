@@ -6,7 +6,7 @@ from pear.errors import PearError
 
 
 class ExperimentError(PearError, ValueError):
-    """A name or number that no experiment has; the message lists what there is."""
+    """An invalid request, such as an unknown name or too little data; the message says what is valid."""
 
 
 class DatabaseError(PearError, RuntimeError):
@@ -14,4 +14,4 @@ class DatabaseError(PearError, RuntimeError):
 
 
 class RunError(PearError, RuntimeError):
-    """One run cannot be done; the message becomes the reason in its row."""
+    """A run that cannot be done; the message becomes the reason in the record of the run."""

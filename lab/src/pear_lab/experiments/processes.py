@@ -1,4 +1,4 @@
-"""Tasks side by side in processes of this machine; ``start_engine`` starts these or an engine of the library."""
+"""An engine that does tasks in parallel processes of this machine; ``start_engine`` starts it or one of the library."""
 
 from __future__ import annotations
 
@@ -32,12 +32,12 @@ def start_engine(name: str = "local", jobs: int | None = None) -> Engine:
 
     Args:
         name: "local" for this machine, "ray", or "ray://HOST:PORT".
-        jobs: tasks at once; if omitted, as many as there are cores, here or in the cluster. One local task at a time is
-            done in this process, several in processes of their own.
+        jobs: the number of tasks at once; by default the number of cores of this machine or of the cluster. Local tasks
+            run in this process if it is 1, otherwise in worker processes.
 
     Raises:
         EngineError: there is no such engine, or it cannot be reached.
-        MissingExtraError: its package is not installed.
+        MissingExtraError: the package of the engine is not installed.
     """
     local_jobs = thread_count() if jobs is None else jobs
     return Processes(local_jobs) if name == "local" and local_jobs > 1 else start(name, jobs)
@@ -62,7 +62,7 @@ class Processes(FutureEngine):
         return self._jobs
 
     def wait(self, on_update: OnUpdate, seconds: float | None = None) -> None:
-        """Give waiting tasks to idle workers, and report on the others."""
+        """Give waiting tasks to idle workers unless ``seconds`` is 0; then wait for updates, and report them."""
         while self._waiting and seconds != 0:
             idle = next((worker for worker in self.workers if worker.ticket is None), None)
             if idle is None and len(self.workers) == self._jobs:
@@ -75,7 +75,7 @@ class Processes(FutureEngine):
         super().wait(on_update, seconds)
 
     def close(self) -> None:
-        """Kill the workers: a task has no effect that could be left half done."""
+        """Kill the workers. This loses nothing but time, since a task has no effect before it ends."""
         with without_interrupts():  # a second Ctrl-C must not leave a worker at work
             for worker in self.workers:
                 worker.kill()
@@ -93,7 +93,7 @@ class Processes(FutureEngine):
                 yield worker.ticket, worker.messages.recv()
 
     def _collect_result(self, ticket: int, future: Future[Any], on_update: OnUpdate) -> None:
-        """Report the result of a finished task, or replace its process if that has died."""
+        """Report the result of a finished task, or replace the worker if its process has died."""
         worker = next(worker for worker in self.workers if worker.ticket == ticket)
         try:
             value = future.result()
@@ -104,7 +104,7 @@ class Processes(FutureEngine):
             self._report_result(ticket, value, on_update)
 
     def _replace(self, worker: Worker, ticket: int, on_update: OnUpdate) -> None:
-        """Remove a worker that has died, and do its task again; the next ``wait`` starts another worker."""
+        """Remove a worker that has died, and queue its task again, or give the task up if it has died too often."""
         self.workers.remove(worker)
         how = worker.exit_reason()
         if ticket in self._begun:
@@ -124,8 +124,8 @@ class Worker:
 
     Attributes:
         pool: the executor.
-        messages: our end of the pipe through which its process sends messages.
-        ticket: the ticket of its task; None where it is idle.
+        messages: the end of a pipe at which messages of the worker process are received.
+        ticket: the ticket of the worker's task; None if the worker is idle.
     """
 
     def __init__(self) -> None:
@@ -135,7 +135,7 @@ class Worker:
         self.ticket: int | None = None
 
     def submit(self, ticket: int, function: Task, arguments: tuple[Any, ...]) -> Future[Any]:
-        """Begin a task; the process is started with the first one."""
+        """Begin a task; the process is started with the first task."""
         self.ticket = ticket
         try:
             future = self.pool.submit(_work, function, arguments)
@@ -160,12 +160,12 @@ class Worker:
 
 
 class _Context(SpawnContext):
-    """Spawns processes that Ctrl-C does not reach, and keeps the last one in ``process``."""
+    """Spawns processes that Ctrl-C does not reach, and keeps the last of them in ``process``."""
 
     process: SpawnProcess | None = None
 
     def Process(self, *args: Any, **options: Any) -> SpawnProcess:  # type: ignore[override]  # noqa: N802
-        """A process, not started yet."""
+        """Make a process without starting it."""
         self.process = _Process(*args, daemon=True, **options)
         return self.process
 
@@ -177,11 +177,11 @@ class _Process(SpawnProcess):
 
 
 _messages: Connection | None = None
-"""In a worker process: our end of the pipe to the driver."""
+"""In a worker process: the end of the pipe through which messages are sent to the driver."""
 
 
 def _prepare(messages: Connection) -> None:
-    """Prepare a worker process: one thread, no Ctrl-C, and an end together with the driver's process."""
+    """Prepare a worker process: it uses one thread, ignores Ctrl-C, and ends when the process of the driver ends."""
     global _messages
     _messages = messages
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # the driver decides what Ctrl-C means
@@ -227,7 +227,7 @@ def _exit_with_parent() -> None:
 
 @contextlib.contextmanager
 def without_interrupts() -> Iterator[None]:
-    """A context: a process that is started in it never gets Ctrl-C, not even while it imports."""
+    """Block Ctrl-C in this context, so that a process started in it never gets Ctrl-C, not even while it imports."""
     if not hasattr(signal, "pthread_sigmask"):  # Windows
         yield
         return

@@ -15,22 +15,22 @@ from pear_lab.experiments.experiment_errors import DatabaseError
 class RunRecord:
     """One finished or failed run, as the database holds it and the report reads it.
 
-    Every ratio in ``metrics`` is a share, not per cent: regrets, gaps, returns and the active-set change rate; 0.0038
-    is 0.38 %. Whoever prints per cent multiplies by 100.
+    Ratios in ``metrics`` (regrets, gaps, returns, the active-set change rate) are shares, not per cent: 0.0038 is
+    0.38 %. Code that prints per cent multiplies by 100.
 
     Attributes:
         key: hash of task, method, seed and settings; see ``pear_lab.experiments.run_spec.RunSpec``.
         experiment: name of the first experiment that needed the run.
         task: a name in ``pear_lab.experiments.catalogue.TASKS``.
-        method: a name in ``pear_lab.experiments.catalogue.METHODS``.
+        method: a name among the ``methods`` of the task.
         seed: seed of data, first weights and batches.
-        settings: all else that fixes the outcome; ``variant`` names what was measured where nothing was trained.
+        settings: everything else that determines the outcome. In a measurement ``variant`` names what is measured.
         status: "done" or "failed".
-        reason: why it failed.
-        metrics: on the test samples, by name.
-        timings: seconds, and the number of epochs.
+        reason: why the run failed; empty if it did not.
+        metrics: results on the test samples, by name.
+        timings: seconds by what they were spent on, and the number of epochs.
         history: [epoch, seconds, loss, validation regret] of every check.
-        weights: key of the trained weights in the database; empty where the run failed.
+        weights: key of the trained weights in the database; empty if the run failed.
         versions: versions of Python and the packages.
         machine: description of the machine.
         created: time of the record in ISO format.
@@ -57,7 +57,7 @@ class RunRecord:
         """Read a record from a row of a database, which may have been altered.
 
         Raises:
-            DatabaseError: a field is not what it must be; the message names the row and the field.
+            DatabaseError: a field has a wrong type, or the status is unknown; the message names row and field.
         """
         found = {}
         for name, said in row.items():
@@ -89,7 +89,7 @@ _NO_JSON = object()
 
 
 def _has_expected_type(name: str, value: Any) -> bool:
-    """Whether a field of a record that was read has the type that ``RunRecord`` expects."""
+    """Whether a value that was read is valid for this field of ``RunRecord``."""
     if value is None:
         return name in _MAY_BE_MISSING
     kind: Any = _KINDS.get(name, str)

@@ -1,4 +1,4 @@
-"""The specification of a run, and the part of the experiments that a user selects."""
+"""The specification of a run, and the user's selection from the experiments."""
 
 from __future__ import annotations
 
@@ -28,9 +28,8 @@ class RunSpec:
         task: a name in ``TASKS``.
         method: a name among the task's methods.
         seed: seed of data, first weights and batches.
-        settings: all else that fixes the outcome; has ``variant`` where something is measured instead of trained.
-        protocol: the ``Protocol`` that trains it, where that is not the one of its task in ``PROTOCOLS``; not part of
-            the key.
+        settings: everything else that determines the outcome. In a measurement ``variant`` names what is measured.
+        protocol: the ``Protocol`` of the run; None for that of the task in ``PROTOCOLS``. It is not part of the key.
     """
 
     experiment: str
@@ -67,15 +66,15 @@ class RunSpec:
 
 @dataclass(frozen=True)
 class Selection:
-    """The part of the experiments to run; None means everything.
+    """The part of the experiments to run.
 
     Attributes:
-        tasks, methods, degrees, seeds: what to keep.
-        time_cap: seconds a training may take.
+        tasks, methods, degrees, seeds: what to run; None for what each experiment names.
+        time_cap: seconds that a training may take; None for the cap of its task.
         quick: a reduced grid on smaller problems, to see that everything works. Its settings differ from the paper's,
             so that its records are never taken for the real ones.
-        data: prices for the portfolio experiments (``pear_lab.data.load_prices``).
-        gaps: what to do with missing ones.
+        data: prices for the portfolio experiments, as in ``pear_lab.data.load_prices``; None for its example prices.
+        gaps: what to do with missing prices.
     """
 
     tasks: Sequence[str] | None = None
@@ -102,7 +101,7 @@ class Selection:
 
 
 def check_known(what: str, name: object, there: Iterable[object]) -> None:
-    """Raise an error for an unknown name; it lists the known ones."""
+    """Raise ``ExperimentError`` if a name is unknown; the message lists the known names."""
     known = list(there)
     if name in known:
         return
@@ -113,5 +112,5 @@ def check_known(what: str, name: object, there: Iterable[object]) -> None:
 
 
 def dashed_name(name: str) -> str:
-    """A task's name as the command line spells it."""
+    """Return a name as the command line spells it, with dashes."""
     return name.replace("_", "-")

@@ -24,10 +24,10 @@ class Event:
     """Something that happened to a run.
 
     Attributes:
-        run: which run it is about.
-        progress: the progress of its training.
-        record: the record of its outcome, which is in the database already. A run that has just started has neither
-            progress nor a record.
+        run: the run.
+        progress: the progress of the training; None unless the event reports it.
+        record: the record of the run, which is in the database already; None if the run has not ended. When a run
+            starts, both are None.
     """
 
     run: RunSpec
@@ -73,7 +73,7 @@ class Pool:
             raise
 
     def _next(self) -> RunSpec | None:
-        """Remove and return the first run that does not wait for its training."""
+        """Remove and return the first waiting run that need not wait for its training; None if there is none."""
         open_ones = {run.key for run in (*self._waiting, *self._under_way.values()) if run.variant is None}
         for i, run in enumerate(self._waiting):
             if run.variant is None or run.training().key not in open_ones:
@@ -81,7 +81,7 @@ class Pool:
         return None
 
     def _submit(self, run: RunSpec) -> None:
-        """Hand a run to the engine; one whose training is missing is written as failed at once."""
+        """Hand a run to the engine. If the training that it measures is missing or failed, record a failure at once."""
         try:
             trained = trained_for(run, self.database)
         except RunError as error:
@@ -114,7 +114,7 @@ def _attempt(tell: SendMessage, run: RunSpec, trained: Outcome | None) -> Outcom
 
 
 def open_folder(folder: Path) -> Database:
-    """Open or make the database of a folder, after trying to write there, and be the only one who writes.
+    """Open or make the database of a folder, become its only writer, and check that writing works.
 
     Raises:
         DatabaseError: the disk is full, the folder is read-only, the database is damaged or of another version, or
@@ -131,15 +131,15 @@ def open_folder(folder: Path) -> Database:
 
 
 def check_data_of_runs(runs: Iterable[RunSpec], say: Callable[[str], None] = lambda line: None) -> None:
-    """Read the files and make the environments that these runs need, so that a missing one shows before the first run.
+    """Read the files and make the environments that these runs need, so that errors come before the first run.
 
     Args:
         runs: what is wanted.
         say: called with one line on what is being done.
 
     Raises:
-        DataError: says what is missing, where it was looked for and how to get it.
-        MissingExtraError: a package to read it with is not installed.
+        DataError: a file is missing or broken; the message says where it is looked for and how to get it.
+        MissingExtraError: a package that reads the files is not installed.
         PeerError: the environment of a peer cannot be made.
     """
     for run in runs:
@@ -151,8 +151,8 @@ def unfinished_runs(runs: Sequence[RunSpec], statuses: dict[str, str], retry_fai
 
     Args:
         runs: what is wanted.
-        statuses: the statuses of the stored records.
-        retry_failed: whether to try again what failed.
+        statuses: the statuses of the stored records, by key.
+        retry_failed: whether failed runs are to be done again.
     """
     finished = ("done",) if retry_failed else ("done", "failed")
     return [run for run in runs if statuses.get(run.key) not in finished]
@@ -165,22 +165,23 @@ def run_all(
     listen: Listener = lambda event: None,
     engine: Engine | None = None,
 ) -> None:
-    """Do these runs; every one leaves a record, which says whether it is done or why it failed.
+    """Do these runs. Every run leaves a record, which says that it is done or why it failed.
 
-    This process alone writes weights and records. A run whose process dies is done again, and fails when it dies again.
+    This process alone writes weights and records. A run whose process dies is done again, and fails if its process dies
+    again.
 
     Args:
-        runs: each once; a measurement waits for its training where that is among them.
+        runs: the runs, without repetition. A measurement waits for its training if that is among them.
         database: where the records go.
-        jobs: processes of this machine; with 1 all is done in this one.
+        jobs: number of processes of this machine; with 1, all runs are done in this process.
         listen: called on every event.
-        engine: does the runs instead of these processes, and stays open; see ``start_engine``.
+        engine: does the runs instead of these processes, and is not closed; see ``start_engine``.
 
     Raises:
         DatabaseError: records or weights cannot be written.
         EngineError: processes die before they are ready, or a cluster is gone.
         OSError: ``listen`` raised it.
-        KeyboardInterrupt: stopped by the user; what had ended is in the database, of the rest there is nothing.
+        KeyboardInterrupt: stopped by the user. Runs that had ended are in the database; the others leave no trace.
     """
     if not runs:
         return

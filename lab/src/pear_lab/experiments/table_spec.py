@@ -9,7 +9,7 @@ from typing import Any
 from pear_lab.experiments.run_record import RunRecord
 
 DEFAULTS: Mapping[str, float] = {"noise": 0.0, "smoothing": 0.1, "injection": 0.1}
-"""Settings of the paper where it names no other."""
+"""Settings of the paper's experiments, unless an experiment names others."""
 
 
 @dataclass(frozen=True)
@@ -19,8 +19,8 @@ class TableMetric:
     Attributes:
         title: how a table names it, with its unit.
         source: name in ``RunRecord.metrics`` or ``RunRecord.timings``.
-        factor: what turns the record's unit, a share or seconds, into that of the table.
-        decimals: number of decimals where no published number says how many to print.
+        factor: what a record's number, a share or seconds, is multiplied by for the table.
+        decimals: number of decimals to print if no published number shows how many.
     """
 
     title: str
@@ -42,7 +42,7 @@ METRICS: Mapping[str, TableMetric] = {
     "turnover": TableMetric("turnover", "mean_turnover"),
     "normalized_mse": TableMetric("normalised MSE", "normalized_mse", decimals=3),
 }
-"""By the names of the published tables, in the order in which a table prints them."""
+"""Metrics by their names in the published tables, in the order in which tables print them."""
 
 
 @dataclass(frozen=True)
@@ -50,8 +50,8 @@ class Condition:
     """A condition of a table's cells, such as the degree or the noise.
 
     Attributes:
-        label: how a row or column is named, with a place for the value.
-        setting: the setting of the runs; empty where one run holds all values, under ``metrics["shift"]``.
+        label: the name of a row or column, with a placeholder for the value.
+        setting: the setting of runs that has the value; empty if one run covers all values, in ``metrics["shift"]``.
     """
 
     label: str
@@ -69,7 +69,7 @@ CONDITIONS: Mapping[str, Condition] = {
     "capacity": Condition("capacity {:g}"),
     "lower_bound": Condition("lower bound {:g}"),
 }
-"""By the names of the published tables."""
+"""Conditions by their names in the published tables."""
 
 
 @dataclass(frozen=True)
@@ -77,22 +77,22 @@ class TableSpec:
     """A table of an experiment.
 
     Attributes:
-        name: as in the published tables, by which their rows are found.
+        name: the name of the table in ``published.csv``.
         title: heading of the table.
         caption: text below the heading.
         metrics: names in ``METRICS``.
-        blocks, rows, columns: what tells the parts, lines and columns apart: "task", "method" or one of
-            ``CONDITIONS``; each metric has a block of its own as well.
-        heading: heading of the column that names the lines.
+        blocks, rows, columns: what the blocks, rows and columns of the table stand for: "task", "method" or a name in
+            ``CONDITIONS``. Each metric has blocks of its own.
+        heading: heading of the column that names the rows.
         ddof: what the paper subtracts from the number of seeds in the divisor of its standard deviations, as inferred
             from runs that repeat its printed digits.
-        as_published: whether ``ddof`` is known.
+        as_published: whether the paper's deviations have this ``ddof``.
         ranked: whether the best two of a column are marked.
-        settings: settings of its runs that the published rows do not name.
-        variants: the variants of the runs that fill it; None is a training.
-        shift: key in ``metrics["shift"]``, with places for conditions; empty where the metric itself is shown.
-        cells: conditions of the cells, where the paper has no such table.
-        decimals: the decimals of its metrics, where they differ.
+        settings: settings of the table's runs that the published rows do not name.
+        variants: the variants of the runs that fill the table; None stands for trainings.
+        shift: key in ``metrics["shift"]``, with placeholders for conditions; empty if the metric itself is shown.
+        cells: conditions of the cells if the paper has no such table.
+        decimals: the decimals of metrics whose decimals differ from those in ``METRICS``.
     """
 
     name: str
@@ -121,11 +121,11 @@ class TableSpec:
         )
 
     def decimals_of(self, metric: str) -> int:
-        """The decimals to print where no published number shows how many."""
+        """Return the number of decimals to print if no published number shows how many."""
         return self.decimals.get(metric, METRICS[metric].decimals)
 
     def value(self, record: RunRecord, metric: str, condition: Mapping[str, float]) -> float | None:
-        """What a record says about a cell, in the table's unit; None where it says nothing.
+        """Return the number that a record has for a cell, in the unit of the table; None if it has none.
 
         Example:
             >>> table = TableSpec("stability", "Stability", "", metrics=("active_set_change_rate_pct",))

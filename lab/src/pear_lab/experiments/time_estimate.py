@@ -57,8 +57,8 @@ class Estimate:
     def seconds(self, run: RunSpec) -> float:
         """Estimate the seconds that one run takes on one core.
 
-        The estimate is the mean over finished runs with the same task, method and main settings. Only those with the
-        same degree and capacity count, if there are any. Without similar runs it is a rough guess.
+        The estimate is the mean over finished runs with the same task, method, variant and budget, full or reduced.
+        Only those with the same degree and capacity count if there are any. Without such runs it is a rough guess.
         """
         for kind in _kinds_of_run(run.task, run.method, run.settings):
             if self._seen[kind]:
@@ -81,7 +81,7 @@ class Estimate:
 
 
 def _kinds_of_run(task: str, method: str, settings: dict[str, Any]) -> list[tuple[object, ...]]:
-    """Return the groups of similar runs that a run belongs to, the closest first."""
+    """Return the two groups of similar runs that a run belongs to, the narrower one first."""
     broad = (task, method, *(settings.get(name) for name in ("variant", "time_cap", "max_epochs", "quick")))
     return [(*broad, settings.get("degree"), settings.get("capacity")), broad]
 
@@ -96,7 +96,7 @@ def _rough_seconds(run: RunSpec) -> float:
 
 
 def duration_in_words(seconds: float) -> str:
-    """A length of time as people say it.
+    """Return a length of time in words.
 
     Example:
         >>> duration_in_words(42), duration_in_words(600), duration_in_words(9000)

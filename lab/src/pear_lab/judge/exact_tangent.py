@@ -40,14 +40,14 @@ class ExactTangent:
     """The tangent space of the constraints that hold a decision, with m rows in G and n variables.
 
     Attributes:
-        s: the program.
+        s: the program, with curvature H.
         units: the units of the program.
         tight: (m + 2n,) mask of the tight inequalities: rows, lower bounds, upper bounds.
         held: (m + 2n,) mask of the tight inequalities that hold the decision.
-        Z: (n, t) an orthonormal basis of the tangent space, in the program's own units.
-        L: (t, t) the Cholesky factor of the curvature on the tangent space.
+        Z: (n, t) an orthonormal basis of the tangent space of t dimensions, in the program's own units.
+        L: (t, t) the Cholesky factor of the curvature on the tangent space, ZᵀHZ.
         rounding: the relative error that rounding of the data may cause in the decision and the gradient.
-        rows: (r, n) the equalities and the rows of G that hold the decision.
+        rows: (r, n) the r equalities and rows of G that hold the decision.
         scale: (r,) the units of these rows.
         factored: the factorisation of the scaled rows on the variables that no bound holds; None without rows.
         rank: the rank of the factored rows.
@@ -164,8 +164,8 @@ def exact_tangent(s: JudgedProgram, units: ProgramUnits, tight: Mask, held: Mask
 def exact_tangent_at(s: JudgedProgram, found: PointResiduals, units: ProgramUnits) -> ExactTangent | None:
     """Compute the tangent space at a solution.
 
-    A tight constraint without a multiplier does no harm if it is a combination of constraints that have one: then other
-    multipliers are positive on all of them.
+    A tight constraint without a multiplier does no harm if it is a combination of constraints with multipliers, because
+    other multipliers are then positive on all of them.
 
     Args:
         s: a dense program.

@@ -30,7 +30,7 @@ class BestIntegerPoint:
     """The best known point of an integer program.
 
     Attributes:
-        feasible: whether any point is feasible.
+        feasible: whether the program has a feasible point.
         value: the objective of the point; infinite without a point.
         x: (n,) the point, or None.
         proven: whether no point is better.
@@ -53,7 +53,7 @@ class IntegerJudge:
         self.s = s
 
     def violations(self, points: Array) -> Array:
-        """Compute the largest relative violation (K,) of any constraint at points (K, n), integrality included."""
+        """Compute the largest relative violation (K,) of any constraint, integrality included, at K points (K, n)."""
         s = self.s
         X = wide(points)
         limits = np.abs(np.concatenate([s.b, s.h, s.lb, s.ub]))
@@ -140,7 +140,7 @@ class IntegerJudge:
         return self._enumerate(choices) if s.integer.all() else self._solve_each_choice(choices)
 
     def _enumerate(self, points: Array) -> BestIntegerPoint:
-        """Return the best of all integer points (K, n)."""
+        """Return the best of all K integer points (K, n)."""
         s = self.s
         off = self.violations(points)
         surely, perhaps = off <= MET, off <= TOLERANCE
@@ -154,7 +154,7 @@ class IntegerJudge:
         """Find the best point by solving a linear program in the continuous variables for each choice of the integers.
 
         Args:
-            choices: (K, k) all values of the k integers.
+            choices: (K, k) the K combinations of values of the k integers.
         """
         s = self.s
         rest, present = ~s.integer, np.isfinite(s.h)

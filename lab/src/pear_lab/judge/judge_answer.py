@@ -29,7 +29,7 @@ from pear_lab.judge.proofs import Proof, prove_feasible, prove_indefinite, prove
 VALUE = 1e-9
 """The largest error of a reported objective, relative to its terms."""
 SAME = 1e-7
-"""The largest difference between the decisions of a sample in a batch and alone, relative to their size."""
+"""The largest relative difference between the decision of a sample in a batch and that of the sample alone."""
 SLOPE = 1e-4
 """The largest error of a gradient against central differences of the loss, relative to the steepest slope."""
 

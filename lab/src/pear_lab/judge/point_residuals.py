@@ -96,7 +96,7 @@ def measure_point_residuals(
     Args:
         s: a dense program.
         x: (n,) the point.
-        y: its multipliers.
+        y: the multipliers of the point.
         units: the units of the program; computed if omitted.
     """
     units = ProgramUnits.of(s) if units is None else units
@@ -115,7 +115,7 @@ def point_residuals(
     Args:
         s: a dense program.
         x: (n,) the point.
-        y: its multipliers.
+        y: the multipliers of the point.
         units: the units of the program.
         capped: whether a multiplier counts at most as much as the objective's gradient in the size of a component. If
             not, every multiplier counts in full.
@@ -152,7 +152,7 @@ def point_slacks(s: JudgedProgram, x: Wide, size: Wide) -> tuple[Wide, Wide]:
     Args:
         s: a dense program.
         x: (n,) a point.
-        size: (n,) the sizes of its entries.
+        size: (n,) the sizes of the entries of x.
 
     Returns:
         Slacks (m + 2n,) of rows, lower bounds and upper bounds, and residuals (p,).

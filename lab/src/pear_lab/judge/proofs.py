@@ -263,7 +263,7 @@ def prove_indefinite(H: Any) -> Proof:
 def _prove_semidefinite_by_pivots(H: Any) -> bool:
     """Return whether H (n, n), with a small number added to its diagonal, has positive pivots only.
 
-    Then no eigenvalue of H is clearly negative.
+    If it has, no eigenvalue of H is clearly negative.
     """
     shifted = sp.csc_matrix(H + EDGE * float(abs(H).max()) * sp.eye_array(H.shape[0]))
     try:

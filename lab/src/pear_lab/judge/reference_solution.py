@@ -48,7 +48,7 @@ class ReferenceSolution:
         x: (n,) the decision.
         multipliers: the multipliers that prove x optimal.
         residual: the largest relative residual of the optimality conditions.
-        space: the tangent space at x; None if the decision has no derivative there, or is too close to such a point.
+        space: the tangent space at x; None if the decision has no derivative, or is too close to a point without one.
     """
 
     program: JudgedProgram
@@ -63,7 +63,7 @@ class ReferenceSolution:
         return self.space is None
 
     def project(self, e: Array) -> Array:
-        """Compute the gradient (n,) of the regret for the prediction error e (n,); NaN on an edge."""
+        """Compute the gradient (n,) of the regret for the prediction error e (n,); NaN if ``on_edge``."""
         if self.space is None:
             return np.full(self.program.n, np.nan)
         return self.space.project(wide(e)).astype(np.float64)
@@ -71,7 +71,7 @@ class ReferenceSolution:
     def longest_step(self, direction: Array) -> float:
         """Compute how far the cost may move along ±direction (n,) before a constraint becomes tight or loose.
 
-        The distance is 0 on an edge.
+        The distance is 0 if ``on_edge``.
         """
         if self.space is None:
             return 0.0

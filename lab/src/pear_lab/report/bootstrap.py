@@ -29,7 +29,7 @@ DEFINITION = (
 
 
 class Interval(NamedTuple):
-    """A number and the percentile interval around it."""
+    """An estimate and the ends of its confidence interval."""
 
     estimate: float
     low: float
@@ -104,13 +104,13 @@ def normalized_difference(
     """Return the difference ``Σ (first − second) / Σ best`` of two normalised regrets, with a bootstrap interval.
 
     A resample draws seeds, and then blocks of instances within each drawn seed. ``scipy.stats.bootstrap`` can do
-    neither, and refuses a single seed.
+    neither, and does not accept a single seed.
 
     Args:
-        first: one array (N_s,) for each seed: what the first method lost on each test instance.
+        first: for each seed s an array (N_s,): what the first method lost on each of its N_s test instances.
         second: the same of the second method, on the same instances in the same order.
-        best: the same of the best value, not negative.
-        shared: whether all seeds have the same instances, which are then drawn once for all.
+        best: the same for the best value of each instance, which is not negative.
+        shared: whether all seeds have the same instances, which are then drawn once for all seeds of a resample.
         block: instances in a row that are drawn together; more than 1 where neighbours are alike.
         resamples: number of resamples.
         level: confidence level of the interval.

@@ -44,8 +44,8 @@ def instance_losses(first: Sequence[RunRecord], second: Sequence[RunRecord]) -> 
     """Collect what two methods lost on every test instance, for each seed that both have.
 
     Returns:
-        A tuple for each seed: losses (N,) of the first method and of the second, and the best values (N,), all of the
-        instances that both have. Empty where the runs do not keep what each instance lost.
+        A tuple for each seed: losses (N,) of the first method and of the second, and the best values (N,), on the N
+        instances that both have. The list is empty if the runs do not record the loss of every instance.
     """
     kept = [_losses_by_instance(runs) for runs in (first, second)]
     pairs = []
@@ -58,7 +58,7 @@ def instance_losses(first: Sequence[RunRecord], second: Sequence[RunRecord]) -> 
 
 
 def _losses_by_instance(runs: Sequence[RunRecord]) -> dict[int, dict[tuple[int, int], tuple[float, float]]]:
-    """Return, by seed and by (fold, instance), what was lost and the best value."""
+    """Return, by seed and by (fold, instance), the loss and the best value."""
     found: dict[int, dict[tuple[int, int], tuple[float, float]]] = {}
     for run in runs:
         kept = run.metrics.get("instances")
@@ -135,8 +135,8 @@ class Difference:
     """The difference between two methods on the same seeds.
 
     Attributes:
-        points: the first's regret less the other's, percentage points.
-        wins: seeds in which the first is better.
+        points: the first method's regret less the second's, in percentage points.
+        wins: number of seeds in which the first method is better.
         seeds: number of seeds that both methods have.
     """
 
@@ -162,8 +162,8 @@ class ComparisonLine:
     """One line of a comparison: a cell of the experiments, with the runs of every method there.
 
     Attributes:
-        item: the cell.
-        label: name of the cell.
+        item: the cell of PEAR as published.
+        label: name of the cell, such as its degree.
         runs: runs of each method.
         values: regret in % by method and seed, of the seeds that all methods have.
     """
@@ -175,12 +175,12 @@ class ComparisonLine:
 
     @property
     def means(self) -> dict[str, float]:
-        """The mean of each method, in the order of the table."""
+        """The mean regret of each method, in the order of the table."""
         return {name: sum(seeds.values()) / len(seeds) for name, seeds in self.values.items()}
 
     @property
     def best_other(self) -> str:
-        """The method of the lowest mean, ours left out."""
+        """The method with the lowest mean, ours excluded."""
         others = {name: mean for name, mean in self.means.items() if name != OURS}
         return min(others, key=lambda name: others[name])
 
@@ -194,7 +194,7 @@ class ComparisonLine:
 
 
 def runs_with_latest_defaults(runs: StoredRuns) -> StoredRuns:
-    """Drop runs of our own method whose defaults have changed since; only runs with the latest defaults stay."""
+    """Drop runs of our own method whose options differ from those of its newest run on the same task."""
     ours = sorted((run for run in runs.done if run.method == OURS), key=lambda run: run.created)
     options = {run.task: run.settings.get("options") for run in ours}
     kept = (run for run in runs.done if run.method != OURS or run.settings.get("options") == options[run.task])
@@ -202,7 +202,7 @@ def runs_with_latest_defaults(runs: StoredRuns) -> StoredRuns:
 
 
 def runs_with_common_start(runs: StoredRuns, comparison: Comparison) -> StoredRuns:
-    """Drop runs of a method that begin otherwise than the comparison asks, where it has runs that do as asked."""
+    """Where a method has full runs that begin as the comparison asks, drop its other runs on the same task."""
     if comparison.start is None:
         return runs
 
@@ -237,7 +237,7 @@ def slower_method_lines(runs: StoredRuns) -> dict[str, list[ComparisonLine]]:
 
 
 def comparison_section(runs: StoredRuns) -> PageSection | None:
-    """Make the section of the comparisons: tables and a figure. None if nothing of them was run."""
+    """Make the section of the comparisons: tables and figures. None if no cell has runs of all compared methods."""
     tasks = comparison_lines(runs)
     if not tasks:
         return None
@@ -282,7 +282,7 @@ def regret_ratios_by_task(tasks: Mapping[str, Sequence[ComparisonLine]]) -> dict
 def _method_lines(
     comparison: Comparison, runs: StoredRuns, methods: Mapping[str, Sequence[str]]
 ) -> Iterator[ComparisonLine]:
-    """Yield a line for each cell of a comparison in which all given methods have run on two seeds or more."""
+    """Yield a line for each cell of a comparison in which all given methods have full runs on two seeds or more."""
     runs = runs_with_common_start(runs, comparison)
     for experiment in (EXPERIMENTS[name] for name in comparison.experiments):
         for item in cells_of_experiment(experiment, runs):
@@ -317,7 +317,7 @@ def _comparison_grid(task: str, lines: Sequence[ComparisonLine]) -> PageGrid:
 
 
 def describe_starts(lines: Sequence[ComparisonLine]) -> str:
-    """Say which methods were trained on the squared error first; "" where none was."""
+    """Say which methods were trained on the squared error first; "" if none was."""
     first = {name: group[0].settings.get("start") == "mse" for line in lines for name, group in line.runs.items()}
     names = [METHODS[name] for name, begins_so in first.items() if begins_so]
     if not names:

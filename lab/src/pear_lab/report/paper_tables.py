@@ -18,7 +18,7 @@ from pear_lab.report.table_cells import TABLES, Cell, StoredRuns, cell_place, ce
 
 
 def table_sections(runs: StoredRuns) -> list[PageSection]:
-    """Make a section for every table of the paper, and for each other table of which there are runs."""
+    """Make a section for every table but the portfolios', if it is the paper's or there are runs of it."""
     filled = {one.table.name: _table_section(one, runs) for one in EXPERIMENTS.values() if one.tasks != ("portfolio",)}
     drawn = make_report_figures(runs, {name: section.cells for name, section in filled.items()})
     return [
@@ -39,7 +39,7 @@ def _table_section(experiment: Experiment, runs: StoredRuns) -> PageSection:
 
 
 def _table_grid(table: TableSpec, title: str, cells: dict[tuple[str, str, str], Cell]) -> PageGrid:
-    """Make one block of a table from the cells whose place has this title."""
+    """Make the block of a table that has this title, from the cells by the titles of their block, row and column."""
     inside = [at for at in cells if at[0] == title]
     rows, columns = (tuple(dict.fromkeys(at[part] for at in inside)) for part in (1, 2))
     lines = [[cells[title, row, column] for column in columns] for row in rows]
@@ -71,7 +71,7 @@ def _mark_best_two(lines: Sequence[Sequence[Cell]]) -> list[list[Cell]]:
 
 
 def time_cap_section(runs: StoredRuns) -> PageSection | None:
-    """Compare trainings under the published time cap with those under a shorter one. None if no task has both."""
+    """Compare trainings under the published time cap with those under a shorter one. None if no seed has both."""
     cells: dict[str, dict[tuple[str, ...], dict[float, dict[int, RunRecord]]]] = defaultdict(dict)
     for run in runs.done:
         settings = run.settings
@@ -97,7 +97,7 @@ _CAPS = ("", "seeds", "shorter cap", "regret there", f"regret, {TIME_CAP:g} s", 
 def _time_cap_rows(
     found: Mapping[tuple[str, ...], Mapping[float, Mapping[int, RunRecord]]],
 ) -> Iterable[tuple[str, ...]]:
-    """Yield a line for every cell and shorter cap. ``found`` holds the runs by cell, time cap and seed."""
+    """Yield a line for every cell and other time cap. ``found`` holds the runs by cell, time cap and seed."""
     for (_, method, degree, noise), caps in sorted(found.items()):
         full = caps.get(TIME_CAP, {})
         for cap in sorted(set(caps) - {TIME_CAP}):

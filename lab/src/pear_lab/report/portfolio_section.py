@@ -32,7 +32,7 @@ _COLORS = {
 _PAPER = {"mse": "mse", "qpth": "qpth", "cvxpylayers": "cvxpylayers", "pear-mean": "pear"}
 _PRINTED = {"mse": "MSE", "qpth": "qpth", "cvxpylayers": "CvxpyLayers", "pear": "PEAR"}
 _PLACES = {"within 1 sd": "within", "better": "below", "worse": "above", "not run": "not run"}
-"""How a verdict is said where the markets differ."""
+"""The words for each verdict. The markets differ, so that no mean is better or worse than the published one."""
 _TABLE, _SHIFT = EXPERIMENTS["mvo"].table, EXPERIMENTS["lower-bound-shift"].table
 _PAIRS = ("Pair", "difference", "over windows", "over windows and seeds", "seeds", "windows", "told apart")
 _HOW_SURE = (
@@ -92,7 +92,7 @@ def _portfolio_section(group: Sequence[RunRecord], name: str) -> PageSection:
 
 
 def _runs_by_method(runs: Iterable[RunRecord]) -> dict[str, list[RunRecord]]:
-    """Return the runs of each method in the order of seeds. Of several for one seed, the longest time cap counts."""
+    """Return the runs of each method in the order of seeds. Of a seed, the run with the longest time cap counts."""
     found: dict[str, dict[int, RunRecord]] = defaultdict(dict)
     for run in sorted(runs, key=lambda run: run.settings["time_cap"]):
         found[run.method][run.seed] = run
@@ -154,12 +154,12 @@ def _lower_bound_grid(shifted: _RunsByMethod) -> PageGrid:
 def _method_rows(
     table: TableSpec, groups: _RunsByMethod, columns: Sequence[tuple[str, float]]
 ) -> list[tuple[str, ...]]:
-    """Make a line of ours for each method, and one of the paper if it has the method. Peers need no runs.
+    """Make a row of ours for each method with runs and each peer, and rows of the paper for methods that it has.
 
     Args:
         table: table of the catalogue.
         groups: the runs of each method.
-        columns: metric and lower bound of each column.
+        columns: the metric and the lower bound of each column.
     """
     printed = {(row.method, row.metric, row.condition["lower_bound"]): row for row in published("published_portfolio")}
     rows = []
@@ -228,7 +228,7 @@ def _pairwise_difference_rows(regrets: _Regrets) -> list[tuple[str, ...]]:
 
 
 def _difference_grids(title: str, rows: Sequence[tuple[str, ...]]) -> list[PageGrid]:
-    """Put lines of differences into a table; no table without lines."""
+    """Return a table of these lines of differences, in a list that is empty if there are no lines."""
     return [PageGrid(title, _PAIRS, tuple(rows), _HOW_SURE)] if rows else []
 
 
@@ -254,7 +254,7 @@ def _format_signed(value: float) -> str:
 
 
 def _window_regrets(runs: Sequence[RunRecord], lower: float | None = None) -> dict[int, Any]:
-    """Return by seed the regret of each window (K,) in per cent of the mean of |best utility|."""
+    """Return, by seed, the regrets (K,) of the K windows, in per cent of the mean absolute best utility."""
     found = {}
     for run in runs:
         regrets, best = run.metrics["regrets"], run.metrics["best"]
@@ -265,12 +265,12 @@ def _window_regrets(runs: Sequence[RunRecord], lower: float | None = None) -> di
 
 
 def _yardsticks(trained: _RunsByMethod) -> Mapping[str, Any]:
-    """Return the results of the portfolios that need no forecast, which are the same for all runs on these prices."""
+    """Return the results of portfolios without a forecast, which all runs share; empty if nothing was trained."""
     return next((runs[0].metrics["yardsticks"] for runs in trained.values()), {})
 
 
 def _value_figure(trained: _RunsByMethod) -> tuple[PageFigure, str]:
-    """Make the figure of the value over time, and a sentence on the market's deepest falls, which it shades."""
+    """Make the figure of the value over time, and a sentence on the market's deepest falls, which the figure shades."""
     values = {METHODS[name]: np.mean([run.metrics["value"] for run in runs], axis=0) for name, runs in trained.items()}
     some = next(iter(trained.values()))[0].metrics
     values |= {name: np.asarray(numbers["value"]) for name, numbers in some["yardsticks"].items()}

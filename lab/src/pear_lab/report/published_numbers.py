@@ -1,4 +1,4 @@
-"""The numbers that the paper prints, one row of ``published.csv`` each, and how ours compare with them."""
+"""The numbers that the paper prints, each a row of a CSV file, and how ours compare with them."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ class PublishedNumber:
 
     Attributes:
         table: the paper's table.
-        task: ``"shortest_path"`` or ``"knapsack"``.
-        method: our name of it (``"spo+"``).
+        task: the name of the task, such as ``"knapsack"``.
+        method: our name of the method, such as ``"spo+"``.
         condition: what the cell is about, such as ``{"degree": 8.0, "noise": 0.1}``.
         metric: what is measured; the unit is part of the name.
         mean: the printed mean; None in a cell that only we have.
-        std: the printed standard deviation; None where there is none.
-        decimals: the decimals of the printed mean.
+        std: the printed standard deviation; None if none is printed.
+        decimals: the number of decimals of the printed mean, or of ours in a cell that only we have.
     """
 
     table: str
@@ -59,7 +59,7 @@ def published(name: str = "published") -> tuple[PublishedNumber, ...]:
 
 
 def _parse_published_row(row: Mapping[str, str]) -> PublishedNumber:
-    """Parse one row of ``published.csv``."""
+    """Parse one row of a file of published numbers."""
     pairs = (pair.split("=") for pair in row["condition"].split(";") if pair)
     return PublishedNumber(
         table=row["table"],
@@ -74,7 +74,7 @@ def _parse_published_row(row: Mapping[str, str]) -> PublishedNumber:
 
 
 class CellVerdict(Enum):
-    """The result of comparing a cell with the published one; the value is printed."""
+    """The result of comparing our cell with the published one. The report prints the value of the enumeration."""
 
     WITHIN = "within 1 sd"
     BETTER = "better"
@@ -104,9 +104,9 @@ def verdict(ours: float | None, published: float | None, std: float | None, deci
     """Compare our mean with the published one; lower is better.
 
     Args:
-        ours: our mean; None where nothing was run.
-        published: the printed mean; None where the paper has no such cell.
-        std: the printed standard deviation; None where none is printed.
+        ours: our mean; None if nothing was run.
+        published: the printed mean; None if the paper has no such cell.
+        std: the printed standard deviation; None if none is printed.
         decimals: the decimals of the printed mean.
 
     Example:
@@ -142,7 +142,7 @@ def rank_best_two(means: Sequence[float | None], decimals: int) -> list[int]:
     """Rank means: 1 for the lowest, which is printed bold, 2 for the second lowest (underlined), 0 for all others.
 
     Means are compared as printed. Equals share a place and use up the next one, as in the paper: two best and no
-    second best. With fewer than two means there is nothing to compare.
+    second best. With fewer than two means all ranks are 0.
 
     Example:
         >>> rank_best_two([0.120, 0.104, None, 0.1041], decimals=3)
@@ -157,7 +157,7 @@ def rank_best_two(means: Sequence[float | None], decimals: int) -> list[int]:
 
 
 def format_mean(mean: float, std: float | None, decimals: int) -> str:
-    """Format a mean, and its deviation if there is one, with this many decimals.
+    """Format a mean, and its deviation if there is one, with the given number of decimals.
 
     Example:
         >>> format_mean(4.2461, 1.1, 3), format_mean(0.3, None, 2)

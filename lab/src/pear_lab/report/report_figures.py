@@ -33,9 +33,9 @@ METHOD_COLORS = {
     "mse": "mse", "spo+": "spo", "spo+relaxed": "spo-relaxed", "pfyl": "pfyl", "dbb": "dbb", "lava": "lava",
     "pear": "pear", "pear-guided": "pear-deep",
 }  # fmt: skip
-"""Method → name of its colour."""
+"""The name of the colour of each method."""
 PARTS = {"solve": "pear", "gradient": "pear-pale", "validation": "validation", "rest": "rest"}
-"""Part of the training time → name of its colour."""
+"""The name of the colour of each part of the training time."""
 
 _SIZE = (4.9, 3.7)
 _LEAST_RATIO = 0.1
@@ -43,7 +43,7 @@ _LEAST_RATIO = 0.1
 
 @dataclass(frozen=True)
 class MethodCurve:
-    """One line: ``x`` and ``y`` of the same length, named after a method."""
+    """The line of one method in a figure; ``x`` and ``y`` have the same length."""
 
     method: str
     x: Sequence[float]
@@ -52,7 +52,7 @@ class MethodCurve:
 
 @dataclass(frozen=True)
 class RegretRatio:
-    """A method's regret over the reference's in one cell: ``ratio`` with its interval, 1 where they are equal."""
+    """The regret of a method divided by that of the reference in one cell, with the interval of this ratio."""
 
     method: str
     cell: str
@@ -71,7 +71,7 @@ def draw_regret_curves(
     log_x: bool = False,
     steps: bool = False,
 ) -> str:
-    """Draw regret on a log scale: our numbers as lines, the published ones as dashes with open marks."""
+    """Draw regret on a log scale: our numbers as lines, the published ones as dashed lines with open marks."""
     with styled_figure(_SIZE) as (figure, axes):
         for one in published:
             axes.plot(one.x, one.y, "--o", markersize=5, markerfacecolor=CARD, color=_method_color(one.method), lw=1.2)
@@ -91,7 +91,7 @@ def draw_regret_curves(
 
 
 def draw_shift_bars(before: Mapping[str, float], after: Mapping[str, float], published: Mapping[str, float]) -> str:
-    """Draw bars of the regret before (pale) and after a shift, by method. Open marks are published numbers after it."""
+    """Draw bars of the regret before (pale) and after a shift, by method. Open marks are the published ones after."""
     with styled_figure(_SIZE) as (figure, axes):
         for place, name in enumerate(after):
             if name in before:
@@ -105,7 +105,7 @@ def draw_shift_bars(before: Mapping[str, float], after: Mapping[str, float], pub
 
 
 def draw_time_bars(seconds: Mapping[str, Mapping[str, float]]) -> str:
-    """Draw stacked bars of the parts of the training time, by method, with the total in seconds at their ends."""
+    """Draw stacked bars of the parts of the training time, by method; each ends with the total in seconds."""
     with styled_figure((4.9, 0.95 + 0.42 * len(seconds)), grid="x") as (figure, axes):
         longest = max(sum(parts.values()) for parts in seconds.values()) or 1.0
         for place, parts in enumerate(seconds.values()):
@@ -169,8 +169,8 @@ def draw_portfolio_values(
     """Draw the value of portfolios over the days, one line each, with spans of days shaded.
 
     Args:
-        values: value at the end of each day, by name of the portfolio.
-        colors: name of each line's colour.
+        values: for each name of a portfolio, its value at the end of each day.
+        colors: name of the colour of each portfolio.
         shaded: first and last day of each span.
     """
     with styled_figure(_SIZE) as (figure, axes):
@@ -189,7 +189,7 @@ _REGRET = "normalized_regret_pct"
 
 
 def make_report_figures(runs: StoredRuns, tables: Mapping[str, Sequence[Cell]]) -> dict[str, tuple[PageFigure, ...]]:
-    """Make all figures of the report, by the table whose section shows them.
+    """Make all figures of the tables' sections, by the name of the table.
 
     Args:
         runs: runs of the database.
@@ -325,7 +325,7 @@ def _training_time_figure(task: str, degree: float, groups: Mapping[str, list[Ru
 
 
 def _method_legend(methods: Iterable[str]) -> dict[str, str]:
-    """Return the colour name of each method by its title."""
+    """Return the name of the colour of each method, by the title of the method."""
     return {METHODS.get(name, name): METHOD_COLORS.get(name, "ink") for name in methods}
 
 

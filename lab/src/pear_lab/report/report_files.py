@@ -20,19 +20,19 @@ from pear_lab.report.published_numbers import DEFINITION, CellVerdict
 from pear_lab.report.table_cells import StoredRuns
 
 PAGE, TABLES = "report.html", "report.md"
-"""What the files are called."""
+"""The names of the two files."""
 
 CITATION = (
     "Junhyeong Lee, Sangjin Jin, Yongjae Lee: Decision-Focused Learning via Tangent-Space Projection of Prediction "
     "Error, ICML 2026."
 )
 _UNREADABLE = (LookupError, TypeError, ValueError, AttributeError, ArithmeticError, RuntimeError)
-"""What settings and metrics that are not those of a run end in."""
+"""The errors that invalid settings or metrics of a record may raise."""
 _MAIN = (CellVerdict.WITHIN, CellVerdict.BETTER, CellVerdict.WORSE, CellVerdict.NOT_RUN)
 
 
 class ReportFiles(NamedTuple):
-    """What :func:`write_report` leaves: the page, the tables as Markdown, and the state of the database in words."""
+    """The result of :func:`write_report`: the paths of page and Markdown tables, and a summary of the runs in words."""
 
     page: Path
     tables: Path
@@ -40,14 +40,14 @@ class ReportFiles(NamedTuple):
 
 
 def write_report(runs: StoredRuns, folder: Path) -> ReportFiles:
-    """Write the page and the Markdown tables, and the figures that are files of their own.
+    """Write the page, the Markdown tables, and the figures that have files of their own.
 
     Args:
         runs: runs of the database, from :func:`pear_lab.report.read`.
         folder: an existing folder that can be written to.
 
     Raises:
-        DatabaseError: a row holds settings or metrics that are not those of a run; the message names it.
+        DatabaseError: a row holds invalid settings or metrics; the message names the row if one alone is the cause.
         MissingExtraError: jinja2 or matplotlib, which write and draw the page, is not installed.
     """
     require_packages("the report", "jinja2", "matplotlib")
@@ -93,7 +93,7 @@ def _render_report(runs: StoredRuns) -> tuple[dict[str, str], list[PageSection],
 
 
 def _name_unreadable_run(runs: StoredRuns) -> str:
-    """Name the row that makes the report fail, found by halving the rows."""
+    """Name a row that alone makes the report fail, found by halving the rows; say so if there is none."""
     suspects = [*runs.done, *runs.failed]
     while len(suspects) > 1:
         halves = suspects[: len(suspects) // 2], suspects[len(suspects) // 2 :]

@@ -1,4 +1,4 @@
-"""The cells of the paper's tables: which runs belong to each, and their mean."""
+"""The cells of tables: the runs that belong to each cell, and their mean."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def read(path: Path) -> StoredRuns:
     """Read every run; the file is not changed.
 
     Raises:
-        DatabaseError: there is no database, it is not one of runs, it is of another version, or it holds no runs.
+        DatabaseError: the file is missing, damaged, no database of runs or of another version, or it holds no runs.
     """
     records = read_records(path)
     done = tuple(record for record in records if record.status == "done")
@@ -60,9 +60,9 @@ class Cell:
 
     Attributes:
         published: what the paper prints; its mean is None in a cell that only we have.
-        values: one per seed, in the unit of the table; empty where nothing was run.
-        mean, std: mean and deviation of the values; None where there are none, and no std for a single seed.
-        verdict: how the two compare.
+        values: a number for each seed, in the unit of the table; empty if nothing was run.
+        mean, std: mean and standard deviation of the values; None without values, ``std`` also with a single one.
+        verdict: how our mean compares with the published one.
         notes: what a reader must know, such as missing seeds or a shorter budget.
         failed: runs of this cell that ended in an error.
         place, published_place: 1 for the best of its column, 2 for the second best, 0 for all others.
@@ -80,7 +80,7 @@ class Cell:
 
     @property
     def ours(self) -> str:
-        """Our mean and deviation; empty where nothing was run."""
+        """Our mean and deviation; empty if nothing was run."""
         return "" if self.mean is None else format_mean(self.mean, self.std, self.published.decimals)
 
     @property
@@ -90,7 +90,7 @@ class Cell:
 
     @property
     def not_run(self) -> bool:
-        """Whether no run of this cell is in the database."""
+        """Whether the database has no finished run of this cell."""
         return self.verdict is CellVerdict.NOT_RUN
 
     @property
@@ -100,7 +100,7 @@ class Cell:
 
 
 def cell_place(wanted: PublishedNumber) -> tuple[str, str, str]:
-    """Return the place of a cell in its table: the titles of its block, its line and its column.
+    """Return the place of a cell in its table: the titles of its block, row and column.
 
     Example:
         >>> from pear_lab.report.published_numbers import published
@@ -147,7 +147,7 @@ def cell_values_by_seed(group: list[RunRecord], wanted: PublishedNumber) -> dict
 
 
 def _cell_value_of_seed(runs: list[RunRecord], wanted: PublishedNumber) -> float:
-    """Return the number of one seed. Folds are pooled: the loss on all test instances over their best value."""
+    """Return the number of one seed. Regrets of several folds are pooled over all test instances."""
     instances = [kept for run in runs if (kept := run.metrics.get("instances"))]
     if wanted.metric == "normalized_regret_pct" and len(instances) == len(runs) > 1:
         lost, best = (math.fsum(x for one in instances for x in one[what]) for what in ("lost", "best"))
@@ -169,7 +169,7 @@ def run_matches_cell(run: RunRecord, wanted: PublishedNumber) -> bool:
 
 
 def cell_value_of_run(run: RunRecord, wanted: PublishedNumber) -> float | None:
-    """Return what a run measured for a cell, in the unit of the table; None if it did not measure it."""
+    """Return the number of a run for a cell, in the unit of the table; None if the run did not measure it."""
     return TABLES[wanted.table].value(run, wanted.metric, wanted.condition)
 
 
@@ -230,7 +230,7 @@ def _cell_notes(group: list[RunRecord], seeds: int) -> tuple[str, ...]:
 
 
 def cells_of_experiment(experiment: Experiment, runs: StoredRuns) -> list[PublishedNumber]:
-    """Return the published cells of an experiment's table, and cells for methods that only we have run."""
+    """Return the cells of an experiment's table: the published ones, and those of methods that only we have run."""
     table = experiment.table
     printed = [item for item in published() if item.table == table.name] or _unpublished_cells(experiment)
     if table.rows != "method":
@@ -253,7 +253,7 @@ def cells_of_experiment(experiment: Experiment, runs: StoredRuns) -> list[Publis
 
 
 def _unpublished_cells(experiment: Experiment) -> list[PublishedNumber]:
-    """Return the cells of a table that the paper does not have."""
+    """Return the cells of an experiment whose table the paper does not have."""
     table = experiment.table
     return [
         PublishedNumber(table.name, task, method, condition, metric, None, None, table.decimals_of(metric))

@@ -1,1 +1,1 @@
-"""Stress tests: random problems of every awkward kind, sweeps that are killed, long training."""
+"""Stress tests: random problems of every awkward kind, sweeps whose processes are killed, and long training."""

@@ -101,7 +101,7 @@ def split_bounds_of_file(A: sp.csr_array, low: Array, high: Array) -> tuple[Arra
 
     Args:
         A: (m, n) rows.
-        low, high: (m,) their limits.
+        low, high: (m,) the limits of the rows.
 
     Returns:
         Lower bounds (n,), upper bounds (n,), and the numbers of the remaining rows.

@@ -1,4 +1,4 @@
-"""How runs are trained and measured: one protocol for linear programs, one for tables, one for portfolios."""
+"""How runs are trained and measured: one protocol for linear programs, one for tables of data, one for portfolios."""
 
 from collections.abc import Mapping
 
@@ -15,7 +15,7 @@ PROTOCOLS: Mapping[str, Protocol] = {
     "energy": TabularProtocol(),
     "portfolio": PortfolioProtocol(),
 }
-"""By task."""
+"""Protocols by the name of the task."""
 
 
 def protocol_of(run: RunSpec) -> Protocol:

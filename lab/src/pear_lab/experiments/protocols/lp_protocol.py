@@ -1,7 +1,7 @@
-"""The paper's training protocol, random numbers included: followed in this order, its results come out to the digit.
+"""The paper's training protocol. Random numbers are drawn in the paper's order, which repeats its results to the digit.
 
-One stream of random numbers, seeded first, serves the first weights, the order of the training samples, and the
-validation loader, which draws one number a check though it does not shuffle.
+One stream of random numbers is seeded once. It serves the first weights, the order of the training samples, and the
+validation loader, which draws one number at each check although it does not shuffle.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ _PUBLISHED_FIT: dict[str, Any] = {
 
 
 def paper_order(count: int, generator: torch.Generator) -> Tensor:
-    """The order of a shuffling ``torch.utils.data.DataLoader`` that has no generator of its own, draw by draw.
+    """Draw an order of samples as a shuffling ``torch.utils.data.DataLoader`` without a generator of its own draws it.
 
     Example:
         >>> generator = torch.Generator().manual_seed(0)
@@ -49,12 +49,12 @@ def paper_order(count: int, generator: torch.Generator) -> Tensor:
 
 
 def paper_model(n: int, seed: int, features: int = FEATURES) -> tuple[nn.Linear, torch.Generator]:
-    """A linear layer with the paper's first weights, and the stream of random numbers that goes on from there.
+    """A linear layer with the paper's first weights, and the stream of random numbers after the draw of the weights.
 
     Args:
         n: number of costs to predict.
         seed: seed of the run.
-        features: p, features per sample.
+        features: number of features per sample.
     """
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(seed)
@@ -75,7 +75,7 @@ def make_task(run: RunSpec) -> LPTask:
 
 
 def make_split(run: RunSpec, task: LPTask) -> Split:
-    """The run's samples in float32: half train, a quarter validates, the last quarter tests."""
+    """Draw and split the samples of a run: half train, a quarter validates, the last quarter tests."""
     chosen = {name: run.settings[name] for name in ("degree", "noise")}
     return task.split(task.samples(run.settings["samples"], seed=run.seed, **chosen))
 
@@ -85,8 +85,8 @@ def train_as_published(
 ) -> tuple[nn.Linear, History]:
     """Train a linear layer as the paper does.
 
-    Adam has the rate 1e-2, and a batch has 32 samples. The model is validated after the first epoch and then after
-    every tenth. Training ends after 3 checks in a row that improve by no more than 1 %. The best weights are kept.
+    Adam has the learning rate 1e-2, and a batch has 32 samples. The model is validated after the first epoch and then
+    after every tenth. Training ends after 3 checks in a row that improve by at most 1 %. The best weights are kept.
 
     Args:
         run: specification of the training.
@@ -112,7 +112,7 @@ def train_as_published(
 
 
 def make_run_loss(run: RunSpec, task: LPTask) -> nn.Module:
-    """The loss of a run, with the run's settings where it has any and the published ones elsewhere."""
+    """Make the loss of a run. Settings that the run does not name are the published ones."""
     options: dict[str, Any] = {k: run.settings[k] for k in ("smoothing", "injection") if k in run.settings}
     return make_published_loss(run, task, **options)
 
@@ -121,7 +121,7 @@ class LPProtocol(Protocol):
     """The paper's synthetic linear and integer programs."""
 
     def method_settings(self, method: str) -> dict[str, Any]:
-        """Return the default noise of zero, and for PEAR its smoothing and injection."""
+        """Return the noise of zero, the options of the loss, and for PEAR as published its smoothing and injection."""
         own = DEFAULTS if method == "pear" else {"noise": DEFAULTS["noise"]}
         return {**own, **super().method_settings(method)}
 

@@ -64,18 +64,18 @@ class PortfolioProtocol(Protocol):
         return {"peer": next(one for one in _layer_peer(method).requirements if one.startswith(method))}
 
     def check(self, run: RunSpec, say: Say = lambda line: None) -> None:
-        """Make the environment of a run's peer, where there is none yet.
+        """Make the environment of a run's peer if there is none yet.
 
         Raises:
-            PeerError: it cannot be made; says what to do.
+            PeerError: the environment cannot be made; the message says what to do.
         """
         if run.method in PEER_METHODS:
             peer_interpreter(_layer_peer(run.method), say=say)
 
     def train(self, run: RunSpec, progress: Listener = None) -> TrainingResult:
-        """Train as the paper does: Adam at 1e-3, batches of 64, the rate halved on a plateau, patience of 10 epochs.
+        """Train as the paper does: Adam at 1e-3, halved on a plateau, batches of 64, a patience of 10 epochs.
 
-        A peer's portfolios come from a process of its own; transferring the numbers is not part of its training time.
+        A peer computes portfolios in a process of its own. The transfer of numbers does not count as training time.
         """
         market = make_market(run)
         split, stride = market.split, run.settings["stride"]
@@ -96,7 +96,7 @@ class PortfolioProtocol(Protocol):
         return _make_forecaster(run)
 
     def measure(self, run: RunSpec, model: nn.Module) -> dict[str, Any]:
-        """Regret with other lower bounds than the one that was trained with."""
+        """Measure the regret under each of ``LOWER_BOUNDS``, instead of the bound of the training."""
         if run.variant != "lower-bound-shift":
             return super().measure(run, model)
         market = make_market(run)
@@ -149,7 +149,7 @@ def make_market(run: RunSpec) -> MarketData:
 
 @contextmanager
 def _open_loss(run: RunSpec, market: MarketData) -> Iterator[nn.Module]:
-    """Make the loss of a run within a block. The process of a peer's loss ends with the block."""
+    """Yield the loss of a run. If the loss is a peer's, its process ends with the context."""
     ahead = market.split.ahead
     if run.method not in PEER_METHODS:
         yield market_loss(run.method, market.task, ahead)
@@ -160,7 +160,7 @@ def _open_loss(run: RunSpec, market: MarketData) -> Iterator[nn.Module]:
 
 
 def _layer_peer(method: str) -> Peer:
-    """The row of the table of peers that offers a layer."""
+    """Return the row of the table of peers for this method."""
     return choose_peers([method], "gradient")[0]
 
 
@@ -172,7 +172,8 @@ def _make_forecaster(run: RunSpec, generator: torch.Generator | None = None) -> 
 def market_scores(market: MarketData, model: nn.Module) -> dict[str, Any]:
     """Compute the regret on the test windows, the error of the forecasts, and the backtest.
 
-    Lists hold one number a window (``regrets``, ``best``) or a day (``value``); the yardsticks trade the same days.
+    Lists hold one number for each window (``regrets``, ``best``) or day (``value``). ``yardsticks`` holds the scores of
+    two portfolios without a forecast on the same days.
     """
     windows = market.split.rebalancing
     evaluation = Evaluation(market.task, windows.days, market.split.ahead)
@@ -209,7 +210,7 @@ def _yardstick_scores(market: MarketData, evaluation: Evaluation, realised: Tens
 
 
 def _days_of(days: Tensor, ahead: int) -> Tensor:
-    """(K · ahead, n) the realised days of windows that follow each other."""
+    """Return the realised days (K · ahead, n) of K windows that follow each other."""
     return days[:, :, -ahead:].double().transpose(1, 2).reshape(-1, days.shape[1])
 
 

@@ -84,10 +84,10 @@ class Protocol(ABC):
 
 
 def make_published_loss(run: RunSpec, task: Task, **options: Any) -> nn.Module:
-    """Make the loss of a run with the published settings, which are numbers in whatever unit the costs have.
+    """Make the loss of a run with the published settings, which are not adjusted to the unit of the costs.
 
     Args:
-        run: its method, and the options that its settings name.
+        run: the run, of which the method and the options among its settings are used.
         task: what is decided.
         options: settings that replace the published ones.
     """
@@ -102,7 +102,7 @@ def forecast_scores(task: Task, predicted: Tensor, true: Tensor, ties: bool = Tr
         task: the decision task.
         predicted: (B, n) predicted costs.
         true: (B, n) true costs.
-        ties: whether ``decide_worst`` supports the task, so that ties can be broken against the forecast.
+        ties: whether to add the regret with ties broken against the forecast, for tasks that ``decide_worst`` supports.
     """
     gap = metrics.relaxation_gap_metric(task, predicted, true)
     found = {

@@ -1,4 +1,4 @@
-"""Runs on tables of real data: one training for each candidate of a setting, scores instance by instance."""
+"""Runs on tables of real data: one training for each candidate of a setting, and scores of every instance."""
 
 from __future__ import annotations
 
@@ -47,18 +47,18 @@ class TabularProtocol(Protocol):
     """Instances from a table, with a linear model that all items share."""
 
     def method_settings(self, method: str) -> dict[str, Any]:
-        """Return the values to try of the method's setting; PEAR with our defaults tries none, and starts with MSE."""
+        """Return the candidates for the method's setting. PEAR with our defaults has none, and starts from MSE."""
         own = super().method_settings(method)
         if method == OURS:
             return {**own, "start": "mse"}
         return {**own, "tuned": TUNED[method]} if method in TUNED else own
 
     def check(self, run: RunSpec, say: Say = lambda line: None) -> None:
-        """Read the files that the run needs, which raises where one is missing or broken."""
+        """Read the files that the run needs; raise an error if one is missing or broken."""
         _load_data_set(run.task, run.settings.get("features", ""), os.environ.get(VARIABLE))
 
     def train(self, run: RunSpec, progress: Listener = None) -> TrainingResult:
-        """Train with every candidate of what the run tunes, and keep the one that validates best.
+        """Train with every candidate of what the run tunes, and keep the model that validates best.
 
         Raises:
             KeyboardInterrupt: stopped by the user.
@@ -85,8 +85,8 @@ class TabularProtocol(Protocol):
 def instance_scores(subset: Subset[Building] | Subset[Knapsack], model: SharedLinear, unit: float) -> dict[str, Any]:
     """Scores of a model on a subset; regrets and gaps are shares of the best value.
 
-    ``instances`` has, for every instance, its id, what the decision lost and what the best one earns, in the data's own
-    unit: what a paired comparison of methods resamples.
+    ``instances`` holds, for every instance, its id, the loss of the decision and the absolute value of the best
+    decision, in the unit of the data. Paired comparisons of methods resample these.
     """
     task, (features, values) = subset.task, subset.samples
     with torch.no_grad():
@@ -101,7 +101,7 @@ def instance_scores(subset: Subset[Building] | Subset[Knapsack], model: SharedLi
 
 
 def _compile_before_training(run: RunSpec, prepared: _TabularData) -> None:
-    """Do one step and one check before the clock starts, so that compilation does not count."""
+    """Do one training step and one validation before the clock starts, so that compilation does not count."""
     train, validation = prepared.split.train, prepared.split.validation
     model, keys = prepared.model(run.seed), torch.arange(min(run.settings["batch_size"], len(train.ids)))
     features, values = (rows[keys] for rows in train.samples)
@@ -113,7 +113,7 @@ def _compile_before_training(run: RunSpec, prepared: _TabularData) -> None:
 def _train_candidate(
     run: RunSpec, prepared: _TabularData, options: dict[str, float], progress: Listener
 ) -> tuple[SharedLinear, History]:
-    """Train one model with these settings of its loss."""
+    """Train one model whose loss has these options."""
     train, validation = prepared.split.train, prepared.split.validation
     model = prepared.model(run.seed)
     start = run.settings.get("start", "given")

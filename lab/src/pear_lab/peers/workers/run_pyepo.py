@@ -16,7 +16,7 @@ def prepare_pyepo_training(data: dict[str, Any], device: str) -> Callable[[], di
     """Prepare a training of a linear layer by Adam with a rate of 1e-2, in shuffled batches of 32.
 
     Args:
-        data: ``features`` (N, p), ``costs`` (N, n), ``first_weight`` and ``first_bias`` of the layer, ``epochs``,
+        data: ``features`` (B, p), ``costs`` (B, n), ``first_weight`` and ``first_bias`` of the layer, ``epochs``,
             ``seed``, and ``grid`` (2,) for paths, or ``weights`` (k, n) and ``capacity`` (k,) for knapsacks.
         device: "cpu".
     """

@@ -71,7 +71,7 @@ def _time_pyepo_steps(
 
     Args:
         loss: the loss.
-        predicted: (R, B, n) predicted costs.
+        predicted: (R, B, n) predicted costs of R batches.
         known: ``true_cost``, ``true_sol`` and ``true_obj`` of each batch.
         data: has the clock and the time limit.
 

@@ -1,4 +1,4 @@
-"""qpth on days of returns: from days to moments, portfolios and realised utilities, and the gradient by the days."""
+"""qpth on days of returns: from days to moments, portfolios and realised utilities, and the gradient with respect to the days."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ def prepare_qpth_epoch(data: dict[str, Any], device: str) -> Callable[[], dict[s
     """Prepare the steps of an epoch. The utilities of the best portfolios are computed before the clock starts.
 
     Args:
-        data: ``predicted`` and ``true`` batches of days (R, B, n, days), ``ahead``, ``floor`` and ``risk_aversion``.
+        data: R batches of days, ``predicted`` and ``true`` (R, B, n, days), ``ahead``, ``floor`` and ``risk_aversion``.
         device: "cpu".
     """
     import torch
