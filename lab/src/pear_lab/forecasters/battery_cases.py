@@ -77,9 +77,9 @@ def draw_battery_market(days: int, random: np.random.Generator) -> tuple[Array, 
     """Draw features (days, 106) and hourly prices (days, 24) of a synthetic market.
 
     Prices rise exponentially with the demand less wind and sun, as the most expensive plant in use sets the price. They
-    are proportional to the price of fuel, a random walk over the days. The features are forecasts of demand, wind and
-    sun (24 each), whose errors grow through the day; the prices of yesterday (24); indicators of the weekday (7); sine
-    and cosine of the season; and the cold.
+    are proportional to the price of fuel, whose logarithm is a random walk over the days. The features are
+    forecasts of demand, wind and sun (24 each), whose errors grow through the day; the prices of yesterday (24);
+    indicators of the weekday (7); sine and cosine of the season; and the cold.
     """
     hour, day = np.arange(24), np.arange(days)
     season, weekday = np.cos(2 * np.pi * day / 365), day % 7

@@ -1,4 +1,4 @@
-"""The table of the cases of the study. A case is a function that makes it, and a row of the table."""
+"""The table of the cases of the study. Each case has a function that makes it, and a row of the table."""
 
 from __future__ import annotations
 
@@ -143,7 +143,7 @@ FAMILIES = tuple(dict.fromkeys(row.family for row in CASES.values()))
 
 
 def find_table_cases(words: Sequence[str], quick: bool = False) -> list[str]:
-    """Return the names of cases, in which the name of a family stands for all its cases. Each name is listed once.
+    """Return the names of the given cases, and of all cases of the given families, each once.
 
     Args:
         words: names of cases and of families.

@@ -1,4 +1,4 @@
-"""The table of the forecasters of the study. A forecaster is a function that trains it, and a row of the table."""
+"""The table of the forecasters of the study. Each has a function that trains it, and a row of the table."""
 
 from __future__ import annotations
 
@@ -19,7 +19,8 @@ ALPHAS = np.logspace(-3, 6, 19)
 """The strengths of ridge regression on standardised features, of which cross-validation chooses one."""
 
 SMALL_TREES = {"num_leaves": 7, "colsample_bytree": 0.5}
-"""Settings of LightGBM for few rows and many columns: the best of four on test days, which favours LightGBM."""
+"""Settings of LightGBM for few rows and many columns: the best of four combinations on the test days, which
+favours LightGBM."""
 
 QUICK_EPOCHS, QUICK_TREES = 2, 5
 
@@ -65,7 +66,7 @@ class ForecasterTrainingSet:
         return 1 if self.groups is None else int(np.sum(self.groups == self.groups[0]))
 
     def parts(self) -> tuple[dict[str, Any], dict[str, Any] | None]:
-        """Return arguments of ``DecisionRegressor.fit``: the training rows, and the rows for early stopping or None."""
+        """Return arguments of ``DecisionRegressor.fit``: the training rows, and the held-out rows; None without any."""
         every = {"X": self.X, "y": self.y, **({} if self.groups is None else {"groups": self.groups})}
         if not self.held_out:
             return every, None
@@ -85,8 +86,8 @@ class ForecasterTableRow:
         rival: whether the forecaster is trained on the squared error, and is therefore a rival of PEAR.
         seeded: whether the result depends on the seed.
         package: the package that the forecaster needs; empty if it needs none.
-        instead_of: a package. By default the forecaster takes part only if this package is not installed; empty for a
-            forecaster that always takes part.
+        instead_of: the package of the forecaster that this one replaces. If the package is installed, this forecaster
+            takes part only if it is named. Empty if the forecaster replaces no other.
     """
 
     title: str
@@ -188,7 +189,13 @@ def train_pear_forecaster(
 
 
 def _pear_forecaster_row(title: str, model: str, **options: Any) -> ForecasterTableRow:
-    """Make the row of a forecaster that PEAR trains, from the arguments of ``train_pear_forecaster`` and of the row."""
+    """Make the row of a forecaster that PEAR trains.
+
+    Args:
+        title: the name in tables of results.
+        model: "linear" or "mlp".
+        options: further arguments of ``train_pear_forecaster``, and ``package`` and ``instead_of`` of the row.
+    """
     package = options.pop("package", "")
     instead_of = options.pop("instead_of", "")
     train = partial(train_pear_forecaster, model, **options)

@@ -1,6 +1,7 @@
 """Features of Irish days that are known the day before, with a row for each day or for each hour.
 
-All functions return the same D days, whose prices of ``LAGS`` days before are known.
+The features and the prices are those of the same D days: the days for which the prices of one day and of seven days
+before are known.
 """
 
 from __future__ import annotations
@@ -30,7 +31,7 @@ class IrishFeatureDays(NamedTuple):
     Attributes:
         dates: the D dates.
         rows: (D,) the rows of these days in the data.
-        lagged: for each of ``LAGS``, the rows (D,) of the days that many days before.
+        lagged: for each of ``LAGS``, the rows (D,) of the days that are so many days earlier.
     """
 
     dates: list[datetime.date]
@@ -39,7 +40,7 @@ class IrishFeatureDays(NamedTuple):
 
 
 def find_irish_feature_days(data: EnergyData) -> IrishFeatureDays:
-    """Return the days whose days of ``LAGS`` before are in the data, too."""
+    """Return the days for which the data also has the day before and the same day of the week before."""
     dates = [datetime.date.fromisoformat(day) for day in data.dates]
     at = {day: row for row, day in enumerate(dates)}
     days = [day for day in dates if all(day - datetime.timedelta(lag) in at for lag in LAGS)]

@@ -30,7 +30,7 @@ def run_study(
     say: Callable[[str], None] = lambda line: None,
     again: bool = False,
 ) -> None:
-    """Do the runs that have no result in the file, slow forecasters first.
+    """Do the runs whose result is missing from the file or failed, slow forecasters first.
 
     Args:
         runs: the runs.
@@ -79,7 +79,7 @@ def run_study(
 
 
 def _compile_before_study(say: Callable[[str], None]) -> None:
-    """Compile the solvers before the processes start, which otherwise all compile them at the same time."""
+    """Compile the solvers before the processes start. Otherwise every process would compile them itself."""
     for part, seconds, was_cached in compile_all():
         if not was_cached:
             say(f"{part}: compiled, {seconds:.1f} s")

@@ -31,7 +31,7 @@ INSTANCE, BUDGET = 10, 0.4
 """The number of properties of an instance, and the share of their cost that may be spent."""
 
 HELD, MONTH, QUARTER, YEAR = 5, 21, 63, 252
-"""Numbers of trading days: of holding a portfolio, and of the periods behind its features and its risk."""
+"""Numbers of trading days: for which a portfolio is held, and in a month, a quarter and a year of past returns."""
 
 RISK_AVERSION = 5.0
 DIAGONAL = 0.2
@@ -107,7 +107,7 @@ def portfolio_selection_case(shape: str, seed: int, quick: bool) -> StudyCase:
         shape: "wide" for a row of features for each week and a model for each stock; "long" for a row for each stock
             and one model for all stocks.
         seed: ignored; the weeks are the same for all seeds.
-        quick: whether to keep only the last weeks and ten stocks.
+        quick: whether to keep only the last weeks and the first ten stocks.
     """
     returns = load_prices("sp100").returns().numpy()
     if quick:
@@ -125,7 +125,7 @@ def portfolio_selection_case(shape: str, seed: int, quick: bool) -> StudyCase:
 
 
 def _selection_covariance(days: Array) -> Array:
-    """Return the shrunk covariance (n, n) of returns over ``HELD`` days, from daily returns (T, n)."""
+    """Return the shrunk covariance (n, n) of returns over ``HELD`` days, from the returns (T, n) of T days."""
     daily = np.cov(days.T)
     return HELD * ((1 - DIAGONAL) * daily + DIAGONAL * np.diag(np.diag(daily)))
 

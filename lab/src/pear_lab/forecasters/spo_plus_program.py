@@ -41,7 +41,7 @@ class SPOPlusFit:
     """The minimum of the mean SPO+ loss plus penalty.
 
     Attributes:
-        coefficients: (m, q) B, with the forecast Bx for features x.
+        coefficients: (m, q) the coefficients B of the forecast Bx of m costs from q features x.
         value: the objective without smoothing.
         steps: the number of steps of Newton's method.
     """
@@ -53,7 +53,7 @@ class SPOPlusFit:
 
 @dataclass(frozen=True)
 class SPOPlusProgram:
-    """The data of the program: n samples, and K decisions.
+    """The data of the program: n samples with q features and m costs, and K decisions.
 
     Attributes:
         features: (n, q) x, including a column of ones for an intercept.
@@ -78,7 +78,7 @@ class SPOPlusProgram:
         return cls(features, decisions, decisions[values.argmin(1)], excess / unit, unit)
 
     def minimise(self, penalties: Array, start: Array, smoothing: float = FIRST_SMOOTHING) -> SPOPlusFit:
-        """Minimise ``1/n Σᵢ ℓ(B xᵢ, cᵢ) + Σⱼ penaltyⱼ |Bⱼ|`` over B.
+        """Minimise ``1/n Σᵢ ℓ(B xᵢ, cᵢ) + Σⱼ penaltyⱼ |Bⱼ|`` over B, with the SPO+ loss ℓ and the columns Bⱼ of B.
 
         Args:
             penalties: (q,) the weight of |B| in each column; 0 for an intercept.
@@ -102,13 +102,19 @@ class SPOPlusProgram:
         raise SolveError(f"SPO+ needs more than {MAX_STEPS} steps; are the features finite and not collinear?")
 
     def losses(self, B: Array) -> Array:
-        """Return ``(c − 2Bx)ᵀ(zₖ − z*)`` (n, K), whose maximum over k is the SPO+ loss, in the program's unit."""
+        """Return ``(c − 2Bx)ᵀ(zₖ − z*)`` (n, K) in the program's unit, for decisions zₖ and the best decision z*.
+
+        The maximum over k is the SPO+ loss of a sample.
+        """
         forecast = self.features @ B.T
         found: Array = self.excess + 2 * ((forecast * self.best).sum(1)[:, None] - forecast @ self.decisions.T)
         return found
 
     def objective(self, B: Array, L: Array, tau: float) -> float:
-        """Return the sum of the losses and of L |B|, smoothed by τ > 0 or, for τ = 0, not smoothed."""
+        """Return the sum of the losses and of L |B|, smoothed by τ > 0 or, for τ = 0, not smoothed.
+
+        L (m, q) holds the weights of the penalty, multiplied by the number of samples.
+        """
         losses, size = self.losses(B), np.abs(B)
         if tau == 0:
             return float(losses.max(1).sum() + (L * size).sum())
@@ -130,7 +136,7 @@ class SPOPlusProgram:
         return direction.reshape(B.shape), float(-gradient.ravel() @ direction)
 
     def _length(self, B: Array, L: Array, tau: float, direction: Array, decrement: float) -> float:
-        """Return the first step length of 1, ½, ¼, … with a tenth of the decrease that the slope predicts."""
+        """Return the first step length of 1, ½, ¼, … that achieves a tenth of the decrease that the slope predicts."""
         now, length = self.objective(B, L, tau), 1.0
         while self.objective(B + length * direction, L, tau) > now - 0.1 * length * decrement and length > 0:
             length *= 0.5

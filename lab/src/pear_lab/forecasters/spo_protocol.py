@@ -30,11 +30,11 @@ PENALTIES = 100 * np.logspace(-8, 0, 10)
 """The weights of the lasso penalty, in increasing order."""
 
 NEAR = 0.02
-"""The first smoothing τ of SPO+ for all weights but the first, which start from the previous minimum."""
+"""The first smoothing τ of SPO+ for every weight but the first. Its search starts at the previous weight's minimum."""
 
 METHODS = ("SPO+", "least squares")
 _STILL = 1e-10
-"""Coordinate descent ends at this largest change of coefficients, relative to the largest coefficient."""
+"""Coordinate descent ends if no coefficient changes by more than this, relative to the largest coefficient."""
 
 
 class SpoProtocolKey(NamedTuple):
@@ -49,9 +49,9 @@ class SpoProtocolResult:
     """The result of a replication.
 
     Attributes:
-        size, degree, noise, seed: the replication.
-        regret: by name of ``METHODS``, the test regret over the best costs, in percent.
-        penalty: by name of ``METHODS``, the chosen weight of the lasso penalty.
+        size, degree, noise, seed: the setting and the seed of the replication.
+        regret: for each of ``METHODS``, the total test regret in percent of the total best cost.
+        penalty: for each of ``METHODS``, the chosen weight of the lasso penalty.
         seconds: the time of all fits.
         commit: the commit of the code; None if it is unknown.
     """
@@ -114,9 +114,9 @@ def fit_spo_protocol_by_spo_plus(X: Array, C: Array, decisions: Array) -> list[A
     """Minimise SPO+ for each weight of ``PENALTIES``, and return the coefficients (m, q) for each.
 
     Args:
-        X: (n, q) features; the first column holds ones, and its coefficients are not penalised.
-        C: (n, m) costs.
-        decisions: (K, m) all decisions.
+        X: (n, q) the q features of n samples. The first column holds ones, and its coefficients are not penalised.
+        C: (n, m) the m costs of each sample.
+        decisions: (K, m) all K decisions.
     """
     program, fits = SPOPlusProgram.from_samples(X, C, decisions), list[Array]()
     for weight in PENALTIES:
@@ -131,9 +131,10 @@ def fit_spo_protocol_by_spo_plus(X: Array, C: Array, decisions: Array) -> list[A
 def fit_spo_protocol_by_least_squares(
     X: Array, C: Array, decisions: Array | None = None, sweeps: int = 1000
 ) -> list[Array]:
-    """Minimise ``1/(2n) ‖XBᵀ − C‖² + weight Σⱼ |Bⱼ|`` for each weight of ``PENALTIES``.
+    """Minimise ``1/(2n) ‖XBᵀ − C‖² + weight Σ |Bᵢⱼ|`` over B (m, q) for each weight of ``PENALTIES``.
 
-    Coordinate descent ends when a sweep changes the coefficients by a share of less than 10⁻¹⁰.
+    The sum Σ leaves out the first column of B. Coordinate descent ends if a sweep changes no coefficient by more than
+    10⁻¹⁰ times the largest coefficient.
 
     Args:
         X, C, decisions: as in ``fit_spo_protocol_by_spo_plus``; the decisions are ignored.
@@ -159,7 +160,12 @@ def fit_spo_protocol_by_least_squares(
 
 
 def spo_protocol_regret(B: Array, X: Array, C: Array, decisions: Array) -> float:
-    """Return the total regret of the forecasts XBᵀ over the total best cost, in percent."""
+    """Return the total regret of the forecasts XBᵀ in percent of the total best cost.
+
+    Args:
+        B: (m, q) the coefficients.
+        X, C, decisions: as in ``fit_spo_protocol_by_spo_plus``.
+    """
     values = C @ decisions.T
     chosen = (X @ B.T @ decisions.T).argmin(1)
     best = values.min(1).sum()
@@ -217,14 +223,14 @@ def spo_protocol_table(
 
 
 def _spo_protocol_mean(values: Sequence[float]) -> str:
-    """Return the mean and its standard error as text; a single value without an error."""
+    """Return the mean and its standard error as text: a single value without an error, and no value as ""."""
     if len(values) < 2:
         return "".join(f"{value:.4f}" for value in values)
     return f"{np.mean(values):.4f} ± {_spo_protocol_error(values):.4f}"
 
 
 def _spo_protocol_difference(theirs: Sequence[float], ours: Sequence[float]) -> str:
-    """Return the difference of the means over its standard error, as text; empty without two values of each."""
+    """Return the difference of the means over its standard error as text; empty if a side has fewer than two values."""
     if min(len(theirs), len(ours)) < 2:
         return ""
     error = float(np.hypot(_spo_protocol_error(theirs), _spo_protocol_error(ours)))

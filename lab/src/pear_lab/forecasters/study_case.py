@@ -16,7 +16,7 @@ Array = NDArray[np.float64]
 Rows = NDArray[np.intp]
 
 QUICK_ROWS = 80
-"""The number of samples of a case under ``--quick``."""
+"""The number of samples that most cases keep under ``--quick``."""
 
 
 class StudySplit(NamedTuple):
@@ -71,7 +71,9 @@ class StudyCase:
 
 
 def expanding_study_splits(count: int, folds: int, size: int) -> tuple[StudySplit, ...]:
-    """Split ``count`` samples into ``folds`` tests of ``size`` consecutive samples. All samples before a test train.
+    """Return ``folds`` splits of ``count`` samples, each with a test of ``size`` consecutive samples.
+
+    The tests follow each other and end at the last sample. All samples before a test are for training.
 
     Example:
         >>> [(len(one.train), one.test.tolist()) for one in expanding_study_splits(7, folds=2, size=2)]

@@ -95,7 +95,9 @@ def expand_study_runs(
 
 
 def do_study_run(send: SendMessage, key: StudyRunKey) -> StudyRunResult | StudyRunOmission:
-    """Train and test a forecaster, as a task of an engine. A failed training gives a result with the error message.
+    """Train and test a forecaster, as a task of an engine.
+
+    A failed training gives a result with the error message. If a file or a package is missing, the run is omitted.
 
     Args:
         send: ignored. An engine passes a function that sends messages.

@@ -75,7 +75,7 @@ def collect_study_losses(results: Results, case: str, quick: bool) -> dict[str, 
     """Return the losses of all forecasters that have a result for every split, by name, in the order of the table.
 
     Only seeds that all forecasters have are used, so that all are compared on the same samples. A forecaster that does
-    not depend on the seed needs only seed 0.
+    not depend on the seed needs only seed 0, unless the seed draws the samples.
     """
     row, folds = CASES[case], range(1 if quick else CASES[case].folds)
     seeds: dict[str, set[int]] = {}
@@ -99,7 +99,7 @@ def collect_study_losses(results: Results, case: str, quick: bool) -> dict[str, 
 
 
 def _study_losses_of_runs(results: Results, keys: Sequence[Sequence[StudyRunKey]]) -> StudyTableLosses:
-    """Return the losses of runs, of which ``keys`` has a list of splits for each seed."""
+    """Return the losses of a forecaster. For each seed, ``keys`` lists its runs, one for each split."""
     runs = [[results[key] for key in own] for own in keys]
     regret, best = (
         [np.concatenate([getattr(run, part) for run in own]) for own in runs] for part in ("regret", "best")
@@ -150,7 +150,7 @@ def study_table_of_case(results: Results, name: str, quick: bool) -> TextTable |
 def _study_difference_text(
     row: CaseTableRow, losses: Mapping[str, StudyTableLosses], name: str, rival: str | None
 ) -> str:
-    """Return the difference of a forecaster from the best rival as text, bold if it is significant."""
+    """Return a forecaster's difference from the best rival as text, bold if significant; a dash if one is missing."""
     if rival is None or name not in losses:
         return "–"
     found = study_difference(row, losses[name], losses[rival])
@@ -197,7 +197,10 @@ def _published_study_regrets(names: Sequence[str]) -> dict[str, dict[str, float]
 
 
 def study_table_of_all_cases(results: Results, quick: bool) -> TextTable | None:
-    """Make a table with a line for each case in units of money: the best rival, and PEAR's differences from it."""
+    """Make a table of the cases whose losses are not in percent of the best value; None if no case has a rival.
+
+    Each line has the best rival of a case, and the differences of PEAR's forecasters from it.
+    """
     cells = {name: collect_study_losses(results, name, quick) for name, row in CASES.items() if not row.relative}
     ours = [key for key, one in FORECASTERS.items() if not one.rival and any(key in own for own in cells.values())]
     lines = []

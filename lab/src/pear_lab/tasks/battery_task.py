@@ -22,7 +22,7 @@ class Battery:
 
     Attributes:
         hours: T, the number of planned hours.
-        capacity: the most energy in the battery.
+        capacity: the most energy that the battery can hold.
         efficiency: the share of the inflow that reaches the battery.
         charge, discharge: the largest inflow and outflow of an hour.
         start: the energy in the battery before the first hour.
@@ -58,9 +58,10 @@ MARKET = Battery(capacity=4.0, efficiency=0.92, charge=1.0, discharge=1.0, start
 
 
 def battery(spec: Battery = PJM) -> Model:
-    """Make the model of a battery. It predicts T prices; its variables are T inflows, T outflows and T + 1 states.
+    """Make the model of a battery over T hours.
 
-    ``Model.offset`` is the constant ``level_penalty·(T + 1)·(capacity/2)²`` of the objective.
+    T prices are predicted. The variables are T inflows, T outflows and T + 1 states. ``Model.offset`` is
+    the constant ``level_penalty·(T + 1)·(capacity/2)²`` of the objective.
 
     Example:
         >>> model = battery(Battery(hours=2, start=0.0, level_penalty=0.0))
@@ -93,12 +94,12 @@ def battery(spec: Battery = PJM) -> Model:
 
 
 def _battery_limits(spec: Battery) -> tuple[tuple[int, float], ...]:
-    """Return pairs of a count and an upper bound: for inflows, for outflows and for states."""
+    """Return the number and the upper bound of the inflows, of the outflows, and of the states."""
     return (spec.hours, spec.charge), (spec.hours, spec.discharge), (spec.hours + 1, spec.capacity)
 
 
 def _battery_state_equations(spec: Battery) -> tuple[Tensor, Tensor]:
-    """Return A (T + 1, n) and b (T + 1,) of the equations of the states.
+    """Return A (T + 1, n) and b (T + 1,) of the equations of the states over T hours.
 
     The first row is ``state₀ = start``, the others are ``stateₜ₊₁ − stateₜ − efficiency·inₜ + outₜ = 0``.
     """

@@ -73,7 +73,7 @@ class Building(Task):
         Args:
             cost: (B, n) sales prices.
             Q: (n, n) or (B, n, n) curvature, which only "equality" accepts; None for a linear objective.
-            keys: the instances of the B rows.
+            keys: the instance of each of the B rows.
         """
         if Q is None and self.version == "equality":
             return self.decide_relaxed(cost, keys)
@@ -102,7 +102,7 @@ class Building(Task):
         ).to(values)
 
     def adjacent(self, z: Tensor, keys: Keys = None) -> list[Tensor]:
-        """Return, for each row of ``z`` (B, n), the vertices of the relaxation that are adjacent to it: (k, n) each."""
+        """Return the adjacent vertices of the relaxation, a tensor (vertices, n) for each decision in ``z`` (B, n)."""
         points, rows = self._checked(z, keys)
         lb, ub = np.zeros(self.problem.n), np.ones(self.problem.n)
         result = []
@@ -132,6 +132,8 @@ class Building(Task):
 
 def building(weights: Any, budget: float = 0.4, version: Version = "inequality") -> Building:
     """Make the task ``max price·z`` subject to ``w·z ≤ budget · Σ w`` in every instance.
+
+    z holds the share of each property that is built.
 
     Args:
         weights: (N, n) w > 0, the construction costs of the properties of each instance.
@@ -172,13 +174,14 @@ def building_split(
 ) -> TaskSplit[Building]:
     """Draw instances without replacement, and split them into five folds: one tests, the next one validates.
 
-    Features are standardised, and prices divided by a unit, with statistics of the training properties only.
-    Properties left over by the last full instance are not used.
+    Features are standardised, and prices are divided by their standard deviation, with statistics of the training
+    properties only. Properties that do not fill another instance are not used.
 
     Args:
         data: the properties; ``load_building()`` if omitted.
         seed: the seed of the ``numpy.random.RandomState`` that shuffles the properties.
-        fold: the fold that tests, 0 to 4. Over the five values every instance is tested once.
+        fold: the fold that tests, 0 to 4; fold 0 validates if fold 4 tests. Over the five values every instance is
+            tested once.
         instance_size: the number of properties of an instance.
         budget, version: as in ``building``.
     """

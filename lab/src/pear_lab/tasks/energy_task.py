@@ -16,7 +16,8 @@ def energy_split(
     """Split the days into training, validation and test, in the order of time.
 
     The value of half-hour i is ``weights[i]`` times its price, and at most ``capacity`` units are sold in a day.
-    Features are standardised, and values divided by a unit, with statistics of the training days only.
+    Features are standardised, and values are divided by their standard deviation, with statistics of the training days
+    only.
 
     Args:
         data: the days; ``load_energy()`` if omitted.

@@ -23,7 +23,7 @@ LEAST = np.array([600.0, 400.0, 250.0, 50.0])
 """The least output of each plant that is on, in MW: coal, two gas plants and peakers."""
 MOST = np.array([1500.0, 1400.0, 1200.0, 900.0])
 FUEL = np.array([22.0, 38.0, 52.0, 120.0])
-"""The cost of a MWh of each plant."""
+"""The cost of a MWh from each plant."""
 STANDBY = np.array([4000.0, 5000.0, 4000.0, 1500.0])
 """The cost of each hour in which a plant is on."""
 START = np.array([60000.0, 30000.0, 18000.0, 3000.0])
@@ -35,7 +35,7 @@ LAGS = (2, 7)
 
 @dataclass(frozen=True)
 class IrishCommitmentDays:
-    """Days of which the commitment is planned, with features and net load.
+    """The days for which the plants are committed, with features and net load.
 
     Attributes:
         features: (D, p) forecasts of load and wind, the net load two days and a week before, and the calendar.
@@ -49,7 +49,7 @@ class IrishCommitmentDays:
 
 
 def irish_commitment_model(integer: bool = True) -> pear.Model:
-    """Make the model of the day-ahead plan. It predicts the demand of 12 blocks; shortage and surplus have prices.
+    """Make the model of the day-ahead plan. The demand of 12 blocks is predicted; shortage and surplus have prices.
 
     The variables are on, start and output, each of shape (4, 12) for plants and blocks.
 
@@ -93,7 +93,7 @@ def irish_commitment_model(integer: bool = True) -> pear.Model:
 
 
 def irish_commitment_days(path: str | Path | None = None) -> IrishCommitmentDays:
-    """Load the Irish days whose net loads of ``LAGS`` days before are known.
+    """Load the Irish days for which the net loads of two days before and of seven days before are known.
 
     Args:
         path: as in ``load_energy_demand``.

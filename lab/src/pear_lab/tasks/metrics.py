@@ -17,14 +17,14 @@ from pear.problem.tensor_conversion import to_batch_tensor
 from pear.tasks.task import Task
 
 PUBLISHED_SHIFT = 1e-7
-"""The number that the paper adds to the denominator of the normalised regret, in the unit of the costs."""
+"""The number that PEAR's paper adds to the denominator of the normalised regret, in the unit of the costs."""
 
 
 def published_regret_metric(outcome: RegretOutcome) -> float:
-    """Return the normalised regret of the paper, ``Σ regret / (Σ |best| + 1e-7)``.
+    """Return the normalised regret of PEAR's paper, ``Σ regret / (Σ |best| + 1e-7)``, with the best objective values.
 
-    ``pear.normalized_regret`` has a denominator of ``Σ |best|``, so that the unit of the costs does not matter. Tables
-    show the regret of the paper.
+    ``pear.normalized_regret`` has a denominator of ``Σ |best|``, so that the unit of the costs does not matter. The
+    tables of the laboratory show the regret of the paper.
 
     Example:
         >>> published_regret_metric(RegretOutcome(torch.tensor([1.0]), torch.tensor([0.0])))
@@ -38,7 +38,8 @@ class RelaxationGap(NamedTuple):
 
     Attributes:
         gap: ``Σ |relaxed optimum − integer optimum| / (Σ |integer optimum| + 1e-7)`` under the true costs.
-        share: gap / (gap + regret), where regret is the normalised regret of the forecasts; 0 if both are 0.
+        share: gap / (gap + regret), where regret is the normalised regret of the forecasts, or 0 if that is negative.
+            The share is 0 if gap and regret are 0.
     """
 
     gap: float
@@ -49,8 +50,8 @@ def mse_metric(predicted: Any, true: Any) -> float:
     """Return the mean of ``(ĉ − c)²`` over samples and costs, in float64.
 
     Args:
-        predicted: (B, n) ĉ.
-        true: (B, n) c.
+        predicted: (B, n) the predicted costs ĉ.
+        true: (B, n) the true costs c.
 
     Example:
         >>> mse_metric([[1.0, 2.0]], [[1.0, 4.0]])
@@ -65,8 +66,8 @@ def relaxation_gap_metric(task: Task, predicted: Any, true: Any) -> RelaxationGa
 
     Args:
         task: the decision task; without integer variables gap and share are 0.
-        predicted: (B, n) ĉ.
-        true: (B, n) c.
+        predicted: (B, n) the predicted costs.
+        true: (B, n) the true costs.
     """
     forecast, costs = _metric_forecast_and_costs(predicted, true)
     if not task.problem.is_integer:
@@ -91,11 +92,11 @@ def active_change_metric(
     ``ρ = 1/m Σᵢ [aᵢ ≠ a'ᵢ]``, averaged over samples and perturbations. The m inequalities are the rows of G and the
     finite bounds. The mask a marks the inequalities that are active at the smoothed decision under ĉ, and a' those at
     the smoothed decision under ĉ + δ. The perturbation δ is normal with a standard deviation of ``scale`` times the
-    mean of |ĉ|; the paper does not give the size of its perturbations.
+    mean of |ĉ|. PEAR's paper does not give the size of its perturbations.
 
     Args:
         problem: the decision problem; an integer problem is relaxed.
-        predicted: (B, n) ĉ.
+        predicted: (B, n) the predicted costs ĉ.
         smoothing: λ, the strength of the smoothing term.
         scale: the size of the perturbations relative to the forecasts.
         draws: the number of perturbations of each sample.

@@ -59,18 +59,18 @@ class RollingBattery:
         return torch.arange(self.first, self.test - HOURS + 1)
 
     def rollouts(self, starts: Tensor, steps: int) -> tuple[Tensor, Tensor, Tensor]:
-        """Return features (W, steps, 342), prices (W, steps, 48) and first hours (W,) of rollouts from hours (W,)."""
+        """Return features (W, steps, 342), prices (W, steps, 48) and first hours (W,) of rollouts from W hours."""
         return self.rolling.samples(self.features, self.prices, steps, starts)
 
     def test_hours(self, steps: int | None = None) -> Tensor:
-        """Return the hours (S,) of the test rollout, or the first ``steps`` of them."""
+        """Return the hours of the test rollout, or the first ``steps`` of them, as one dimension."""
         return torch.arange(self.test, len(self.prices) - HOURS + 1)[:steps]
 
     def evaluate(self, forecasts: Tensor) -> Tensor:
         """Return the objectives (B,) of the test rollouts of B forecasters, per 100 hours.
 
         Args:
-            forecasts: (B, S, 48) the predicted prices at the first S test hours.
+            forecasts: (B, S, 48) the 48 prices predicted at each of the first S test hours.
         """
         loss = pear.RollingLoss(self.rolling, smoothing=0.0)
         truth = self.windows(self.test_hours(forecasts.shape[1]))
@@ -101,7 +101,7 @@ def rolling_battery(hours: PjmHours) -> RollingBattery:
 def _rolling_battery_features(hours: PjmHours) -> Tensor:
     """Return the features (N, 342) of every hour: 48 past hours, forecasts for 48 hours ahead, and the calendar.
 
-    In the first and last 48 hours, missing hours are replaced by the first or the last hour.
+    Before the data begins, the first hour is repeated. After the data ends, the last hour is repeated.
     """
     count = len(hours.price)
     at = torch.arange(count)[:, None]

@@ -37,7 +37,8 @@ class TaskSplit(Generic[AnyTask]):
 
     Attributes:
         train, validation, test: the parts, which have no instance in common.
-        unit: the standard deviation of the training values, by which all values are divided. It changes no decision.
+        unit: the standard deviation of the training values, by which all values are divided. The division
+            changes no decision.
         scale: the function that standardised the features.
     """
 
@@ -49,7 +50,9 @@ class TaskSplit(Generic[AnyTask]):
 
 
 class SplitFeatureScale(NamedTuple):
-    """The map ``(x − mean) / deviation`` of features, by column. A column without variation becomes zero.
+    """A function that standardises each column x of the features: ``(x − mean) / deviation``.
+
+    A column that does not vary among the training features becomes zero.
 
     Attributes:
         mean: (p,) the means of the training features.
@@ -80,7 +83,8 @@ class SplitFeatureScale(NamedTuple):
 def split_value_unit(values: Tensor) -> float:
     """Return the standard deviation of the training values, by which the values of a split are divided.
 
-    After the division the same training settings suit all tasks. A shift of the values would change decisions.
+    After the division the same training settings suit all tasks. The mean is not subtracted, because a shift of the
+    values would change decisions.
     """
     unit = float(values.std(correction=0))
     if not 0 < unit < float("inf"):

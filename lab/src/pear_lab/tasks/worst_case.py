@@ -1,4 +1,4 @@
-"""The worst case among the optimal decisions of a forecast with ties: the decision with the highest true cost."""
+"""The worst case among the optimal decisions of a forecast with ties: the worst decision under the true costs."""
 
 from __future__ import annotations
 
@@ -26,11 +26,12 @@ from pear_lab.tasks.metrics import published_regret_metric
 Array = NDArray[np.float64]
 
 TIE = 1e-10
-"""Predicted objectives are ties if they differ by at most this much, relative to their size."""
+"""The largest difference of tied predicted objectives, relative to the largest cost of a sample (paths) or to
+1 + |objective| (0-1 programs)."""
 
 
 def decide_worst(task: Task, predicted: Any, true: Any) -> Tensor:
-    """Return the worst decisions for ``true`` among those that are optimal for ``predicted``, up to ``TIE``.
+    """Return the worst decisions under ``true`` among those that are optimal under ``predicted``, up to ``TIE``.
 
     Args:
         task: a shortest path, or a problem with 0-1 variables and only inequalities, such as a knapsack.
@@ -41,7 +42,7 @@ def decide_worst(task: Task, predicted: Any, true: Any) -> Tensor:
         Decisions (B, n) in the dtype of ``predicted``.
 
     Raises:
-        ProblemError: the task is of another kind.
+        ProblemError: the task is of another kind, or the shapes of the costs do not fit.
         SolveError: a cost is not finite, or no decision was proven optimal; the message names the samples.
 
     Example:
@@ -73,8 +74,8 @@ def worst_case_regret(task: Task, predicted: Any, true: Any) -> float:
 
     Args:
         task: a task that ``decide_worst`` supports.
-        predicted: (B, n) ĉ.
-        true: (B, n) c.
+        predicted: (B, n) predicted costs ĉ.
+        true: (B, n) true costs c.
 
     Example:
         >>> from pear.tasks import shortest_path
@@ -138,8 +139,8 @@ def _find_worst_paths(graph: PathGraph, cost: Tensor, true: Tensor) -> Tensor:
 def _find_worst_selections(task: Task, forecast: Tensor, paid: Tensor) -> Tensor:
     """Return the worst 0-1 decisions (B, n) for the costs ``paid`` among those that are optimal for ``forecast``.
 
-    PEAR's search for 0-1 programs maximises the cost over decisions as good as the best one. If the search finds no
-    proven optimum, a solver of mixed-integer programs does, with a wider tolerance for ties.
+    PEAR's search for 0-1 programs finds the worst decision among those whose predicted objective ties with the best
+    one. If its result is not proven, a solver of mixed-integer programs decides, with a wider tolerance for ties.
 
     Args:
         task: a task with 0-1 variables and only inequalities.
@@ -171,8 +172,8 @@ def worst_case_rows(G: Array, h: Array, value: Array, best: Array, room: float) 
     """Append to ``Gz ≤ h`` the row ``value·z ≥ value·best − room·(1 + |value·best|)``.
 
     Args:
-        G: (k, n).
-        h: (k,).
+        G: (k, n) the coefficients of k rows.
+        h: (k,) their right-hand sides.
         value: (n,) the coefficients of the maximised objective.
         best: (n,) an optimal decision.
         room: the relative amount by which the value of a decision may be lower.

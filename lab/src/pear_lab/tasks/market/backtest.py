@@ -23,8 +23,8 @@ class Backtest(NamedTuple):
     Attributes:
         returns: (D,) the daily returns, less trading costs on days of rebalancing.
         value: (D,) the value at the end of each day, with a value of 1 at the start.
-        turnover: (K,) ``Σᵢ |wᵢ − hᵢ|`` at each rebalancing, from the portfolio h to the portfolio w. Before the first
-            purchase h is zero.
+        turnover: (K,) ``Σᵢ |wᵢ − hᵢ|`` at each of the K rebalancings, from the portfolio h to the portfolio w. Before
+            the first purchase h is zero.
     """
 
     returns: Tensor
@@ -71,7 +71,7 @@ class Drawdown(NamedTuple):
     """A fall of the value, from its peak to its recovery. Days are counted from 0.
 
     Attributes:
-        peak: the day of the highest value before the fall.
+        peak: the day of the highest value before the fall; 0 for a fall that begins on the first day.
         trough: the day of the lowest value.
         end: the day of the recovery, or the last day.
         depth: the fall as a negative share of the highest value before it.
@@ -148,7 +148,7 @@ def deepest_drawdowns(value: Tensor, count: int = 2) -> list[Drawdown]:
 
 
 def _backtest_drawdowns(value: Tensor) -> Tensor:
-    """Return, for each day, ``value / (highest value so far) − 1`` (D,), which is at most 0."""
+    """Return ``value / (highest value so far) − 1`` for each day (D,). The highest value is at least the initial 1."""
     height = torch.cat([value.new_ones(1), value]).cummax(0).values[1:]
     return value / height - 1.0
 

@@ -74,7 +74,7 @@ class Forecaster(nn.Module):
 
 
 def _forecaster_average_matrix(window: int, average: int, dtype: torch.dtype) -> Tensor:
-    """Return the moving average as a matrix (window, window). The first and the last day continue beyond the ends."""
+    """Return the moving average as a matrix (window, window). Outside the window, its end days are repeated."""
     half = (average - 1) // 2
     days = torch.arange(window)
     matrix = torch.zeros(window, window, dtype=dtype)

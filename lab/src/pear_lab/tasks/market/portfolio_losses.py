@@ -65,9 +65,9 @@ class DecisionUtilityLoss(nn.Module):
     """The utility lost by the predicted portfolio, ``|U(w*) − U(ŵ)|``, differentiated through a decision layer.
 
     The utility ``U(w) = μᵀw − ½γ wᵀΣw`` has the true mean μ, the true covariance Σ and the risk aversion γ. The
-    portfolio w* is optimal for μ and Σ, and ŵ for their predictions μ̂ and Σ̂. Gradients flow to μ̂ and Σ̂. The paper
-    trains qpth and CvxpyLayers with this loss. As w* is optimal, the loss is the regret, and its gradient equals that
-    of ``PortfolioPEARLoss`` in the mode "exact".
+    portfolio w* is optimal for μ and Σ, and ŵ for their predictions μ̂ and Σ̂. Gradients flow to μ̂ and Σ̂. PEAR's
+    paper trains qpth and CvxpyLayers with this loss. As w* is optimal, the loss is the regret, and its gradient equals
+    that of ``PortfolioPEARLoss`` in the mode "exact".
 
     Args:
         task: the portfolio problem.
@@ -75,7 +75,8 @@ class DecisionUtilityLoss(nn.Module):
         layer: the layer that computes ŵ; ``DecisionLayer`` if omitted. ``DecisionLayer`` always computes w*.
 
     Attributes:
-        seconds: the seconds spent in forward passes ("solve"), or those of ``layer`` if given.
+        seconds: the seconds spent on solving ("solve"). If ``layer`` is given, this is its dictionary, to which the
+            time for w* is added.
     """
 
     def __init__(self, task: Portfolio, ahead: int = AHEAD, layer: PortfolioLayer | None = None) -> None:
@@ -115,9 +116,9 @@ class PortfolioPEARLoss(nn.Module):
     In the mode "exact" the loss is the regret under the true μ and Σ. The gradient with respect to ĉ is
     ``g = P[(ĉ − c) + (Q̂ − Q) w*]``, and that with respect to Q̂ is ``½ (g w*ᵀ + w* gᵀ)``.
 
-    In the mode "mean" the predicted covariance replaces the true one, as in the paper's code. The loss is the regret
-    under μ and Σ̂, the gradient with respect to ĉ is ``g = P(ĉ − c)``, and Σ̂ has no gradient. The value of the loss
-    differs from the reported regret, which is computed with the true Σ.
+    In the mode "mean" the predicted covariance replaces the true one, as in the code of PEAR's paper. The loss is the
+    regret under μ and Σ̂, the gradient with respect to ĉ is ``g = P(ĉ − c)``, and Σ̂ has no gradient. The value of the
+    loss differs from the reported regret, which is computed with the true Σ.
 
     Args:
         task: the portfolio problem.
@@ -157,10 +158,10 @@ class PortfolioPEARLoss(nn.Module):
         return self.loss(self.task.cost(mu), self.task.cost(true_mu), keys=keys, Q=Q, true_Q=true_Q)
 
     def _by_factor(self, predicted: Tensor, true: Tensor, true_mu: Tensor, keys: Tensor | None) -> Tensor:
-        """Return the loss of the mode "exact" without a gradient of n × n entries.
+        """Return the loss of the mode "exact" without computing the n × n gradient with respect to Σ̂.
 
-        As Σ̂ is XXᵀ plus a constant, the gradient ``½ (g w*ᵀ + w* gᵀ)`` with respect to Σ̂ has the same effect on X as
-        the gradient of ``gᵀXXᵀw*`` with g and w* fixed.
+        With X from ``moments_factor``, Σ̂ is XXᵀ plus a constant. The gradient ``½ (g w*ᵀ + w* gᵀ)`` with
+        respect to Σ̂ has the same effect on X as the gradient of ``gᵀXXᵀw*`` with g and w* fixed.
         """
         with torch.no_grad():
             Q = self.task.curvature(moments(predicted, self.ahead)[1])

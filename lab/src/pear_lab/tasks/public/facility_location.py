@@ -22,8 +22,8 @@ class BestSites:
     For a given set of open sites, the cheapest open site serves each customer.
 
     Args:
-        sites: m.
-        customers: k.
+        sites: m, the number of sites.
+        customers: k, the number of customers.
 
     Example:
         >>> BestSites(2, 2)(np.array([[3.0, 3.0, 1.0, 2.0, 9.0, 1.0]])).tolist()
@@ -51,7 +51,8 @@ class BestSites:
 def facility_program(sites: int, customers: int) -> Problem:
     """Make the mixed-integer program in its strong form: ``Σᵢ xᵢⱼ = 1`` for customers j, and ``xᵢⱼ ≤ yᵢ`` for sites i.
 
-    The variables are y, 0 or 1 for each site, and then x, site by site.
+    The variables are y, 1 for an open site and 0 otherwise, and then x, site by site: xᵢⱼ is the share of customer j
+    that site i serves.
 
     Example:
         >>> facility_program(2, 3)

@@ -57,7 +57,8 @@ def load_matching(path: str | Path, seed: int = 0, shares: tuple[float, float] =
     """Read graphs, such as parts of Cora, from an ``.npz`` file, and split them at random.
 
     Args:
-        path: a file with ``features`` (N, k, k, p) of the pairs of N graphs, and values ``links`` (N, k, k) of pairs.
+        path: a file with ``features`` (N, k, k, p) and values ``links`` (N, k, k) of the pairs in N graphs, each with
+            two groups of k nodes.
         seed: the seed of the order of the graphs.
         shares: the shares of the graphs for training and for validation; the rest is for the test.
 
@@ -84,7 +85,11 @@ def load_matching(path: str | Path, seed: int = 0, shares: tuple[float, float] =
 
 
 def _matching_features(left: Array, right: Array) -> Array:
-    """Return the features (N, k², 3q) of all pairs of papers with words (N, k, q): words of both, and shared words."""
+    """Return the features (N, k², 3q) of all pairs: the words of both papers and their shared words.
+
+    Args:
+        left, right: (N, k, q) the words of the k papers of each group, out of q words.
+    """
     first, second = np.broadcast_arrays(left[:, :, None, :], right[:, None, :, :])
     joined = np.concatenate([first, second, first * second], axis=-1).astype(float)
     return joined.reshape(len(left), -1, joined.shape[-1])

@@ -34,7 +34,7 @@ def draw_pjm_battery(seed: int, order: str, spec: Battery = PJM) -> Drawing:
     """Load the days in float32: the last fifth is for the test, and the last fifth of the rest for validation.
 
     Args:
-        seed: the seed of the shuffled order, of which 0 is that of Yeh et al.; ignored in the order of time.
+        seed: the seed of the shuffled order; 0 gives the order of Yeh et al. It is ignored in the order of time.
         order: "time" or "shuffled".
         spec: the battery.
     """

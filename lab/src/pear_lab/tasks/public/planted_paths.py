@@ -16,7 +16,8 @@ Array = NDArray[np.float64]
 SIDE, FEATURES, DEGREE = 5, 5, 6
 SAFE, SAFE_COST = [1, 4, 9, 16, 24, 31, 36, 39], 2.0
 RISKY, RISKY_SLOPE, RISKY_COST = [0, 3, 8, 15, 23, 30, 35, 38], 4.0, 2.2
-"""The arcs of the two paths, and their costs: 2 on the safe path, and min(4u, 2.2) on the risky one."""
+"""The arcs of the two paths, and the cost of an arc: 2 on the safe path, and min(4u, 2.2) on the risky one, with the
+sixth feature u."""
 
 NOISE = 0.3
 MATRIX_SEED = 1
@@ -26,7 +27,7 @@ _REGRETS = {
     200: {"mse": 0.237, "spo+": 0.041, "pfyl": 0.036, "pg": 0.024},
     400: {"mse": 0.143, "spo+": 0.034, "pfyl": 0.024, "pg": 0.018},
 }
-"""The normalised regrets of the methods by number of training samples, read off the figure for uniform noise."""
+"""Normalised regrets by number of training samples and method, read off Huang & Gupta's figure for uniform noise."""
 
 
 def planted_grid() -> ShortestPath:
@@ -45,7 +46,7 @@ def planted_grid() -> ShortestPath:
 
 
 def planted_costs(features: Array, u: Array) -> Array:
-    """Compute the costs (N, 40) of all arcs, without noise, from features (N, 5) and u (N,)."""
+    """Compute the costs (N, 40) of all arcs, without noise, from five features (N, 5) and the sixth feature u (N,)."""
     B = np.random.RandomState(MATRIX_SEED).binomial(1, 0.5, (2 * SIDE * (SIDE - 1), FEATURES))
     costs: Array = ((features @ B.T / np.sqrt(FEATURES) + 3) ** DEGREE + 1) / 3.5**DEGREE + RISKY_COST
     costs[:, SAFE] = SAFE_COST

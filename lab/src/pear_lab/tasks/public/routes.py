@@ -27,7 +27,7 @@ def route_edges(places: int) -> list[tuple[int, int]]:
 
 
 def route_uses(order: tuple[int, ...], places: int) -> Array:
-    """Return how often the round trip from place 0 through the customers ``order`` uses each edge (n,)."""
+    """Return how often the round trip from place 0 through the customers in ``order`` uses each edge (n,)."""
     number = {edge: i for i, edge in enumerate(route_edges(places))}
     used = np.zeros(len(number))
     stops = (0, *order, 0)
@@ -37,18 +37,21 @@ def route_uses(order: tuple[int, ...], places: int) -> Array:
 
 
 def _routes_through(customers: tuple[int, ...], places: int) -> list[Array]:
-    """Return the edge uses (n,) of all round trips from place 0 through the customers, each in one direction."""
+    """Return how often each edge (n,) is used, for all round trips from place 0 through the customers.
+
+    Of the two directions of a round trip, one is listed.
+    """
     return [route_uses(order, places) for order in permutations(customers) if order[0] <= order[-1]]
 
 
 @cache
 def all_tour_routes(places: int) -> Array:
-    """Return the edge uses of all round trips through all places: ((places − 1)!/2, n)."""
+    """Return how often each edge is used, for all round trips through all places: ((places − 1)!/2, n)."""
     return np.array(_routes_through(tuple(range(1, places)), places))
 
 
 def all_fleet_routes(demand: Array, capacity: float, vehicles: int) -> Array:
-    """Return the edge uses (K, n) of all plans that serve all customers by trips from place 0.
+    """Return how often each edge is used (K, n), for all K plans that serve all customers by trips from place 0.
 
     Args:
         demand: (k,) the demands of customers 1 to k.
@@ -141,8 +144,8 @@ def fleet_route_oracle(demand: Array, capacity: float, vehicles: int) -> Oracle:
 def draw_route_costs(random: np.random.RandomState, count: int, places: int) -> tuple[Array, Array]:
     """Draw features x (N, p) and costs (N, n): the distance plus ``(Bx/√p + 3)^4 / 3³ · ε`` for every edge.
 
-    Half of the places are standard normal, the others uniform in [−2, 2]². The entries of B are 0 or uniform in
-    [−2, 2], with equal probability, and the noise ε is uniform in [0.5, 1.5].
+    The positions of half of the places are standard normal, the others uniform in [−2, 2]². The entries
+    of B are 0 or uniform in [−2, 2], with equal probability, and the noise ε is uniform in [0.5, 1.5].
 
     Args:
         random: the generator.

@@ -17,7 +17,10 @@ Array = NDArray[np.float64]
 ASSETS, FEATURES, FACTORS = 50, 5, 4
 MEAN_RETURN = 0.1
 SIGNAL, LOADING, NOISE = 0.05, 0.0025, 0.01
-"""The effect of the features, the size of the factor loadings, and the noise of a single asset, at τ = 1."""
+"""The effect of the features, the size of the factor loadings, and the noise of a single asset.
+
+Loadings and noise are multiplied by τ, the size of the noise.
+"""
 
 VARIANCE_RATIO = 2.25
 """The largest allowed variance, as a multiple of the variance of equal weights."""
