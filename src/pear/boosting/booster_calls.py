@@ -33,7 +33,7 @@ class BoosterCallReader:
     def _rows(self, values: Any, name: str) -> Array:
         """Return values (N, k) or (N·k,) as an array (N, k).
 
-        The k entries of a sample are consecutive in a flat array, unless ``groups`` says which entries belong together.
+        The k values of a sample are consecutive in a flat array, unless ``groups`` says which values belong together.
         ``name`` is the name of the values in error messages.
         """
         array = np.asarray(values, dtype=float)

@@ -79,7 +79,7 @@ def _describe_best_forecaster(found: WalkForward) -> list[str]:
 
 
 def _describe_forecasters_below_mean(found: WalkForward) -> list[str]:
-    """Say by how much each forecaster that loses more than the constant forecast does so."""
+    """For each forecaster that loses more than the constant forecast, say how much more it loses."""
     sentences = []
     for name, difference in found.differences_to_mean.items():
         if difference.mean > 0:

@@ -19,7 +19,7 @@ from pear.problem.pandas_data import check_pandas_order, has_pandas_index
 from pear.problem.sample_keys import count_keyed_samples
 
 _REFUSALS = (ValueError, TypeError)
-"""The errors of estimators with a single output if targets have several columns."""
+"""The errors that estimators with a single output raise if the targets have several columns."""
 
 
 class Forecaster(Protocol):
@@ -67,7 +67,7 @@ class EstimatorForecaster:
         return fitted.predict(self.features.take(fold.test))
 
     def _forecast_columns(self, samples: WalkSamples, fold: TimeFold, refused: Exception | None) -> Array:
-        """Train a copy for each column; ``refused`` is the error of the estimator for all columns together."""
+        """Train a copy for each column; ``refused`` is the error of a training on all columns together, or None."""
         features, ahead = self.features.take(fold.train), self.features.take(fold.test)
         found = []
         for j in range(samples.true.shape[1]):
@@ -145,7 +145,7 @@ class MeanForecaster:
     """A forecaster that forecasts the mean of the training costs for every sample."""
 
     def forecast(self, samples: WalkSamples, fold: TimeFold) -> Array:
-        """Return the mean of the training costs for each test sample, (T, k)."""
+        """Return the mean of the training costs for each of the T test samples, (T, k)."""
         return np.tile(samples.true[fold.train].mean(axis=0), (len(fold.test), 1))
 
 

@@ -41,7 +41,8 @@ class TimeSplits:
         folds: the number of folds.
         gap: the number of rows left out before the test rows, for targets that become known this many rows later.
         window: the largest number of training rows; the last rows before the gap are used. None for all rows.
-        test_rows: the number of test rows of a fold; None for ``N // (folds + 1)``, as in ``TimeSeriesSplit``.
+        test_rows: the number of test rows of a fold; None for ``N // (folds + 1)`` of N rows, as in
+            ``TimeSeriesSplit``.
 
     Example:
         >>> [(train.tolist(), test.tolist()) for train, test in TimeSplits(2, window=3).split(range(9))]

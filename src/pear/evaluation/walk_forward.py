@@ -69,7 +69,7 @@ def walk_forward(
 
     Args:
         problem: the decision problem, with its integers. With a ``Model``, the k values that its cost map takes are
-            forecast. If samples have fields of their own, the problem has a row of them for each row of X.
+            forecast. If samples have fields of their own, these belong to the samples in the order of X.
         X: (N, p) features in time order: an array or a DataFrame. Dates in an index must be in order.
         C: (N, k) the true costs or values; (N,) if k is 1.
         forecasters: the forecasters by name. A forecaster is an estimator with ``fit(X, y)`` and ``predict(X)``
@@ -81,7 +81,7 @@ def walk_forward(
             window or other sizes; a splitter of scikit-learn; or pairs of row numbers.
         groups: (N·k,) for long tables, the id of the sample that each row belongs to, such as its day. Then X may have
             a row for each forecast value, C may be of shape (N·k,), and one model forecasts all values. Every group has
-            k rows in the order of the problem's values. WalkSamples are in the order of the groups' first rows.
+            k rows in the order of the problem's values. Samples are in the order of the groups' first rows.
         retrain: whether forecasters are trained again for every fold. If False, they are trained once, on the training
             rows of the first fold.
         reference: the name of the forecaster that the others are compared with; if omitted, the first one.
@@ -154,7 +154,7 @@ class _WalkForwardRun:
         retrain: whether forecasters are trained again for every fold.
 
     Attributes:
-        order: (T,) the positions of the tested rows in the folds, sorted by row number.
+        order: (T,) the order that sorts the T tested rows, listed fold after fold, by row number.
         tested: (T,) the numbers of the tested rows, in increasing order.
     """
 

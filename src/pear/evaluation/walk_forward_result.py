@@ -37,10 +37,10 @@ class WalkForward:
     Attributes:
         forecasts: (T, k) forecasts by the name of the forecaster; "mean of the training costs" comes last.
         true: (T, k) the true values.
-        regret: (F, T) what each decision loses to the best one, in the unit of the objective.
+        regret: (F, T) what each decision loses compared with the best one, in the unit of the objective.
         best: (T,) the value of the best decision, in the problem's own sense.
-        sample: (T,) row numbers in X.
-        label: (T,) the index of X or C, such as dates; row numbers if neither has an index.
+        sample: (T,) the numbers of the tested samples, which are row numbers in X unless X is a long table.
+        label: (T,) the ids of the groups, or the index of X or C, such as dates; row numbers if there is neither.
         fold: (T,) the number of the test fold, from 1.
         sense: "min" or "max".
         seconds: the time of training and forecasting over all folds, by the name of the forecaster.

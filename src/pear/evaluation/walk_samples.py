@@ -77,7 +77,8 @@ class WalkSamples:
 
     Attributes:
         problem: the problem, which includes the known values of all samples.
-        known: (N, ·) the known values, in the order of the model's ``known_map``; None without known values.
+        known: (N, m) the m known numbers of each sample, in the order of the model's ``known_map``; None without known
+            values.
         true: (N, k) the true values in float64.
         features: the features.
         groups: which rows of long tables belong to each sample, or None.

@@ -4,14 +4,16 @@ A residual is the realised cost of a decision minus its planned cost. A score is
 grows with the size of the planned cost. The bounds of a new residual are bounds on its score times its scale.
 
 *Exchangeable* samples: the scale is fitted to the first third of the samples, and the bounds on the score are order
-statistics of the other n scores. Let ``tail`` be the wanted probability that a new score exceeds its upper bound. The
-bound is the ``⌈(n + 1)(1 − tail)⌉``-th smallest score. For any distribution, a new score exceeds it with a probability
-of at most ``tail`` and, without ties, of at least ``tail − 1/(n + 1)``.
+statistics of the other n scores. With few samples, the scale is 1, and n is the number of all samples. Let ``tail`` be
+the wanted probability that a new score exceeds its upper bound. The bound is the ``⌈(n + 1)(1 − tail)⌉``-th smallest
+score. For any distribution, a new score exceeds it with a probability of at most ``tail`` and, without ties, of at
+least ``tail − 1/(n + 1)``.
 
 Samples in *time order*: the scale of every sample is fitted to the samples before it, and later scores may have larger
-weights. ``spread`` is the distance between both bounds on the score. After a sample that misses a bound, this bound
-moves outwards by ``rate·spread·(1 − tail)``. After any other sample, it moves inwards by ``rate·spread·tail``. The
-share of misses therefore tends to ``tail`` for any sequence of bounded scores.
+weights. The bounds on a score are two quantiles of the scores before it, and each bound moves a step after each sample.
+``spread`` is the distance between the quantiles, and ``rate`` is a setting of the rule. After a sample that misses a
+bound, this bound moves outwards by ``rate·spread·(1 − tail)``. After any other sample, it moves inwards by
+``rate·spread·tail``. The share of misses therefore tends to ``tail`` for any sequence of bounded scores.
 """
 
 from __future__ import annotations

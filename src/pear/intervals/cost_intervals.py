@@ -38,8 +38,8 @@ class CostIntervals:
         problem: the decision problem. A ``Model`` maps predicted values to costs and to right-hand sides.
         of: "cost" for lower and upper bounds on what a decision costs; "regret" for upper bounds on its regret.
         order: "time" for samples in time order. Bounds then follow their own misses, and later samples may have larger
-            weights (``half_life``). "exchangeable" for samples whose order has no meaning. The promised probability
-            then holds exactly, even with few samples.
+            weights (``half_life``). "exchangeable" for samples whose order has no meaning. Bounds then hold with
+            at least the promised probability, even with few samples.
         half_life: in time order, the number of samples after which the weight of a sample has halved; None for equal
             weights.
         rate: in time order, how fast bounds follow their misses; with 0, bounds are quantiles.
@@ -179,7 +179,7 @@ class CostIntervals:
 
     @classmethod
     def restore(cls, problem: Problem | Model, content: Mapping[str, Any]) -> Self:
-        """Return the intervals whose ``content`` is given."""
+        """Return intervals for this problem with the settings and the calibration in ``content``."""
         said = dict(content)
         planned, realised = (np.asarray(said.pop(name), dtype=np.float64) for name in ("planned", "realised"))
         if planned.ndim != 1 or planned.shape != realised.shape or not np.isfinite([planned, realised]).all():

@@ -18,7 +18,7 @@ SCALE_SAMPLES = 10
 """The smallest number of residuals to which a scale is fitted."""
 
 ROUNDING = 1e-9
-"""Relative rounding error of numbers such as (n + 1)·(1 − tail), which are rounded up to a rank."""
+"""Relative rounding error of a number of scores times a probability, which is rounded up to a rank."""
 
 _HALVES = 40  # a score is forgotten after this many half-lives
 _LEAST_SCALE = 1e-3  # smallest scale, relative to the mean absolute residual
@@ -45,7 +45,8 @@ class ResidualScale(NamedTuple):
 
     Attributes:
         constant, slope: the coefficients, at least 0.
-        typical: the mean absolute residual to which the coefficients were fitted. If it is 0, the scale is 1.
+        typical: the mean absolute value of the residuals to which the coefficients were fitted. If it is 0, the scale
+            is 1.
     """
 
     constant: float
@@ -64,7 +65,7 @@ ONE_SCALE = ResidualScale(1.0, 0.0, 0.0)
 
 
 def fit_residual_scales(known: Residuals) -> list[ResidualScale]:
-    """Fit a scale to the first t residuals, for every t from 0 to N.
+    """Fit a scale to the first t residuals, for every t from 0 to their number N.
 
     The fit ``|residual| ≈ constant + slope·size`` is by least squares, with coefficients of at least 0.
 
@@ -112,7 +113,7 @@ class ResidualScores:
             self._recent = [*self._recent, *scores.tolist()][-math.ceil(_HALVES * self._half_life) :]
 
     def quantiles(self, tail: float) -> tuple[float, float]:
-        """Return a lower and an upper bound such that a new score misses each of them with probability ``tail``.
+        """Return a lower and an upper bound, each of which a new score misses with a probability of at most ``tail``.
 
         The upper bound is the smallest score for which the weights of all scores up to this score sum to at least
         ``(1 − tail)·(total weight + 1)``. The lower bound is its mirror image. Both are infinite if there are too few

@@ -66,11 +66,11 @@ class SafePolicy:
 
     Without a limit, the policy bounds the cost of the plan minus the cost of the fallback, and takes the plan if the
     bound is at most 0. The plan is then no worse than the fallback with the probability ``level``. With a limit, the
-    policy bounds the cost of the plan, and takes the plan if the bound is at most the limit. A gain must be bounded by
-    at least the limit.
+    policy bounds the cost of the plan, and takes the plan if the bound is at most the limit. If the problem maximises,
+    the lower bound on the gain must be at least 0, or at least the limit.
 
-    The probability holds for a sample before it is known whether the plan is taken. Among the samples with a plan
-    taken, bounds may be missed more often. Test the policy on past samples, and see ``CostIntervals.walk``.
+    The probability holds for a sample before it is known whether the plan is taken. Among the samples for which
+    the plan is taken, bounds may be missed more often. Test the policy on past samples, and see ``CostIntervals.walk``.
 
     Args:
         model: a fitted ``DecisionRegressor``; or any object with ``predict(X)`` that forecasts values of ``problem``.
@@ -131,8 +131,7 @@ class SafePolicy:
             y: (N, k) the true values.
             append: True to keep the samples of earlier calls, which come before these samples.
             **rows: further arguments for these samples, if the model needs them: ``groups``, ``base_forecast``,
-            ``known`` or
-                ``problem``.
+                ``known`` or ``problem``.
         """
         problem, values, true = self._rows(X, y, rows)
         values, true = read_forecasts_and_truth(problem, values, true)

@@ -16,10 +16,13 @@ from pear.train.samples.sample_rows import count_sample_rows, take_sample_rows
 logger = logging.getLogger("pear")
 
 FOLDS = 5
-"""The number of blocks of training rows. A copy of the base that is fitted to the other blocks forecasts each block."""
+"""The default number of blocks of training rows. Each block is forecast by a copy of the base fitted to the others."""
 
 _OVERFITTED = 0.9
-"""A base overfits if its errors on its training rows are below this share of those of copies that did not see them."""
+"""A base counts as overfitted if a ratio of mean absolute errors is below this number.
+
+The ratio is the error of the base on its training rows, divided by the error of copies fitted without the row.
+"""
 
 
 class BaseForecast(NamedTuple):
@@ -27,7 +30,7 @@ class BaseForecast(NamedTuple):
 
     Attributes:
         base: the fitted base, which forecasts all later rows.
-        values: the forecasts in the shape that the base returns: (N, k), or one value for each row.
+        values: the forecasts in the shape that the base returns: k values for each row, (N, k), or one value, (N,).
         note: a sentence that says which forecaster made ``values``: the base, or copies of it.
     """
 
@@ -123,12 +126,12 @@ def make_base_forecast(base: Any, X: Any, y: Any, groups: LongTable | None = Non
 
 
 def held_out_base_forecast(base: Any, X: Any, y: Any, groups: LongTable | None = None, folds: int = FOLDS) -> Array:
-    """Split the samples into consecutive blocks, and forecast each block by a copy of the base fitted to the others.
+    """Forecast blocks of consecutive samples, each by a copy of the base that is fitted to the other blocks.
 
     Args:
         base: an estimator of scikit-learn, fitted or not. It is not changed.
         X, y, groups: as in ``make_base_forecast``.
-        folds: the number of blocks.
+        folds: the number of blocks; with fewer samples than that, each sample is a block.
 
     Example:
         >>> from sklearn.linear_model import Ridge
@@ -191,7 +194,8 @@ def shape_base_forecast(values: Any, shape: tuple[int, int], name: str, groups: 
     """Check forecasts of a base, and return them in the shape (N, k) of the costs.
 
     Args:
-        values: the forecasts: (N, k); (N·k,) or (N·k, 1) in the order of the rows of a long table; or (N,) if k is 1.
+        values: forecasts of k values for N samples: (N, k), or (N,) if k is 1; for a long table (N·k,) or (N·k, 1), in
+            the order of its rows.
         shape: (N, k), the shape of the costs.
         name: the name of the forecasts in error messages.
         groups: the groups of a long table; None if each row is a sample.

@@ -121,9 +121,9 @@ class Checkpoint:
         file: the checkpoint file of the run.
         stage: the name of the stage.
         model: the model that is trained.
-        optimizer: its optimizer.
-        loss: the loss. The warm starts of its samples are saved with its ``state_dict``, because a solver that begins
-            elsewhere may round differently.
+        optimizer: the optimizer of the model.
+        loss: the loss. Its ``state_dict`` is saved together with the warm starts of the samples, because a solver that
+            begins at another point may round differently.
         generator: the generator of the order of the samples.
         stopping: the rule of early stopping.
         schedule: the schedule of the learning rate, or None.

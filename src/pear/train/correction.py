@@ -89,7 +89,7 @@ def correction_scale(offset: Tensor, costs: Tensor) -> float:
 def fit_correction(
     base: Any, model: nn.Module, train: Any, validation: Any, fit_corrected: Callable[..., History]
 ) -> History:
-    """Train a model as the correction of a base. The model's outputs are then in the unit of the costs.
+    """Train a model as the correction of a base. The trained model gives outputs in the unit of the costs.
 
     Args:
         base: the forecaster that is corrected.

@@ -128,8 +128,8 @@ def fit(
         The record of the training: its checks, or the results of its race.
 
     Raises:
-        TrainingError: the loss or the metric is not finite. The model then has its best weights, or its first weights
-            if that happens before the first check. Also if another rank fails or has other arguments.
+        TrainingError: the loss or the metric is not finite, or another rank fails or has other arguments. The model
+            then has its best weights, or its first weights if that happens before the first check.
         ProblemError: the samples do not have the required form, or features or costs are not finite and the loss does
             not mask failed samples. The message names the rows.
 
@@ -259,7 +259,7 @@ def _read_fit_callbacks(progress: Callback | Sequence[Callback] | None) -> tuple
 
 
 def _note_on_fit_samples(samples: SampleSource, taken: int, config: FitConfig, order: Order, first: bool) -> str:
-    """Return a sentence on what ``fit`` decided about the samples, or "". Rank 0 (``first``) logs the sentence."""
+    """Return a sentence on what ``fit`` decided about the samples, "" if nothing. Rank 0 (``first``) logs it."""
     level = logging.INFO
     if isinstance(samples, LoaderSamples):
         if config.batch_size == FitConfig.batch_size and order is shuffled:
@@ -278,7 +278,7 @@ def _note_on_fit_samples(samples: SampleSource, taken: int, config: FitConfig, o
 
 
 def _no_fit_score(predicted: Tensor, true: Tensor, keys: Keys | None) -> float:
-    """Fail: a race has no such metric, and only rank 0 computes that of other trainings."""
+    """Fail. This function takes the place of a metric that must not be computed: in a race, and on ranks above 0."""
     raise AssertionError("rank 0 alone validates")
 
 

@@ -26,7 +26,7 @@ class FlatRegret:
 
     Args:
         loss: the loss that is trained. It is watched only if it is a ``PEARLoss`` whose user has set the smoothing λ or
-            has turned guidance off, because only then a change of these settings is an advice.
+            has turned guidance off, because only then is a change of these settings useful advice.
     """
 
     def __init__(self, loss: Any) -> None:

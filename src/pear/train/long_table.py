@@ -49,7 +49,7 @@ class LongTable:
         return flat
 
     def rows_of_groups(self, groups: Array) -> Array:
-        """Return the row numbers of the groups with these numbers, in ascending order."""
+        """Return, in ascending order, the numbers of all rows that belong to the groups with the numbers ``groups``."""
         return np.sort(self.rows[groups].ravel())
 
 

@@ -13,7 +13,7 @@ Weights = dict[str, Any]
 
 
 def load_model_weights(model: nn.Module, weights: Mapping[str, Any]) -> None:
-    """Load weights into a model, even without torch's version numbers of modules, which a file does not hold.
+    """Load weights into a model, even if they lack torch's version numbers of modules, which a file does not hold.
 
     Raises:
         KeyError: the names of the weights are not those of the model.

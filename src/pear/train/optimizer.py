@@ -28,7 +28,7 @@ def make_optimizer(
     A step of Adam has the size of the learning rate, whatever the size of the gradient. The learning rate of the last
     layer, whose outputs are the forecasts, is therefore multiplied by the standard deviation of the costs. If costs are
     small, ε in Adam's denominator is made smaller, too. The same costs in another unit thus lead to the same forecasts
-    in that unit.
+    in that unit. If ``config.start`` is "given", all layers have the same learning rate.
 
     Args:
         model: the model. Its last layer is rescaled in place if the layer is untrained, ``keep`` is False and
@@ -69,7 +69,7 @@ def make_optimizer(
 
 
 def shrink_optimizer_eps(optimizer: torch.optim.Adam, scale: float, dtype: torch.dtype) -> None:
-    """Make ε in Adam's denominator small compared with the gradients, for costs of the size ``scale`` below 1."""
+    """Make ε in Adam's denominator small compared with the gradients if the size of the costs, ``scale``, is small."""
     least = float(torch.finfo(dtype).tiny) ** 0.5  # squares of smaller gradients are lost
     for group in optimizer.param_groups:
         # gradients in the weights of hidden layers fall with the square of the costs' size under a squared error

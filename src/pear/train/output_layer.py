@@ -30,7 +30,7 @@ SPREAD = 0.1
 class OutputLayer:
     """The last layer of a model, whose outputs are the forecasts, with its inputs and outputs for training samples.
 
-    A layer may be called with several rows for each sample, so that M is a multiple of the number of usable samples.
+    M is the number of rows that the layer gets for the usable samples; it may get several rows for each sample.
 
     Attributes:
         layer: the module.
@@ -136,7 +136,7 @@ def find_output_layer(model: nn.Module, features: Features, costs: Tensor, typic
 
 
 def has_fresh_output_layer(model: nn.Module, features: Features, costs: Tensor) -> bool | None:
-    """Return whether the last layer of a model is untrained; None if the model has no such layer."""
+    """Return whether the last layer of a model is untrained; None if ``find_output_layer`` finds none."""
     end = find_output_layer(model, features, costs)
     return None if end is None else end.is_fresh()
 

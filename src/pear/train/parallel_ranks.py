@@ -180,7 +180,12 @@ class ParallelRanks:
             self.copy_weights(model)
 
     def check_same_samples(self, samples: SampleSource) -> None:
-        """Raise TrainingError unless all ranks have the same samples; of a DataLoader only the length is compared."""
+        """Check that all ranks have the same samples; of a DataLoader only the length is compared.
+
+        Raises:
+            TrainingError: two ranks differ.
+            ProblemError: the samples come from a DataLoader with a ``DistributedSampler``.
+        """
         if self.size == 1:
             return
         if isinstance(samples, LoaderSamples):
@@ -232,7 +237,7 @@ class ParallelRanks:
         return batch.only(torch.arange(len(batch.costs), device=batch.costs.device).tensor_split(self.size)[self.rank])
 
     def mean(self, place: str, value: Tensor, weight: float, parameters: list[nn.Parameter], summed: bool) -> Tensor:
-        """Combine the losses and gradients of all ranks' parts of a batch to the loss and gradient of the batch.
+        """Combine the losses and gradients of all ranks' parts of a batch into the loss and gradient of the batch.
 
         Args:
             place: the place in the training, as in ``meet``.

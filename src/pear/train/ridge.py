@@ -20,7 +20,7 @@ class RidgeWeights(NamedTuple):
     """The weights of a ridge regression, for features that are not standardised.
 
     Attributes:
-        weight: (k, p) in float64.
+        weight: (k, p) the weights of p features for k targets, in float64.
         bias: (k,) in float64; zero if the model has no intercept.
         strength: the chosen strength of the penalty.
     """
@@ -39,8 +39,8 @@ def fit_ridge(features: Tensor, targets: Tensor, intercept: bool = True, weight:
     row of a time series is not predicted from its neighbours.
 
     Args:
-        features: (N, p).
-        targets: (N, k).
+        features: (N, p), a row for each of N observations.
+        targets: (N, k), a column for each target.
         intercept: whether the model has a bias. Without one, features and targets are scaled but not centred.
         weight: (N,) how much each row counts; None weighs all rows alike. A weight of 3 has the effect of three copies
             of the row.
@@ -80,7 +80,7 @@ def _ridge_mean_and_factor(rows: Tensor, centred: bool, weight: Tensor | None) -
 
 
 def _choose_ridge_strength(rows: Tensor, true: Tensor, intercept: bool, weight: Tensor | None) -> float:
-    """Return the strength with the lowest squared error on held-out folds; the largest strength if N is 1."""
+    """Return the strength with the lowest squared error on held-out folds; the largest strength for a single row."""
     errors = torch.zeros_like(STRENGTHS)
     for kept, held_out in blocked_folds(len(rows), FOLDS):
         part, judged = (None, None) if weight is None else (weight[kept], weight[held_out])

@@ -185,7 +185,7 @@ def _add_to_identity_digest(found: Any, value: Any) -> None:
 
 
 def _keys_for_identity(keys: Any) -> list[Any]:
-    """Return sample ids as a list; [] if an id is no number, text or tuple of these, and may thus change."""
+    """Return sample ids as a list; [] without ids, or if an id is no number, text or tuple of these, and may change."""
     if keys is None:
         return []
     listed = keys.tolist() if isinstance(keys, Tensor) else list(keys)
@@ -197,7 +197,7 @@ def _keys_for_identity(keys: Any) -> list[Any]:
 
 
 def _problem_identity(problem: Any) -> str | None:
-    """Return the number of variables of a problem and a digest of its data as a text; None for anything else."""
+    """Return the number of variables of a problem and a digest of its data, as one text; None for anything else."""
     model, plain = (problem, problem.problem) if isinstance(problem, Model) else (None, problem)
     if not isinstance(plain, Problem):
         return None

@@ -2,7 +2,7 @@
 
 Arrays are tensors of the safetensors file. All other values are in a JSON document, which is stored as one more tensor,
 of bytes, with the name ``document``, and which refers to arrays by their names. The safetensors header holds a SHA-256
-checksum of the whole file. A file is used only after its checksum is verified, and nothing in a file can run code.
+checksum of the rest of the file. A file is used only after its checksum is verified. Nothing in a file can run code.
 """
 
 from __future__ import annotations

@@ -32,7 +32,7 @@ def train_squared_error_first(
         job: the inputs that both trainings share.
         loss: the loss.
         train: the training samples.
-        optimizer: the optimizer of the user, who then has no training on the squared error; or None.
+        optimizer: the optimizer of the user, with which there is no training on the squared error; or None.
     """
     given, was_training = copy.deepcopy(job.model.state_dict()), job.model.training
     before, resuming = None, job.resumes("loss")
@@ -48,7 +48,7 @@ def _train_on_squared_error(job: FitJob, train: SampleSource) -> History:
     """Train on the squared error, and leave the model with its best weights. A model that is already trained is kept.
 
     If the last layer does not show whether the model is trained, the first weights are validated, too, and kept if
-    they are better.
+    their metric is not higher.
     """
     model, look, began = job.model, train.look(), read_clock()
     fresh, given = has_fresh_output_layer(model, look.features, look.costs), copy.deepcopy(model.state_dict())
@@ -77,5 +77,5 @@ def _train_on_squared_error(job: FitJob, train: SampleSource) -> History:
 
 
 def _mark_squared_error_part(callback: Callback) -> Callback:
-    """Return the callback as one that gets each ``Progress`` with the part "mse"."""
+    """Return a function that calls the callback with the ``Progress`` that it gets, changed to the part "mse"."""
     return lambda now: callback(replace(now, part="mse"))

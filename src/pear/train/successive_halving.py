@@ -71,7 +71,7 @@ class SuccessiveHalving:
         """Train in stages, and return whether the user has interrupted the training.
 
         Args:
-            stages: the number of candidates of each stage, and their number of epochs in total at its end.
+            stages: for each stage, the number of candidates, and their number of epochs in total when it ends.
         """
         left = list(range(len(self.field)))
         for stage, (count, epochs) in enumerate(stages, 1):
@@ -87,6 +87,9 @@ class SuccessiveHalving:
 
     def _time_for_next(self, shares: int) -> TimeLeft:
         """Return the time for the next candidate: an equal share of the time left, but at least the time of two checks.
+
+        The time is 0 if less than the time of one check is left, except for the first candidate. Otherwise it is at
+        least ``LEAST_SHARE`` of the time cap.
 
         Args:
             shares: the number of trainings, one after the other in this stage and the later ones, that share the time.

@@ -83,7 +83,7 @@ def sort_tables_by_time(given: Mapping[str, Any]) -> tuple[dict[str, Any], Rows 
     """Sort the tables of ``DecisionRegressor.fit`` by the dates in their index or in ``groups``.
 
     Args:
-        given: X, y, groups, base_forecast and sample_weight by name. Only X and y must not be None.
+        given: X, y, groups, base_forecast and sample_weight by name. All except X and y may be None.
 
     Returns:
         The tables by name, and the former number of each sample (N,), or None if nothing was moved.

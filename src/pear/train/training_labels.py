@@ -78,12 +78,14 @@ def training_labels(samples: SampleSource, config: FitConfig, model: Any = None)
 
 
 def mix_labels_with_neighbours(features: Tensor, costs: Tensor, count: int, own: float, weight: Tensor) -> Tensor:
-    """Mix the costs of each sample with the weighted mean of its neighbours' costs: ``w cᵢ + (1 − w) mean_j c_j``.
+    """Mix the costs cᵢ of each sample i with the weighted mean of its neighbours' costs: ``w cᵢ + (1 − w) mean_j c_j``.
+
+    The mean is over the neighbours j of sample i.
 
     Args:
         features: (N, p). Neighbours are nearest in Euclidean distance after each feature is divided by its standard
-            deviation. A missing feature is replaced by its mean.
-        costs: (N, n) the costs c.
+            deviation. A missing value is replaced by the mean of its feature.
+        costs: (N, n) the costs.
         count: the number of neighbours of a sample, at most N − 1.
         own: w, the weight of the sample's costs.
         weight: (N,) how much each sample counts as a neighbour.

@@ -41,9 +41,9 @@ def loss_weight_option(weight: Tensor | None) -> dict[str, Tensor]:
 def call_training_loss(loss: Callable[..., Tensor], predicted: Tensor, batch: SampleBatch, is_sum: bool) -> Tensor:
     """Return the loss of a training batch.
 
-    If the samples have weights, the result is their weighted sum divided by B, the number of samples. A loss itself
-    returns the weighted mean, which is divided by the sum of the weights. A batch of small weights thus takes a small
-    step.
+    If the samples have weights and the loss is a mean, the result is the weighted sum of the losses of the samples,
+    divided by B, the number of samples. A loss itself returns the weighted mean, which is divided by the sum of the
+    weights. A batch of small weights thus takes a small step.
 
     Args:
         loss: a result of ``loss_with_keys``.

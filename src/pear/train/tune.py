@@ -115,11 +115,11 @@ def tune(
 
     ``tune`` uses successive halving: all candidates train for a few epochs, the better half continues for twice as
     many, and so on; the last two train to the end. Candidates are compared by their validation regret. All candidates
-    begin with the same weights and see the samples in the same order.
+    begin with the same weights and see the samples in the same order, except methods that keep the order of the data.
 
     Args:
-        problem: the decision problem. If it has fields for each sample, its rows are those of ``X``. A ``Model`` maps
-            predicted values to costs.
+        problem: the decision problem. If it has fields for each sample, these belong to the rows of ``X``, in order. A
+            ``Model`` maps predicted values to costs.
         X: (N, p) features: a tensor, an array or a DataFrame, or several inputs as in ``fit``.
         C: (N, n) the true costs, or (N, k) the true values that the cost map of a ``Model`` maps to costs.
         model: a module from features to costs. Each candidate trains a copy of it. By default a linear model whose

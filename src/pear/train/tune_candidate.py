@@ -68,7 +68,7 @@ class CandidateRow(NamedTuple):
         epochs: the number of epochs of its training.
         regret: the lowest regret on the validation samples; NaN if the candidate failed, or was never validated.
         seconds: the seconds of its training.
-        note: why the candidate failed, or "".
+        note: why the candidate failed or was never validated; "" for all others.
     """
 
     candidate: str
@@ -90,7 +90,7 @@ class TuneCandidate:
             before the first epoch.
         history: the history of the training so far.
         seconds: the seconds of the training so far.
-        note: why the candidate failed, or "".
+        note: why the candidate failed or was never validated; "" for all others.
         shuffled: whether each epoch visits the samples in a random order, as the method of the settings asks. Another
             process may not know a method that was registered in this process.
     """
@@ -112,7 +112,7 @@ class TuneCandidate:
 
     @property
     def seconds_checked(self) -> float:
-        """The seconds of training until the last check, where the checkpoint was written."""
+        """The seconds of training until the last check, which wrote the checkpoint; 0 before the first check."""
         checks = self.history.checks
         return checks[-1].seconds if checks else 0.0
 

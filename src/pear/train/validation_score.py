@@ -54,8 +54,8 @@ def default_validation_score(model: nn.Module, loss: Any, validation: SampleSour
     """Return the validation samples that can be used, and the default score of ``fit`` on them.
 
     The score is the normalised regret on the problem of the loss. For a loss without a problem it is the loss itself.
-    Samples that are not finite or have no best decision are refused; they are left out if the samples are in memory
-    and the loss masks failed samples.
+    Samples whose costs are not finite or that have no best decision are left out if the samples are in memory and the
+    loss masks failed samples; otherwise they are refused.
     """
     validation = clean_validation(model, loss, validation)
     problem = problem_of_loss(loss)
@@ -91,7 +91,7 @@ def default_validation_outcomes(
 
 
 class RegretMetric:
-    """A metric: the normalised regret on fixed samples, or the mean regret if all best values are 0.
+    """A metric: the normalised regret on fixed samples, or the mean regret if all best decisions have the value 0.
 
     Args:
         problem, costs, keys: as in ``make_validation_outcomes``.

@@ -35,7 +35,7 @@ class CompiledPart(NamedTuple):
 
     Attributes:
         part: the name of the part.
-        seconds: the seconds that the compilation took.
+        seconds: how long it took to compile the part, or to load it from the cache, and to run it once.
         was_cached: whether the cache contained the part already.
     """
 
@@ -91,7 +91,7 @@ def _compile_sparse_iterates() -> None:
 
 
 def _compile_exchanges() -> None:
-    """Compile exchanges: repair the warm start of a sparse program of two variables, and project at its solution."""
+    """Compile exchanges of constraints: repair a warm start of a sparse program, and project a vector there."""
     H, J, none = (
         SparseMatrix(sparse.csr_array(rows), shared=True) for rows in (np.eye(2), np.ones((1, 2)), np.empty((0, 2)))
     )

@@ -38,7 +38,14 @@ class LinearState(NamedTuple):
 
 
 class Adam(NamedTuple):
-    """The settings of Adam: learning rate, the decay rates of both means, ε, and the number of steps taken so far."""
+    """The settings of Adam.
+
+    Attributes:
+        rate: the learning rate.
+        decay, square_decay: the decay rates of the running means of the gradients and of their squares.
+        epsilon: the small number that is added to the denominator of a step.
+        steps: the number of steps taken before the kernel is called.
+    """
 
     rate: float
     decay: float
@@ -48,7 +55,13 @@ class Adam(NamedTuple):
 
 
 class LossStrengths(NamedTuple):
-    """The strengths in ``PEARLoss``: injection β, guidance α in the first step, and the factor of α at each step."""
+    """The strengths in ``PEARLoss``.
+
+    Attributes:
+        injection: the strength of the injection, β.
+        guidance: the strength of the guidance, α, in the first step.
+        decay: the factor by which α is multiplied after each step.
+    """
 
     injection: float
     guidance: float
@@ -77,7 +90,7 @@ class CostMapArrays(NamedTuple):
 
 
 class TrainingSet(NamedTuple):
-    """The training samples, as arrays of the compiled epoch.
+    """The N training samples, as arrays of the compiled epoch. The model has p features.
 
     Attributes:
         features: (N, p) in the precision of the model.
@@ -85,12 +98,12 @@ class TrainingSet(NamedTuple):
         units: (n,) the factors that convert forecast costs to the units of the programs, in the precision of the model.
         order: (N,) row numbers of the samples, in the order of the epoch.
         slots: (N,) the row of each sample in ``table``.
-        own: whether the programs have a row for each sample.
+        own: whether the programs have a row for each sample; otherwise all samples share one row.
         failed: (N,) bool, the samples that are left out.
         table: the warm starts and the best decisions of the samples.
         default: the start of a sample without a warm start.
         cost_map: the map from forecasts to costs; its arrays are empty if the model forecasts the costs.
-        factor: (1, n, n) the lower Cholesky factor of the Hessian; (0, 0, 0) if the Hessian is λI.
+        factor: (1, n, n) the lower Cholesky factor of the Hessian; empty if the Hessian is a multiple of the identity.
     """
 
     features: Array
@@ -113,8 +126,9 @@ class BatchBuffers(NamedTuple):
         samples, results: arguments of ``batch_kernel.run_batch_kernel``, with a row for each sample of the batch.
         team: the threads that solve a batch, and their buffers.
         rows: the row numbers of the batch's samples in the training set.
-        totals: three sums over all batches: the sum of the losses, the number of samples whose working set was still
-            optimal, and the number of samples with a positive regret whose gradient is exactly zero.
+        totals: three sums over all batches: the sum of the losses, the number of samples for which the working set of
+            the warm start was still optimal, and the number of samples with a positive regret and a gradient of
+            exactly zero.
     """
 
     samples: SampleCosts

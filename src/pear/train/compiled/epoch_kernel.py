@@ -45,7 +45,7 @@ def run_epoch_kernel(
     room: BatchBuffers,
     first: int,
 ) -> int:
-    """Train on batches of an epoch, until its end or until a batch contains a sample that the kernel cannot solve.
+    """Train on batches until the epoch ends, or until a batch contains a sample that the kernel cannot solve.
 
     Args:
         regret: the address of ``batch_kernel.run_batch_kernel``, from ``epoch_regret_address``.
@@ -54,7 +54,8 @@ def run_epoch_kernel(
         how: the strengths of injection and guidance.
         model: the linear model.
         adam: the settings of Adam.
-        room: the buffers. At the end they hold the last batch, and ``totals`` the sums over all batches.
+        room: the buffers. At the end they hold the last batch that was tried, and ``totals`` holds the sums over all
+            batches.
         first: the number of the first batch, from 0.
 
     Returns:
@@ -104,7 +105,10 @@ def epoch_regret_address(P: Programs, data: TrainingSet, room: BatchBuffers) -> 
 
 @inner
 def forecast_epoch_batch(data: TrainingSet, model: LinearState, room: BatchBuffers, begin: int, seen: int) -> int:
-    """Forecast the costs of ``seen`` samples from position ``begin`` of the order; return how many are not left out."""
+    """Forecast costs for ``seen`` samples from position ``begin`` of the order, except samples that are left out.
+
+    Return the number of samples that were forecast.
+    """
     count = 0
     for k in span(begin, begin + seen):
         row = data.order[k]
@@ -168,7 +172,7 @@ def forecast_epoch_costs(model: LinearState, x: Array, units: Array, out: Array)
 
 @inner
 def forecast_mapped_epoch_costs(model: LinearState, data: TrainingSet, row: int, out: Array) -> None:
-    """Forecast the values of the sample in this row, and write their costs, times the units, to ``out`` (n,)."""
+    """Forecast the values of the sample in this row, and write the resulting costs, times units, to ``out`` (n,)."""
     to_costs = data.cost_map
     known = to_costs.known[row if len(to_costs.known) > 1 else 0]
     for j in span(len(model.weight)):
@@ -183,9 +187,9 @@ def forecast_mapped_epoch_costs(model: LinearState, data: TrainingSet, row: int,
 
 @inner
 def pull_back_epoch_costs(to_costs: CostMapArrays, units: Array, g: Array, count: int) -> None:
-    """Write the gradient with respect to the forecast values to ``to_costs.values``, given that of the costs, g (n,).
+    """Turn g (n,), the gradient with respect to the costs, into the gradient with respect to the forecast values.
 
-    g is divided by ``count``, the number of samples in the mean of the batch.
+    The result is written to ``to_costs.values``. It is divided by ``count``, the number of samples in the batch.
     """
     for q in span(len(to_costs.sums)):
         to_costs.sums[q] = 0.0
@@ -229,7 +233,7 @@ def collect_epoch_gradient(model: LinearState, data: TrainingSet, rows: Array, c
 
 @inner
 def step_epoch_adam(value: Array, slope: Array, mean: Array, square: Array, adam: Adam, step: int) -> None:
-    """Take the step of Adam with number ``step``, from 1, on a matrix ``value`` with the gradient ``slope``."""
+    """Take step number ``step`` of Adam, counted from 1, on the matrix ``value``, whose gradient is ``slope``."""
     size = adam.rate / (1.0 - adam.decay**step)
     root = math.sqrt(1.0 - adam.square_decay**step)
     rows, columns = value.shape

@@ -45,12 +45,12 @@ class LinearEpochs:
 
     Args:
         model, loss, optimizer: the model, the loss and the optimizer, for which ``supports`` must return True.
-        features: (N, p).
-        costs: (N, n) true costs, or (N, k) true values if the loss has a cost map.
+        features: (N, p) features of N samples.
+        costs: (N, n) true costs; if the loss has a cost map, the (N, k) true values that it maps to costs.
         batch_size: the number of samples in a step.
 
     Attributes:
-        flat: the number of samples in the last epoch with a positive regret whose gradient is exactly zero.
+        flat: the number of samples in the last epoch whose regret is positive although its gradient is exactly zero.
     """
 
     def __init__(
@@ -161,7 +161,10 @@ class LinearEpochs:
         return reached
 
     def _failed(self, lam: float) -> Tensor:
-        """Return the status (N,) int8 of samples that are known to fail under every forecast, and 0 for others."""
+        """Return the status (N,) int8 of samples that are known to fail under every forecast, and 0 for others.
+
+        All are 0 unless the loss masks failures.
+        """
         keys: list[Hashable] = list(range(len(self.costs)))
         costs = torch.from_numpy(self.costs)
         known = self.loss.decider.known_failures("true", costs, lam, keys, {})
@@ -169,13 +172,13 @@ class LinearEpochs:
         return known if mask and known is not None else torch.zeros(len(keys), dtype=torch.int8)
 
     def _record(self, order: Tensor, best: Array, failed: Tensor, first: int, reached: int) -> None:
-        """Record batches in the loss: add them to its counts, and make the last batch of the epoch its last call.
+        """Add batches to the counts of the loss; if the epoch is complete, also record its last batch as a call.
 
         Args:
             order: (N,) the row numbers in the order of the epoch.
-            best: the best decisions, by the rows of the table of warm starts.
+            best: the best decisions, with a row for each row of the table of warm starts.
             failed: (N,) the result of ``_failed``.
-            first: the number of the first batch.
+            first: the number of the first batch to record.
             reached: the number of the first batch that is not done.
         """
         size = len(self.room.samples.at)
@@ -203,7 +206,7 @@ class LinearEpochs:
         self.loss.count(len(fresh) - len(keys), reused - int(parts.reused.sum()))
 
     def _state(self) -> list[dict[str, Tensor]]:
-        """Return the state of Adam for weight and bias, which is created before the first step, as Adam does."""
+        """Return Adam's state for the weight and the bias; create it before the first step, as Adam itself does."""
         parameters = [q for q in (self.model.weight, self.model.bias) if q is not None]
         for parameter in parameters:
             state = self.optimizer.state[parameter]

@@ -1,4 +1,4 @@
-"""``base_offset``: the forecasts that a ``DecisionRegressor`` corrects, of its base or from ``base_forecast=``."""
+"""``base_offset``: the forecasts that a ``DecisionRegressor`` corrects, from its base or ``base_forecast=``."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def base_offset(estimator: DecisionRegressor, X: Any, table: Any, groups: LongTa
         groups: the groups of a long table; None to return a value for each of its rows.
 
     Returns:
-        (N, k); for a long table without ``groups``, (N·k,).
+        (N, k) forecasts of k values for N samples; for a long table without ``groups``, (N·k,).
     """
     flat = estimator._long
     size = 1 if flat else model_input_count(estimator.problem)
@@ -44,7 +44,9 @@ def base_offset(estimator: DecisionRegressor, X: Any, table: Any, groups: LongTa
 def fit_base_offset(
     estimator: DecisionRegressor, X: Any, y: Any, costs: Tensor, groups: LongTable | None, table: Any
 ) -> Array | None:
-    """Fit the base of an estimator to its training rows, and return the forecasts to correct; None without a base.
+    """Return the forecasts of the training rows that an estimator corrects; None if it corrects nothing.
+
+    A base that is not fitted is copied, and the copy is fitted to the training rows.
 
     Args:
         estimator: the estimator, which gets the fitted base and a note on it.
@@ -73,7 +75,7 @@ def fit_base_offset(
 
 
 def _base_offset_values(estimator: DecisionRegressor, X: Any, table: Any) -> Any:
-    """Return the forecasts that a fitted estimator corrects, in the shape of the base; None without a base."""
+    """Return the forecasts that a fitted estimator corrects, in the shape as given; None if it corrects none."""
     if estimator._corrects == "table":
         if table is None:
             raise ProblemError("fit was given base_forecast=, forecasts that are corrected; pass those of these rows")

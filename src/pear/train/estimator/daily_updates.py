@@ -1,4 +1,4 @@
-"""``DailyUpdates``: updates of a trained model with the samples of every day, which first judge the model."""
+"""``DailyUpdates``: updates of a trained model with the new samples of each day, which first score the model."""
 
 from __future__ import annotations
 
@@ -26,10 +26,10 @@ if TYPE_CHECKING:
 logger = logging.getLogger("pear")
 
 PACES = {"fit": 0.0, "slow": 0.1, "fast": 1.0}
-"""The copies of the network by name, and their learning rates as shares of that of ``fit``."""
+"""The names of the copies of the network, and their learning rates as shares of the learning rate of ``fit``."""
 
 FIRST = "slow"
-"""The name of the copy that decides before any copies were compared."""
+"""The name of the copy that decides until the copies are compared for the first time."""
 
 MEMORY = 128
 """The number of latest samples that are kept. A step uses some of them together with new samples."""
@@ -48,9 +48,9 @@ class DailyUpdates:
     The copy "fit" keeps the weights of ``fit``. The other two are trained on new samples, with a low and with a high
     learning rate. The network gets the weights of the copy that decides best. For a fair comparison, every copy decides
     for a new sample before it is trained on the sample. Another copy takes over if its decisions have lost less over
-    the latest samples, by more than two standard errors of the paired difference. (A race asks for less, but only
-    once.) The learning rates are lower while few samples are in memory: they are multiplied by the share of the memory
-    that is filled.
+    the latest samples, by more than two standard errors of the paired difference. (The race of ``fit`` requires
+    only 1.5 standard errors, but chooses only once.) The learning rates are lower while few samples are in memory: they
+    are multiplied by the share of the memory that is filled.
 
     Args:
         network: the trained network, which gets the weights of the copy that decides.
@@ -58,10 +58,10 @@ class DailyUpdates:
         loss: the loss that is minimised.
         learning_rate: the learning rate of ``fit``.
         scale: the mean absolute deviation of the costs in ``fit``, which multiplies the learning rate of the last
-            layer.
+            layer unless the network is a ``Correction``.
 
     Attributes:
-        lost: the regrets of the decisions of each copy for all samples, by the name of the copy.
+        lost: the regrets of the decisions of each copy for the new samples so far, by the name of the copy.
         deciding: the name of the copy that decides now.
     """
 
@@ -108,7 +108,7 @@ class DailyUpdates:
 
     @property
     def note(self) -> str:
-        """A sentence on the copy that decides, and on what the decisions of all copies lost over the latest samples."""
+        """A sentence on the copy that decides, and on the mean regret of each copy over the latest samples."""
         count = min(len(self.lost[FIRST]), JUDGED)
         if count < 2:
             return f"the {self.deciding} weights decide; there are no samples yet to compare them by"
@@ -186,15 +186,15 @@ class DailyUpdates:
 
 
 def daily_update_scale(costs: Tensor) -> float:
-    """Return the mean absolute deviation of costs (N, k) from the means of their columns; 1 if costs are constant."""
+    """Return the mean absolute deviation of costs (N, k) from the means of their columns; 1 if that is zero."""
     return float((costs - costs.mean(0)).abs().mean()) or 1.0
 
 
 def _make_update_optimizer(network: nn.Module, rate: float, scale: float) -> torch.optim.Adam:
     """Return an Adam with the learning rate ``rate``, and ``rate · scale`` for the last linear layer.
 
-    The outputs of the last layer have the unit of the costs, and its steps must have it, too. A ``Correction`` has a
-    factor for its outputs, and needs no other rate.
+    The outputs of the last layer are in the unit of the costs, so the steps of its weights must grow with that unit. A
+    ``Correction`` multiplies its outputs by such a factor itself, and gets ``rate`` for all layers.
     """
     layers = [part for part in network.modules() if isinstance(part, nn.Linear)]
     own = list(layers[-1].parameters()) if layers and not isinstance(network, Correction) else []

@@ -22,14 +22,17 @@ if TYPE_CHECKING:
 
 
 def decision_columns(problem: Problem | Model, columns: Sequence[Any] | None) -> tuple[Any, ...]:
-    """Return names of the n variables: those of a ``Model``, the columns of the costs, or else x0, x1 and so on."""
+    """Return the names of a ``Model``'s variables; for a ``Problem``, the columns of the costs, or x0, x1 and so on."""
     if isinstance(problem, Model):
         return problem.variables
     return tuple(columns) if columns is not None else tuple(f"x{i}" for i in range(problem.n))
 
 
 def forecast_table(estimator: DecisionRegressor, values: np.ndarray[Any, Any], X: Any) -> Any:
-    """Return forecasts (N, k) of rows X in the form of the costs of ``fit``: a DataFrame, a Series or an array."""
+    """Return forecasts of rows X in the form of the costs of ``fit``: a DataFrame, a Series or an array.
+
+    The forecasts are ``values``: (N, k), with k values for each of N samples, or (N·k,) for a long table.
+    """
     if estimator._columns is not None and estimator._flat:
         name = estimator._columns[0]
         return _table_like(values[:, None], X, (name,))[name]

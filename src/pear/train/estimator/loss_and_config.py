@@ -29,7 +29,8 @@ def make_estimator_loss(estimator: DecisionRegressor, problem: Problem | Model, 
         costs: (N, k) true values on which a smoothing that is a multiple of "auto" is calibrated, or None.
 
     Raises:
-        ProblemError: the loss does not exist, or has settings although it is an object.
+        ProblemError: no loss has this name; a loss that is an object comes with settings; or a loss decides by another
+            function than the problem does.
     """
     names = ("smoothing", "injection", "guidance")
     options = {name: value for name in names if (value := getattr(estimator, name)) is not None}
@@ -58,7 +59,7 @@ def make_estimator_loss(estimator: DecisionRegressor, problem: Problem | Model, 
 
 
 def default_loss_method(problem: Problem | Model) -> str:
-    """Return the method of the loss "auto": PEAR with the defaults of this package, or SPO+ without a relaxation."""
+    """Return the method of the loss "auto": "pear-guided", or "spo+" for an oracle without a relaxation."""
     plain = problem_of_model(problem)
     return "spo+" if isinstance(plain, Oracle) and plain.relaxation is None else "pear-guided"
 
@@ -87,7 +88,7 @@ def _check_loss_decider(loss: Any, problem: Problem | Model) -> None:
 
 
 def config_seed(random_state: Any) -> int:
-    """Return a random state as a seed: an int unchanged, and a number that any other random state draws."""
+    """Return a seed: the random state itself if it is an int, and otherwise a number drawn from it."""
     from sklearn.utils import check_random_state
 
     if isinstance(random_state, (int, np.integer)):

@@ -135,7 +135,7 @@ def _estimator_from_file(
 
 
 def _check_file_base(said: dict[str, Any], path: Path, base: Any) -> None:
-    """Raise ProblemError if the weights correct a base and the user gives none, or the other way round."""
+    """Raise ProblemError if a base is needed and not given, or given although the weights correct no base."""
     if said["corrects"] == "base" and base is None:
         raise ProblemError(
             f"{path} holds the correction of a {said['base']}, and a model file does not hold the forecaster itself; "
@@ -146,7 +146,10 @@ def _check_file_base(said: dict[str, Any], path: Path, base: Any) -> None:
 
 
 def _parameters_for_file(estimator: DecisionRegressor) -> dict[str, Any]:
-    """Return the constructor's parameters by name, without a torch module, and with None for a loss object."""
+    """Return the constructor's parameters by name, without the problem, the base and a torch module.
+
+    A loss that is no string becomes None, and so does a random state that is no int.
+    """
     given = {
         name: _plain_value_for_file(value)
         for name, value in estimator.get_params(deep=False).items()
@@ -227,7 +230,7 @@ def _known_map_for_file(known: KnownMap) -> dict[str, Any]:
 
 
 def _known_map_from_file(said: dict[str, Any] | None) -> KnownMap | None:
-    """Return the known map that ``_known_map_for_file`` has described; None for None."""
+    """Return the known map that ``_known_map_for_file`` has described; None if ``said`` is None."""
     if said is None:
         return None
     return KnownMap([KnownValue(**one) for one in said["values"]], **said["matrices"])
@@ -327,7 +330,7 @@ def _load_weights_from_file(estimator: DecisionRegressor, weights: dict[str, tor
 
 
 def _loss_state_for_file(estimator: DecisionRegressor) -> dict[str, Any] | None:
-    """Return the state of the loss, with which updates can continue; None for a loss that is an object."""
+    """Return the state of the loss, with which updates can continue; None without one, or for an object."""
     loss = getattr(estimator, "loss_", None)
     return loss.get_extra_state() if isinstance(loss, DecisionModule) and isinstance(estimator.loss, str) else None
 

@@ -28,7 +28,8 @@ def partial_fit_estimator(estimator: DecisionRegressor, given: Mapping[str, Any]
     """Train an estimator on new rows.
 
     Args:
-        estimator: the estimator. If ``fit`` was called before, its weights are updated with ``DailyUpdates``.
+        estimator: the estimator. If ``fit`` was called before, its weights are updated with ``DailyUpdates``;
+            otherwise it is trained for one epoch.
         given: X, y, groups and base_forecast by name, as in ``fit``.
 
     Raises:

@@ -34,7 +34,7 @@ def display_progress(verbose: bool) -> Iterator[Callable[[Progress], None] | Non
 
 
 def display_choice(verbose: bool, history: History) -> None:
-    """Print ``History.choice`` below the bar; without rich the line in the log is enough."""
+    """Print ``History.choice`` below the bar, if rich is installed; without rich, the log holds it."""
     if verbose and history.choice and find_spec("rich") is not None:
         from rich.console import Console
         from rich.text import Text

@@ -61,8 +61,8 @@ class DecisionRegressor(RegressorMixin, BaseEstimator):
 
     Args:
         problem: the decision problem. For a ``Model``, the k values that its cost map maps to costs are predicted, and
-            C has k columns. If the problem has fields or known costs for each sample, its rows are those of the X of
-            ``fit``. If the model has known values (``known=`` of an importer), every call needs them as ``known``.
+            C has k columns. If the problem has fields or known costs for each sample, they belong to the rows of X in
+            ``fit``, in order. If the model has known values (``known=`` of an importer), every call needs ``known``.
         model: "linear", "mlp", or a torch module from features (B, p) to values (B, k), which is copied. A module gets
             the features without standardisation. With groups it maps rows (B, p) to values (B, 1) or (B,).
         loss: the name of a method of ``pear.losses.METHODS`` ("pear-guided", "pear" with the settings of the paper,
@@ -372,7 +372,7 @@ class DecisionRegressor(RegressorMixin, BaseEstimator):
 
         Raises:
             DataError: the file is missing, is no model file, is cut off, or was altered.
-            ProblemError: the file needs a module, a base or an oracle that is not given, or another one.
+            ProblemError: a module, a base or an oracle is missing, is not needed, or does not fit the file.
         """
         return model_file.read_model_file(cls, Path(path), model, base, oracle)
 

@@ -83,7 +83,8 @@ class RowsToDecide(NamedTuple):
             append: whether the rows of earlier calibrations are kept.
 
         Raises:
-            ProblemError: the intervals are those of another problem, or there is no earlier calibration to append to.
+            ProblemError: the intervals are those of another problem; ``append`` is true and there is no earlier
+                calibration, or ``intervals`` are given, too.
         """
         own: CostIntervals | None = getattr(estimator, "intervals_", None)
         if append and (own is None or intervals is not None):

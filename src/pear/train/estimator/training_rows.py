@@ -37,8 +37,8 @@ class TrainingRows(NamedTuple):
     Attributes:
         features: (N, p), or (N, k, p) from a long table.
         costs: (N, k) the true values.
-        offset: (N, k) the forecasts that are corrected; None without a base.
-        known: (N, m) the known numbers of each sample, in the order of ``Model.known_map.names``; None for a problem
+        offset: (N, k) the forecasts that are corrected; None if the estimator corrects nothing.
+        known: (N, m) the m known numbers of each sample, in the order of ``Model.known_map.names``; None for a problem
             without known values.
         weight: (N,) how much each sample counts; None if all samples count alike.
     """
@@ -94,8 +94,8 @@ def read_training_rows(
     """Read training samples from tables, after checks by the rules of scikit-learn and of the problem.
 
     Args:
-        estimator: the estimator. If ``dtype`` is None, it drops its earlier training, and records the columns and the
-            form of these tables.
+        estimator: the estimator. If ``dtype`` is None, the results of an earlier training are deleted, and the
+            estimator records the columns and the form of these tables.
         given: X, y, groups, base_forecast, known and sample_weight, by name.
         dtype: the dtype of the trained model; None for the first samples of a new training.
         least: the least number of rows.

@@ -21,7 +21,8 @@ class FeatureUnits:
 
     Attributes:
         mean: (p,) the means; 0 if the layer has no bias.
-        deviation: (p,) the standard deviations; 1 for a constant feature.
+        deviation: (p,) the standard deviations, or the root mean squares if the layer has no bias; 1 for a constant
+            feature.
         layer: the prefix of the names of the layer's weights in the model's ``state_dict``.
     """
 
@@ -33,9 +34,10 @@ class FeatureUnits:
     def of(cls, model: nn.Module, samples: SampleSource) -> FeatureUnits | None:
         """Return the units of the features of a model, from samples in memory.
 
-        The model must be an ``nn.Linear``, or an ``nn.Sequential`` that begins with one. The result is None for other
-        models, for samples that are not in memory, and for a network whose features are standardised already. If the
-        layer has no bias, features are scaled but not centred, because a bias is needed to undo the centring.
+        The model must be an ``nn.Linear`` whose parameters are all trained, or an ``nn.Sequential`` that begins with
+        one. The result is None for other models, for samples that are not in memory, and for a network whose features
+        are standardised already. If the layer has no bias, features are scaled but not centred, because a bias is
+        needed to undo the centring.
         """
         first = model[0] if type(model) is nn.Sequential and len(model) > 1 else model
         if type(first) is not nn.Linear or not isinstance(samples, MemorySamples):
@@ -74,7 +76,7 @@ class FeatureUnits:
         return self._with_layer(weights, weight, -(weight @ self.mean))
 
     def _with_layer(self, weights: dict[str, Any], weight: Tensor, shift: Tensor) -> dict[str, Any]:
-        """Return the weights with another matrix of the layer, and ``shift`` added to the bias of the layer, if any."""
+        """Return the weights with ``weight`` as the matrix of the layer, and ``shift`` added to its bias, if any."""
         names = f"{self.layer}weight", f"{self.layer}bias"
         found = {**weights, names[0]: weight.to(weights[names[0]].dtype)}
         if names[1] in weights:

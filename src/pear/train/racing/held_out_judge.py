@@ -29,8 +29,8 @@ class HeldOutLosses:
     Attributes:
         each: (M,) the regret of each of M samples; with a metric of the user, (F,) its value in each of F folds.
         metric: the metric of all samples: the normalised regret, or the metric of the user.
-        unit: the number that divides the mean regret in ``metric``: the mean absolute value of the best decisions, or
-            1.
+        unit: the number that divides the mean regret in ``metric``: the mean absolute value of the best decisions;
+            1 if that is zero, and with a metric of the user.
         samples: M, the number of samples.
         weight: (M,) how much each sample counts; None if all samples count alike, and with a metric of the user.
     """
@@ -75,7 +75,7 @@ class HeldOutJudge:
     """A judge of weights: it computes what the decisions of a model with these weights lose on held-out samples.
 
     Args:
-        model: a model of this architecture. Its weights are not changed.
+        model: a model with the architecture to judge. Its own weights are not changed.
         loss: the loss, whose problem decides.
         score: the metric of the user; None for the regret of each sample.
         held_out: the held-out samples.
@@ -101,7 +101,7 @@ class HeldOutJudge:
         return self._losses(*forecast_validation(self.model, self.held_out))
 
     def of_constant(self, forecast: Tensor) -> HeldOutLosses:
-        """Return what the decisions lose if the forecast is the same, (n,), for every sample."""
+        """Return what the decisions lose if every sample has the same ``forecast`` (n,)."""
         batches = list(self.held_out.whole())
         true = torch.cat([batch.costs for batch in batches])
         keys = batches[0].keys if len(batches) == 1 else None

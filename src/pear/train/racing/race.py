@@ -4,11 +4,11 @@ There are up to three contenders. The start is a fit to the squared error. The c
 begins with the weights of the start. The fresh model is a training on the loss that begins with untrained weights. The
 two trainings proceed in stages: 8 epochs, then 16, 32 and so on in total, until further epochs do not help. After each
 stage the average of the weights is judged, which means that the regret of the decisions on the held-out samples is
-computed. At last, the weights at a half and at a quarter of the way from the start to the correction are judged, too.
+computed. Finally, the weights at a half and at a quarter of the way from the start to the correction are judged, too.
 
-The winner is the contender with the lowest difference of its metric from that of the start, plus one and a half
-standard errors of this difference (``CAUTION``). The start thus wins unless another contender is clearly better. If
-each decision is a search among integers, a ``RelaxationScreen`` chooses the contenders that are judged.
+The winner is the contender with the lowest bound: the difference of its metric from that of the start, plus one and a
+half standard errors of this difference (``CAUTION``). The start thus wins unless another contender is clearly better.
+If each decision is a search among integers, a ``RelaxationScreen`` chooses the contenders that are judged.
 
 If the samples are held out by cross-validation, the contenders are trained in each fold, and the winner is trained
 again on all samples. If the user gives validation samples, there is one fold, and the winner keeps its weights.
@@ -67,7 +67,7 @@ class Race:
         progress: the clock of the race, and its reports to callbacks.
         rows: the results of all contenders, beginning with the start.
         constant: the metric of a constant forecast, the mean of the training costs; NaN before that is known.
-        checks: a check for each stage of each contender.
+        checks: a check for each stage of each contender except the start.
         epochs: the number of epochs of the winner.
     """
 
@@ -176,7 +176,7 @@ class Race:
             self._compare(row.contender, row.epochs, row.share, weights, final=True)
 
     def _run_contenders(self, loss: Callable[..., Tensor]) -> None:
-        """Train and judge correction and fresh model stage by stage, then judge shares of the correction."""
+        """Train and judge correction and fresh model stage by stage, then weights at ``SHARES`` of the way."""
         self.progress.part = "loss"
         self._screen = RelaxationScreen.of(loss, [fold.judge for fold in self.folds], self.starts, self.starting)
         if self._screen is not None and "screen" in self._saved:

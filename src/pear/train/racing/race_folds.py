@@ -45,7 +45,7 @@ FEW_FOLDS = 3
 
 
 ENOUGH = 1000
-"""A number of held-out samples that is enough; further folds are left out if some folds have as many."""
+"""The number of held-out samples that is enough: no further fold is made if the folds so far hold out as many."""
 
 
 FOLD_SHARE = 0.1

@@ -49,7 +49,7 @@ class RaceProgress:
         return read_clock() - self.began
 
     def resume(self, seconds: float, judging: float) -> None:
-        """Add the seconds of an interrupted race to the clock, and its seconds spent on judging."""
+        """Continue an interrupted race: add its ``seconds`` to the clock, and set its seconds spent on judging."""
         self.began, self.judging_seconds = self.began - seconds, judging
 
     def seconds_left(self, reserve: float = 0.0) -> float | None:

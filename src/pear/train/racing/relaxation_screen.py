@@ -44,7 +44,7 @@ class RelaxationScreen:
 
     Attributes:
         starting: the losses of the start with relaxed decisions.
-        rows: the best row of every contender, and its weights in each fold.
+        rows: by the name of each contender, its best row and the weights of that row in each fold.
     """
 
     def __init__(
@@ -60,7 +60,7 @@ class RelaxationScreen:
     ) -> RelaxationScreen | None:
         """Return a screen if decisions are long searches and the loss solves their relaxations, and else None.
 
-        The arguments are those of the class.
+        With a metric of the user, the result is None, too. The arguments are those of the class.
         """
         if not isinstance(loss, PEARLoss) or any(judge.outcomes is None for judge in judges):
             return None

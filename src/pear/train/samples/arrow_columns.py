@@ -111,7 +111,7 @@ def join_arrow_columns(
 
 
 def _is_arrow_list(kind: Any) -> bool:
-    """Return whether an Arrow type is one of lists."""
+    """Return whether an Arrow type is that of a column of lists."""
     from pyarrow import types
 
     return bool(types.is_list(kind) or types.is_large_list(kind) or types.is_fixed_size_list(kind))

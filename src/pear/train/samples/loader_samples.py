@@ -33,10 +33,11 @@ class LoaderSamples:
         numbered: whether row numbers are the ids of samples that the loader yields without ids.
         costs: (N, n) true costs of all samples, in the order of the first pass over the loader.
         keys: the N ids in the order of the first pass; None if the samples have no ids.
-        first: the samples of the first batches, with features: at least ``LOOK`` samples if the loader has as many.
-        unusable: the row numbers of the samples of ``find_unusable_samples``.
-        drop: which samples training leaves out: "" for none, "unusable" for those of ``find_unusable_samples``, and
-            "nonfinite" for those and for samples whose costs are not finite.
+        first: the samples of the first batches, with features: at least ``LOOK`` samples, unless the loader has fewer
+            or the shape of the features changes before.
+        unusable: the row numbers of the samples that ``find_unusable_samples`` finds.
+        drop: which samples training leaves out: "" for none, "unusable" for those in ``unusable``, and "nonfinite" for
+            those and for samples whose costs are not finite.
         weight: None, because only samples in memory can have weights.
     """
 
@@ -121,9 +122,10 @@ class LoaderSamples:
         return self.first
 
     def usable(self, model: nn.Module, loss: Any) -> LoaderSamples:
-        """Return the samples such that training leaves out those in ``unusable``, or refuse these samples.
+        """Return these samples, of which training leaves out those in ``unusable``.
 
-        ``refuse_unusable_samples`` says when samples are refused.
+        Raises:
+            ProblemError: as in ``refuse_unusable_samples``.
         """
         left_out = refuse_unusable_samples(self.unusable, len(self), loss)
         return replace(self, drop="unusable") if left_out else self

@@ -80,7 +80,7 @@ class MemorySamples:
         return self._without(self.weight == 0)
 
     def _without(self, mask: Tensor) -> MemorySamples:
-        """Return the samples such that training also leaves out those of a mask (N,)."""
+        """Return these samples, of which training also leaves out those that a mask (N,) selects."""
         return replace(self, left_out=mask if self.left_out is None else mask | self.left_out)
 
     def seen(self) -> MemorySamples:
@@ -147,9 +147,12 @@ class MemorySamples:
         return self
 
     def usable(self, model: nn.Module, loss: Any, whose: str = "training") -> MemorySamples:
-        """Return the samples such that training leaves out those of ``find_unusable_samples``, or refuse these samples.
+        """Return these samples, of which training leaves out those that ``find_unusable_samples`` finds.
 
-        ``refuse_unusable_samples`` says when samples are refused, and describes ``whose``.
+        ``whose`` is as in ``refuse_unusable_samples``.
+
+        Raises:
+            ProblemError: as in ``refuse_unusable_samples``.
         """
         bad = find_unusable_samples(model, self.features)
         left_out = refuse_unusable_samples(bad.nonzero()[:, 0].tolist(), len(self), loss, whose)
@@ -161,7 +164,10 @@ class MemorySamples:
         return MemorySamples(self.all.only(keep if self.left_out is None else keep & ~self.left_out))
 
     def cut(self, first: int) -> tuple[MemorySamples, MemorySamples]:
-        """Return the samples before row number ``first``, and the others, which keep their row numbers as ids."""
+        """Return the samples before row number ``first``, and the others, which keep their row numbers as ids.
+
+        Others of weight 0 are dropped. Samples that came with ids keep these.
+        """
         rows = torch.arange(len(self), device=self.costs.device)
         last = rows[first:] if self.weight is None else rows[first:][self.weight[first:] > 0]
         if not len(last):

@@ -42,9 +42,9 @@ class RowGroup(NamedTuple):
 class ParquetSamples:
     """Samples in Parquet files, for ``pear.fit``: as many as the disk holds, in constant memory.
 
-    Files are read in the order of their names, and rows in their order in the file. Columns are found by their names;
-    other columns are not read. The constructor opens every file once, and checks that the columns have the same types
-    in all files.
+    The files of a folder are read in the order of their names, and rows in their order in the file. Columns are found
+    by their names; other columns are not read. The constructor opens every file once, and checks that the columns have
+    the same types in all files.
 
     Args:
         path: a file, a folder that contains files ``*.parquet`` at any depth, or a list of files and folders.
@@ -128,7 +128,7 @@ class ParquetSamples:
             drop: whether rows with a value that is missing, NaN or infinite are left out.
 
         Raises:
-            DataError: such a row is not left out. The message names file, row group, row and column.
+            DataError: there is such a row, and ``drop`` is False. The message names file, row group, row and column.
         """
         for group in groups:
             row = 0
@@ -139,9 +139,10 @@ class ParquetSamples:
                     yield piece
 
     def sample(self, drop: bool = False) -> Piece:
-        """Read at most ``buffer`` rows: all rows, or else the first rows of up to ``_LOOKS`` row groups, evenly spread.
+        """Read all rows; if there are over ``buffer``, read the first of up to ``_LOOKS`` evenly spread row groups.
 
-        ``drop`` says whether rows with a value that is missing, NaN or infinite are left out.
+        At most ``buffer`` rows are read. ``drop`` says whether rows with a value that is missing, NaN or infinite are
+        left out.
         """
         if len(self) <= self.buffer:
             pieces = self.pieces(self.groups, self.buffer, drop)
@@ -218,7 +219,7 @@ def regroup_parquet_rows(pieces: Iterable[Piece], size: int) -> Iterator[Piece]:
 
 
 def _find_parquet_files(paths: Sequence[str | Path]) -> list[Path]:
-    """Return all files at these paths, in the order of their names.
+    """Return the files at these paths, in the order of the paths; those of a folder are sorted by name.
 
     Files and folders whose names begin with a dot or an underscore are left out of the contents of a folder.
     """

@@ -95,7 +95,8 @@ class StreamSamples:
         """Return the samples; rows with a value that is not finite are left out if the loss masks failed samples.
 
         Raises:
-            DataError: the statistics in the files count missing values, and the loss does not mask failed samples.
+            DataError: the loss does not mask failed samples, and the statistics in the files count missing values, or a
+                row that is read before the first step has a value that is not finite.
         """
         if masks_unusable_samples(loss):
             return replace(self, drop=True)

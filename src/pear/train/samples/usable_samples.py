@@ -57,7 +57,7 @@ def refuse_unusable_samples(bad: list[int], count: int, loss: Any, whose: str = 
         Whether there are samples to leave out.
 
     Raises:
-        ProblemError: there are such samples, and the loss does not mask failed samples, or no sample is left.
+        ProblemError: there are such samples, and either the loss does not mask failed samples or no sample is left.
     """
     if not bad:
         return False
@@ -74,7 +74,7 @@ def refuse_unusable_samples(bad: list[int], count: int, loss: Any, whose: str = 
 
 
 def masks_unusable_samples(loss: Any) -> bool:
-    """Return whether the loss leaves failed samples out, which is ``on_failure="mask"``."""
+    """Return whether the loss has ``on_failure="mask"``, so that failed samples are left out."""
     return getattr(loss, "on_failure", "raise") == "mask"
 
 
