@@ -43,7 +43,7 @@ _REMEDY = (
 
 @dataclass(frozen=True)
 class BuildingData:
-    """The properties of the data set, one row each.
+    """The N properties of the data set, one row each.
 
     Attributes:
         features: (N, p) as in the file, not standardised.
@@ -159,7 +159,7 @@ def _read_building_data_workbook(file: Path) -> list[tuple[Any, ...]]:
 
 
 def _parse_building_data_cells(rows: Sequence[Sequence[Any]], where: Callable[[int, int], str]) -> Array:
-    """Convert rows of cells to numbers (N, columns). ``where(row, column)`` is the name of a cell in error messages."""
+    """Convert rows of cells to numbers (rows, columns). ``where(row, column)`` is the name of a cell in error messages."""
     return np.array(
         [[parse_data_file_cell(cell, where(i, j)) for j, cell in enumerate(row)] for i, row in enumerate(rows)]
     )
@@ -212,7 +212,7 @@ def _join_building_data_lags(file: Path, header: list[str], table: Array, wanted
 
 
 def _read_building_data_csv(file: Path) -> tuple[list[str], Array]:
-    """Return the names of the columns of a processed table, and its numbers (N, columns)."""
+    """Return the names of the columns of a processed table, and the numbers (rows, columns) below them."""
     header, lines = read_data_file_table(file)
     if not lines:
         raise DataError(f"{file} holds no rows; {_REMEDY}")

@@ -36,12 +36,12 @@ _REMEDY = "it is part of the ICON energy-price challenge; put it into the folder
 
 @dataclass(frozen=True)
 class EnergyData:
-    """Days of 48 half-hours, in order.
+    """D days of 48 half-hours, in order.
 
     Attributes:
         features: (D, 48, p) the columns ``FEATURES`` as in the file, not standardised.
         prices: (D, 48) the price SMPEP2 of every half-hour.
-        weights: (48,) the units that are sold in each half-hour, which are also its weight in the knapsack.
+        weights: (48,) the units that are sold in each half-hour, which are also the weights of the knapsack.
         dates: (D,) "2011-11-01" and so on.
         dropped: the dates of the days that are left out because of gaps.
         source: the file of prices.
@@ -107,7 +107,7 @@ def load_energy(
 
 @dataclass(frozen=True)
 class EnergyDemand:
-    """Irish load and wind by the half-hour, on the days without a gap.
+    """Irish load and wind by the half-hour, on the D days without a gap.
 
     Attributes:
         values: (D, 48, 4) the columns ``DEMAND``, in MW.

@@ -29,7 +29,7 @@ class PathCell(NamedTuple):
 
 
 def load_path_regrets(path: str | Path | None = None, grid: int = 5) -> dict[PathCell, dict[str, float]]:
-    """Return the mean regret, in percent, by cell and method, over the replications of ``load_path_replications``."""
+    """Return by cell and method the mean of the regrets, in percent, of ``load_path_replications``."""
     cells = load_path_replications(path, grid)
     return {cell: {name: float(np.mean(own)) for name, own in rows.items()} for cell, rows in cells.items()}
 

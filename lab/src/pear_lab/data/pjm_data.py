@@ -35,14 +35,14 @@ _HOURS_REMEDY = (
 
 @dataclass(frozen=True)
 class PjmDays:
-    """Days of the PJM day-ahead market, in order.
+    """D days of the PJM day-ahead market, in order.
 
     Attributes:
         features: (D, p) yesterday's prices, load forecasts, weather and calendar, standardised by the file's authors.
         prices: (D, 24) the day-ahead price of every hour, in $/MWh.
         dates: (D,) "2011-01-04" and so on, increasing.
         source: the file.
-        fingerprint: a hash of its contents.
+        fingerprint: a hash of the contents of the file.
     """
 
     features: Tensor
@@ -54,7 +54,7 @@ class PjmDays:
 
 @dataclass(frozen=True)
 class PjmHours:
-    """Hours of the PJM day-ahead market, in order and without a gap.
+    """N hours of the PJM day-ahead market, in order and without a gap.
 
     Attributes:
         price: (N,) the day-ahead price in $/MWh.
@@ -106,7 +106,8 @@ def load_pjm_hours(path: str | Path | None = None) -> PjmHours:
         path: ``pjm_hours.csv.gz`` or its folder; ``$PEAR_DATA`` if omitted.
 
     Raises:
-        DataError: no file, other columns, hours that are missing or out of order, or a price that is not a number.
+        DataError: there is no file, columns are wrong, hours are missing or out of order, or a number is missing.
+            Only some temperatures may be missing.
     """
     file = find_data_file(FOLDER, (PJM_HOURS,), path, _HOURS_REMEDY)
     header, lines = read_data_file_table(file)

@@ -30,7 +30,7 @@ class CvxpyFamilyCase:
         family: the name of the family in ``CVXPY_FAMILIES``.
         problem: the problem.
         parameters: the parameters of the problem, which are all predicted.
-        true: (B, k) the true values of the parameters, flattened one after the other.
+        true: (B, k) the true values of the k entries of all parameters, one parameter after the other.
         predicted: (B, k) forecasts of these values.
         recourse: the prices of violating constraints with parameters; None if no constraint has a parameter.
         scale: the unit of the objective.
@@ -87,7 +87,8 @@ class CvxpyFamilyBuilder:
 
         Args:
             size: the number of decisions.
-            draw: function that draws the values of the parameter; standard normal values if omitted.
+            draw: function that draws the values of the parameter. By default they are standard normal, or integers if
+                ``whole``.
         """
         if draw is None and self.rng.random() < 0.2:
             few = max(1, size // 2)

@@ -118,7 +118,7 @@ class CaseExamination:
         return one.answers(solution)[0], took
 
     def slowest_ratio(self, seconds: Array) -> float:
-        """Return the longest time over the median time. Samples that look slow are timed twice more.
+        """Return the longest time divided by the median time. Samples that look slow are timed twice more.
 
         Args:
             seconds: (B,) the times of the samples, in which a shorter time of a slow sample replaces the longer one.

@@ -22,7 +22,7 @@ BATCH = 8
 KEPT = 25
 """The largest number of counterexamples that are kept for each family and kind of verdict."""
 GOALS = {"wrong": 0.0, "inaccurate": 1e-3, "inaccurate, nearly parallel": 1e-2, "slowest": 50.0}
-"""The largest allowed number of wrong samples, shares of inaccurate samples, and time of a sample over the median."""
+"""The largest allowed number of wrong samples, shares of inaccurate ones, and time of a sample over the median time."""
 PARALLEL = ("nearly parallel", "Hilbert")
 """The families with nearly dependent rows, which have their own goal."""
 
@@ -55,7 +55,7 @@ class FuzzTally:
         right, refused, inaccurate, wrong: the numbers of samples with each kind of verdict.
         edge: the number of samples that are provably undecidable; the counts above include them.
         gradients: the number of gradients that were examined.
-        slowest: the longest time of a sample over the median time of its batch.
+        slowest: the longest time of a sample, divided by the median time of its batch.
     """
 
     family: str

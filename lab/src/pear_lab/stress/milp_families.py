@@ -138,7 +138,7 @@ class MilpFamilyBuilder:
 
 
 def _milp_family_matrix(rows: list[tuple[dict[int, float], float]], n: int) -> tuple[Array, Array]:
-    """Return rows as a matrix (r, n) and right-hand sides (r,)."""
+    """Return r rows as a matrix (r, n) and right-hand sides (r,)."""
     matrix = np.zeros((len(rows), n))
     for i, (row, _) in enumerate(rows):
         for j, value in row.items():

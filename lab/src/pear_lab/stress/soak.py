@@ -104,7 +104,7 @@ class SoakResult:
 
     @property
     def slowdown(self) -> float:
-        """The time of a step at the end over that at the beginning, both relative to plain steps of torch."""
+        """The time of a step at the end divided by that at the beginning, both relative to plain steps of torch."""
         return self.last / self.first * self.plain[0] / self.plain[1]
 
     def missed(self) -> list[str]:

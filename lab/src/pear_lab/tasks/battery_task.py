@@ -15,7 +15,7 @@ from pear.problem import CostMap, Model, Problem
 class Battery:
     """The sizes of a battery, and the costs of its use besides the price of energy.
 
-    A plan of T hours minimises
+    A plan of T hours, with the inflow ``in`` and the outflow ``out`` of every hour, minimises
     ``price·(in − out) + wear·Σ out + level_penalty ‖state − capacity/2‖² + flow_penalty (‖in‖² + ‖out‖²)``
     subject to ``state₀ = start``, ``stateₜ₊₁ = stateₜ + efficiency·inₜ − outₜ``, ``0 ≤ state ≤ capacity``,
     ``0 ≤ in ≤ charge`` and ``0 ≤ out ≤ discharge``.

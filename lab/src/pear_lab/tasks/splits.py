@@ -18,7 +18,7 @@ AnyTask = TypeVar("AnyTask", bound=Task, covariant=True)
 
 @dataclass(frozen=True)
 class Subset(Generic[AnyTask]):
-    """The instances of one part of a split, with their decision task.
+    """The N instances of one part of a split, with their decision task.
 
     Attributes:
         task: the decision task with the constraints of these instances.
@@ -56,7 +56,7 @@ class SplitFeatureScale(NamedTuple):
 
     Attributes:
         mean: (p,) the means of the training features.
-        deviation: (p,) their standard deviations, with infinity for a column that does not vary.
+        deviation: (p,) the standard deviations of the training features; infinite for a column that does not vary.
 
     Example:
         >>> x = torch.tensor([[1.0, 7.0], [3.0, 7.0]])
@@ -98,7 +98,7 @@ def split_instances(
     """Split instances, and scale their features and values with statistics of the training instances only.
 
     Args:
-        features, values: (N, n, p) and (N, n), as in the data.
+        features, values: (N, n, p) and (N, n), those of N instances as in the data.
         parts: the positions of the instances for training, for validation and for the test.
         task: function from positions of instances to their task.
     """

@@ -13,8 +13,8 @@ def prepare_cvxpylayers_rollouts(data: dict[str, Any], device: str) -> Callable[
     """Prepare a step: the realised cost of all rollouts and its gradient with respect to the forecasts (B, S, T).
 
     Args:
-        data: ``forecasts`` and ``truth`` (B, S, T) for B rollouts, S steps and T hours of a plan, and the numbers of the
-            battery by name.
+        data: ``forecasts`` and ``truth`` (B, S, T) for B rollouts of S steps with plans of T hours, and the numbers of
+            the battery by name.
         device: "cpu".
     """
     import torch

@@ -1,4 +1,4 @@
-"""qpth on days of returns: from days to moments, portfolios and realised utilities, and the gradient with respect to the days."""
+"""qpth on days of returns: moments, portfolios, realised utilities, and their gradient with respect to the days."""
 
 from __future__ import annotations
 

@@ -19,7 +19,7 @@ class Evaluation:
 
     Args:
         task: the portfolio problem.
-        days: (N, n, T) the true returns, first the days known at the decision, then the predicted days.
+        days: (N, n, T) the true returns of T days, first those known at the decision, then the predicted ones.
         ahead: the number of predicted days.
 
     Attributes:

@@ -22,7 +22,7 @@ def moments(days: Tensor, ahead: int, floor: float = LEAST_EIGENVALUE) -> tuple[
     least as many assets as days, S is always singular, so that λ_min and its derivative are zero.
 
     Args:
-        days: (B, n, T) returns, first the known and then the predicted days.
+        days: (B, n, T) returns of T days, first the known and then the predicted ones.
         ahead: the number of predicted days.
         floor: the least eigenvalue of Σ; with 0 nothing is shifted, and a singular S is an error.
 

@@ -15,7 +15,7 @@ WINDOW, AHEAD = 63, 21
 
 
 class Windows(NamedTuple):
-    """The windows of one part of the history. In each window the days to predict follow the known days.
+    """The N windows of one part of the history. In each window the days to predict follow the known days.
 
     Attributes:
         known: (N, n, window) the returns up to the decision.
@@ -63,7 +63,7 @@ def split_windows(
     is left out. The known days of a window may lie in an earlier part.
 
     Args:
-        returns: (T, n) the history, oldest day first.
+        returns: (T, n) the history of T days, oldest day first.
         window: the number of known days.
         ahead: the number of days to predict.
         shares: the shares of the days for training and for validation; the rest is for the test.

@@ -48,7 +48,7 @@ class ChoiceForecaster(nn.Module):
 
 
 def choice_indicator_rows(sets: list[tuple[int, ...]], members: int) -> Tensor:
-    """Return a matrix (K, members) with 1 in row k and column j if set k contains j, and 0 otherwise.
+    """Return a matrix (K, members) for K sets, with 1 in row k and column j if set k contains j, and 0 otherwise.
 
     Example:
         >>> choice_indicator_rows([(0,), (0, 2)], 3).tolist()

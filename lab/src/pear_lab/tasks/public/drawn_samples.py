@@ -27,8 +27,8 @@ def cut_drawn_samples(features: Array, values: Array, sizes: Sequence[int] = SIZ
     """Cut samples, in the given order, into training, validation and test samples in float32.
 
     Args:
-        features: (N, p), or (N, k, p) if every predicted value has its own features.
-        values: (N, k) the true values of the predicted quantities.
+        features: (N, p) of N samples, or (N, k, p) if each of k predicted values has its own features.
+        values: (N, k) the true values of the k predicted quantities.
         sizes: three counts with a sum of N.
 
     Example:

@@ -17,7 +17,7 @@ _SIZES = (200, 100)
 
 @cache
 def _read_irish_days(folder: str | None, slots: int) -> tuple[Array, Array]:
-    """Return features (D, slots, p) and prices (D, slots) of all days, averaged over the half-hours of each slot."""
+    """Return features (D, slots, p) and prices (D, slots) of all D days, averaged over the half-hours of each slot."""
     data = load_energy(folder, weights=[1.0] * HALF_HOURS)
     shape = (len(data.prices), slots, HALF_HOURS // slots)
     return data.features.reshape(*shape, -1).mean(2).numpy(), data.prices.reshape(shape).mean(2).numpy()
@@ -33,7 +33,7 @@ def draw_irish_days(random: np.random.RandomState, slots: int) -> Split:
         slots: the number of slots of a day, a divisor of 48.
 
     Returns:
-        Samples with features (N, slots, 8) that are known the day before, and prices (N, slots).
+        Samples, N days in each part, with features (N, slots, 8) known the day before, and prices (N, slots).
 
     Raises:
         DataError: ``$PEAR_DATA`` has no prices.
