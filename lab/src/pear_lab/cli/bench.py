@@ -25,7 +25,7 @@ BENCHMARKS = {
     "streams": "Train on paths from Parquet files that are written first, and on a part of them in memory.",
     "workers": "Measure training on one worker and on several, and predict time and core hours for more of both.",
 }
-"""The help text of each benchmark. Its module, which imports torch, is imported only when the benchmark runs."""
+"""The help text of each benchmark. The module of a benchmark imports torch, and is imported only if it is needed."""
 
 
 class BenchCommands(LazyCommands):

@@ -125,7 +125,8 @@ def _benchmark_command_fields(settings: type[BenchSettings]) -> list[tuple[Field
 def _benchmark_command_option(one: Field[Any], kind: str) -> inspect.Parameter:
     """Make the parameter of the option of a field.
 
-    Its value is None if the option is not given, and a single text if the field holds several values.
+    The value of the option is a single text if the field holds several values. If the option is not given, the value
+    is False for a flag, and None otherwise.
     """
     help, shown = one.metadata["help"], one.metadata["shown"]
     if one.metadata["argument"]:

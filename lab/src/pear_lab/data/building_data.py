@@ -159,7 +159,7 @@ def _read_building_data_workbook(file: Path) -> list[tuple[Any, ...]]:
 
 
 def _parse_building_data_cells(rows: Sequence[Sequence[Any]], where: Callable[[int, int], str]) -> Array:
-    """Convert rows of cells to numbers (rows, columns). ``where(row, column)`` is the name of a cell in error messages."""
+    """Convert rows of cells to numbers (rows, columns). ``where(row, column)`` names a cell in error messages."""
     return np.array(
         [[parse_data_file_cell(cell, where(i, j)) for j, cell in enumerate(row)] for i, row in enumerate(rows)]
     )

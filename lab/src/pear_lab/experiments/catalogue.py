@@ -328,7 +328,7 @@ class Comparison:
         title: one line on what it shows.
         experiments: names of the experiments whose cells are compared.
         methods: names of the methods, by task.
-        others: names of slower methods, by task. They run only if selected; fewer seeds are enough for them.
+        others: names of slower methods, by task. They run only if selected, and are compared on the seeds they have.
         start: the start of every training but those of MSE itself (``FitConfig.start``), so that no method begins ahead
             of another; None if every training begins as in its experiment.
         seeds: default seeds; they differ from those of the published tables.

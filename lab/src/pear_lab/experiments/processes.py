@@ -104,7 +104,11 @@ class Processes(FutureEngine):
             self._report_result(ticket, value, on_update)
 
     def _replace(self, worker: Worker, ticket: int, on_update: OnUpdate) -> None:
-        """Remove a worker that has died, and queue its task again, or give the task up if it has died too often."""
+        """Remove a worker that has died. Its task is queued again, or given up after several deaths.
+
+        Raises:
+            EngineError: ``MAX_STARTS`` processes in a row have died before they began a task.
+        """
         self.workers.remove(worker)
         how = worker.exit_reason()
         if ticket in self._begun:

@@ -73,7 +73,7 @@ class Selection:
         time_cap: seconds that a training may take; None for the cap of its task.
         quick: a reduced grid on smaller problems, to see that everything works. Its settings differ from the paper's,
             so that its records are never taken for the real ones.
-        data: prices for the portfolio experiments, as in ``pear_lab.data.load_prices``; None for its example prices.
+        data: prices for the portfolio experiments, as in ``pear_lab.data.load_prices``; None for those of skfolio.
         gaps: what to do with missing prices.
     """
 

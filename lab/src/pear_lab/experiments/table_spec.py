@@ -51,7 +51,7 @@ class Condition:
 
     Attributes:
         label: the name of a row or column, with a placeholder for the value.
-        setting: the setting of runs that has the value; empty if one run covers all values, in ``metrics["shift"]``.
+        setting: the name in ``RunRecord.settings``; empty if a run has results for all values, in ``metrics["shift"]``.
     """
 
     label: str
@@ -77,7 +77,7 @@ class TableSpec:
     """A table of an experiment.
 
     Attributes:
-        name: the name of the table in ``published.csv``.
+        name: the name of the table among the published numbers.
         title: heading of the table.
         caption: text below the heading.
         metrics: names in ``METRICS``.

@@ -57,8 +57,9 @@ class Estimate:
     def seconds(self, run: RunSpec) -> float:
         """Estimate the seconds that one run takes on one core.
 
-        The estimate is the mean over finished runs with the same task, method, variant and budget, full or reduced.
-        Only those with the same degree and capacity count if there are any. Without such runs it is a rough guess.
+        The estimate is the mean over finished runs with the same task, method, variant, time cap, number of epochs
+        and ``quick``. If some of them have the same degree and capacity, only those count. Without any it is a rough
+        guess.
         """
         for kind in _kinds_of_run(run.task, run.method, run.settings):
             if self._seen[kind]:

@@ -29,7 +29,7 @@ class PreparedTaskJudge:
 
     Args:
         problem: the decision problem.
-        costs: (N, k) the true values.
+        costs: (N, k) the k true values of each of N samples.
         keys: (N,) the positions of the samples in a batch of problems; None if all samples share one problem.
         measure: "normalized" for the sum of regrets over the sum of absolute best values; "mean" for the mean regret.
 
@@ -56,7 +56,7 @@ class PreparedTask:
 
     Attributes:
         problem: the decision problem.
-        split: the samples, with at most as many as the budget allows.
+        split: the samples, as many as the budget allows.
         forecaster: function that makes an untrained forecaster.
         start: the weights of the common start, which ``pear.fit`` finds with the squared error.
         start_seconds: the seconds of training the common start.

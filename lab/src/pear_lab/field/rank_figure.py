@@ -17,7 +17,7 @@ def save_rank_figure(found: MeanRankStatistics, titles: Mapping[str, str], path:
     """Draw mean ranks with Nemenyi's critical difference, as in Demšar 2006, and save the figure.
 
     The better half of the methods is named on the left, with the best at the top; the other half on the right, with the
-    worst at the top. A thick bar joins methods whose ranks differ by less than the critical difference.
+    worst at the top. A thick bar joins methods whose ranks differ by at most the critical difference.
 
     Args:
         found: the ranks.

@@ -202,7 +202,7 @@ def runs_with_latest_defaults(runs: StoredRuns) -> StoredRuns:
 
 
 def runs_with_common_start(runs: StoredRuns, comparison: Comparison) -> StoredRuns:
-    """Where a method has full runs that begin as the comparison asks, drop its other runs on the same task."""
+    """If a method has full runs on a task that begin as the comparison asks, drop its other runs on that task."""
     if comparison.start is None:
         return runs
 

@@ -154,7 +154,7 @@ def _lower_bound_grid(shifted: _RunsByMethod) -> PageGrid:
 def _method_rows(
     table: TableSpec, groups: _RunsByMethod, columns: Sequence[tuple[str, float]]
 ) -> list[tuple[str, ...]]:
-    """Make a row of ours for each method with runs and each peer, and rows of the paper for methods that it has.
+    """Make a row of ours for each method with runs and each peer, then the paper's row if it has the method.
 
     Args:
         table: table of the catalogue.

@@ -33,7 +33,7 @@ def draw_irish_days(random: np.random.RandomState, slots: int) -> Split:
         slots: the number of slots of a day, a divisor of 48.
 
     Returns:
-        Samples, N days in each part, with features (N, slots, 8) known the day before, and prices (N, slots).
+        For the N days of each part, features (N, slots, 8) that are known the day before, and prices (N, slots).
 
     Raises:
         DataError: ``$PEAR_DATA`` has no prices.

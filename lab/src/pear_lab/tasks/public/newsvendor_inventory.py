@@ -15,7 +15,7 @@ PRODUCTS, PERIODS = 8, 8
 
 
 class DemandDays(NamedTuple):
-    """A model with predicted demand, and N days with features (N, p) and the demands (N, k) of k products or periods."""
+    """A model with predicted demand, and N days with features (N, p) and demands (N, k) of k products or periods."""
 
     model: Model
     features: Array
