@@ -1,9 +1,9 @@
 """PEAR: train forecasters on the regret of the decisions they lead to.
 
 A forecaster predicts the costs of an optimisation problem. The decision is optimal for the predicted cost, and is paid
-for at the true cost. ``PEARLoss`` is the regret: what this decision costs more than the best one. Its gradient is the
-prediction error projected onto the tangent space of the active constraints. This projection is exact for every LP and
-convex QP, and takes one small linear solve per sample.
+for at the true cost. ``PEARLoss`` is the regret: how much more this decision costs than the best one. The gradient of
+the loss is the prediction error projected onto the tangent space of the active constraints. This projection is exact
+for every LP and convex QP, and takes one small linear solve per sample.
 """
 
 from importlib import import_module

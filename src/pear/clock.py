@@ -14,7 +14,7 @@ _counts_processor = False
 
 
 def read_clock() -> float:
-    """Return the time of the clock in seconds. Only differences between two calls have a meaning."""
+    """Return the time of the clock in seconds. Only the difference between two results has a meaning."""
     return time.process_time() if _counts_processor else time.perf_counter()
 
 
@@ -22,8 +22,8 @@ class Stopwatch:
     """A context that adds the time spent inside to ``seconds[what]``.
 
     Args:
-        seconds: times by name.
-        what: the name.
+        seconds: the time spent so far under each name. It must contain ``what``.
+        what: the name under which the time is counted.
     """
 
     def __init__(self, seconds: dict[str, float], what: str) -> None:

@@ -34,7 +34,8 @@ class NotUniqueError(PearError, RuntimeError):
     """A decision is not unique, and therefore has no derivative. Smoothing makes the decision unique.
 
     Attributes:
-        samples: positions of these samples in the batch. They replace "{samples}" in the message.
+        samples: positions in the batch of the samples without a unique decision. They replace "{samples}" in the
+            message.
         variables: positions of the variables that can move without a change in cost, in the first of these samples.
             Their names, or the positions of variables without a name, replace "{variables}" in the message.
     """
@@ -48,7 +49,7 @@ class NotUniqueError(PearError, RuntimeError):
         self._message, self._names, self.samples, self.variables = message, names, list(samples), list(variables)
 
     def at(self, index: Sequence[int]) -> NotUniqueError:
-        """Return this error with sample i renamed to ``index[i]``, its position in the whole batch."""
+        """Return this error with sample i renumbered as ``index[i]``, its position in the whole batch."""
         return NotUniqueError(self._message, [index[i] for i in self.samples], self.variables, self._names)
 
     def with_names(self, names: Sequence[str]) -> NotUniqueError:
@@ -71,12 +72,12 @@ class SolveError(PearError, RuntimeError):
         self.statuses = list(statuses)
 
     def at(self, index: Sequence[int]) -> SolveError:
-        """Return this error with sample i renamed to ``index[i]``, its position in the whole batch."""
+        """Return this error with sample i renumbered as ``index[i]``, its position in the whole batch."""
         return SolveError(self._message, [index[i] for i in self.samples], self.statuses)
 
 
 class TrainingError(PearError, RuntimeError):
-    """A training cannot continue; the message names the epoch."""
+    """A training cannot begin, be resumed or continue; the message gives the reason."""
 
 
 class ForecasterError(PearError, RuntimeError):
@@ -88,11 +89,11 @@ class EngineError(PearError, RuntimeError):
 
 
 class PluginError(PearError, RuntimeError):
-    """A plug-in cannot be used: its name is taken, or loading fails. The message names the package of the plug-in."""
+    """A plug-in cannot be used, for example because its name is taken or its package cannot be loaded."""
 
 
 class OutputError(PearError, OSError):
-    """A file or folder cannot be written: the folder is missing, the disk is full, or access is denied."""
+    """A file or folder cannot be written, for example because the disk is full or access is denied."""
 
 
 class FailedSamplesWarning(UserWarning):
@@ -101,7 +102,11 @@ class FailedSamplesWarning(UserWarning):
 
 @contextmanager
 def name_variables_in_errors(names: Sequence[str]) -> Iterator[None]:
-    """A context that puts the names of all variables, if there are names, into a ``NotUniqueError`` from its block."""
+    """A context that puts variable names into the message of a ``NotUniqueError`` that is raised in its block.
+
+    Args:
+        names: the names of all variables; empty if they have no names.
+    """
     try:
         yield
     except NotUniqueError as error:
@@ -110,7 +115,7 @@ def name_variables_in_errors(names: Sequence[str]) -> Iterator[None]:
 
 @contextmanager
 def renumber_samples_in_errors(index: Sequence[int]) -> Iterator[None]:
-    """A context that renumbers the samples in errors from its block: sample i becomes sample ``index[i]``."""
+    """A context that renumbers the samples in errors raised in its block: sample i becomes sample ``index[i]``."""
     try:
         yield
     except (NotUniqueError, SolveError) as error:
@@ -119,7 +124,7 @@ def renumber_samples_in_errors(index: Sequence[int]) -> Iterator[None]:
 
 @contextmanager
 def name_output_in_errors(path: str | os.PathLike[str]) -> Iterator[None]:
-    """A context that turns an ``OSError`` from its block into an ``OutputError``, which names the file and a remedy."""
+    """A context that turns an ``OSError`` of its block into an ``OutputError`` that names the file and a remedy."""
     try:
         yield
     except OutputError:

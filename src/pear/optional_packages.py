@@ -1,4 +1,4 @@
-"""Imports of packages that extras of pear-dfl install, and checks that these packages are there."""
+"""Imports of packages that extras of pear-dfl install, and checks that these packages are installed."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def import_optional(name: str, extra: str, what: str, otherwise: str = "") -> An
 
 
 def import_pandas(what: str, otherwise: str = "") -> Any:
-    """Import and return pandas. The arguments are those of ``import_optional``."""
+    """Import and return pandas. ``what`` and ``otherwise`` are as for ``import_optional``."""
     return import_optional("pandas", "sklearn", what, otherwise)
 
 

@@ -1,8 +1,9 @@
 """Plug-ins: solvers, losses, importers, tasks and engines that other packages or a user's own code add to PEAR.
 
-A package adds a plug-in by an entry point in a group of ``KINDS``. The name of the entry point is the name that users
-write. A script adds a plug-in by ``pear.register``. PEAR looks for plug-ins only when a user writes a name that PEAR
-itself does not have. An installed package therefore changes nothing for those who do not name its plug-in.
+A package adds a plug-in by an entry point in one of the groups in ``KINDS``. The name of the entry point is the name
+that users write. A script adds a plug-in by ``pear.register``. PEAR loads plug-ins only when a user writes a name or a
+file name that PEAR itself does not know, or asks for a list. An installed package therefore changes nothing for those
+who do not use its plug-in.
 """
 
 from __future__ import annotations
@@ -25,8 +26,8 @@ class PluginKind(NamedTuple):
 
     Attributes:
         group: the group of entry points.
-        table: the module that holds PEAR's own solvers, losses, and so on. For the kind "solver" the module has two
-            functions: ``own_solver_names()`` returns the names that plug-ins cannot have, and
+        table: the module that holds PEAR's own solvers, losses, and so on. It has two functions with the kind in their
+            names. For the kind "solver", ``own_solver_names()`` returns the names that plug-ins cannot have, and
             ``check_solver_plugin(name, value)`` checks the object of a plug-in and returns a row of the table.
     """
 
@@ -88,10 +89,11 @@ def register(kind: str, name: str, row: Any, *, replace: bool = False) -> None:
         row: for a solver a ``pear.solvers.Backend`` of that name; for a loss a class, a function that makes a loss for
             a problem, or a ``pear.losses.Method``; for an importer a ``pear.problem.importers.Importer``; for a task a
             function that makes a task; for an engine a ``pear.engines.EngineRow``.
-        replace: True to replace an object that was registered under this name before, as in a notebook.
+        replace: True to replace an object that was registered under this name before, as when a cell of a notebook
+            runs again.
 
     Raises:
-        PluginError: the kind is unknown, the name is taken, or ``row`` is not an object of that kind.
+        PluginError: the kind is unknown, the name is taken or is not a word, or ``row`` is not an object of that kind.
 
     Example:
         >>> import pear
@@ -121,7 +123,7 @@ def find_plugin(kind: str, name: str) -> Any | None:
     """Return the row of the plug-in with this name, or None if PEAR has this name itself or no plug-in has it.
 
     Raises:
-        PluginError: several distributions have a plug-in of this name, or the plug-in cannot be loaded.
+        PluginError: several plug-ins have this name, or the plug-in cannot be loaded.
     """
     sources = _plugin_sources(kind, name)
     if not sources or sources[0][0] == _OWN:
@@ -178,7 +180,7 @@ def _load_only_plugin(kind: str, name: str, sources: list[PluginSource]) -> Any:
 
 
 def _load_plugin(kind: str, entry: EntryPoint) -> Any:
-    """Import the object of an entry point and return the row of it. Later calls return the same row."""
+    """Import the object of an entry point and return it as a row of PEAR's table. Later calls return the same row."""
     if entry not in _loaded:
         try:
             value = entry.load()
@@ -192,7 +194,10 @@ def _load_plugin(kind: str, entry: EntryPoint) -> Any:
 
 
 def _plugin_as_row(kind: str, name: str, value: Any, origin: str) -> Any:
-    """Check the object of a plug-in and return the row of it. The message of an error names the origin."""
+    """Check the object of a plug-in and return it as a row of PEAR's table.
+
+    The message of an error names the origin, unless it is ``HERE``.
+    """
     try:
         return getattr(import_module(KINDS[kind].table), f"check_{kind}_plugin")(name, value)
     except PluginError as error:

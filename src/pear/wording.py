@@ -47,7 +47,7 @@ def format_amount(number: float) -> str:
 
 
 def format_seconds(value: float) -> str:
-    """Format a duration with two digits, in milliseconds if it is short.
+    """Format a duration: whole seconds from 10 s on, else two digits, and milliseconds below 0.1 s.
 
     Example:
         >>> format_seconds(0.00123), format_seconds(0.25), format_seconds(90.0), format_seconds(1.5e-5)
@@ -114,7 +114,7 @@ def count_noun(number: int, noun: str) -> str:
 
 
 def suggest_name(name: str, known: Sequence[str]) -> str:
-    """Suggest the known name closest to an unknown one, or, if none is close, list known names.
+    """Suggest the known name closest to an unknown one. If none is close, list the first eight known names.
 
     Example:
         >>> suggest_name("prise", ["price", "day"]), suggest_name("x", ["price", "day"])

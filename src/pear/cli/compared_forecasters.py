@@ -22,7 +22,7 @@ def make_compared_forecasters(
     Args:
         kinds: names of ``KINDS``.
         X: the features of all rows, a DataFrame.
-        own: the user's own forecasts by name: (N, k), or (N·k,) of a long table.
+        own: the user's own forecasts by name: k for each of N samples, (N, k), or (N·k,) in a long table.
         regressor: an untrained regressor with the settings of "mse", "pear" and "correction".
         seed: the seed of LightGBM.
 
@@ -118,6 +118,6 @@ class CorrectedForecaster:
         return self.regressor.predict(X[:, : self.columns], base_forecast=self._forecasts(X))
 
     def _forecasts(self, X: Any) -> Any:
-        """Return the forecasts in these rows, (B, k), or (B,) if a row has one forecast."""
+        """Return the k forecasts of each row, (B, k), or (B,) if a row has one forecast."""
         found = X[:, self.columns :]
         return found[:, 0] if found.shape[1] == 1 else found

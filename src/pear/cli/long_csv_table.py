@@ -58,11 +58,11 @@ def order_long_csv_table(
     Args:
         table: the result of ``read_csv_table``, whose index counts the lines.
         long: the columns of groups and names.
-        names: names of the k predicted values, in their order.
+        names: names of the predicted values, in their order.
         path: the file of the table, for error messages.
 
     Raises:
-        DataError: a cell is empty, or a group has two rows of a value.
+        DataError: a cell is empty, a row is of no predicted value, or a group has two rows of a value.
         ProblemError: a group has no row of a value.
     """
     from pear.train.long_table import group_long_table

@@ -117,7 +117,7 @@ def read_wide_model_columns(
         table: the samples, with a row for each sample.
         priced: rows with predicted right-hand sides, each with the price of a unit of violation.
         given: names of rows and variables whose numbers are known for every sample.
-        cost_map: a file of the matrix by which predicted values make costs; None if the costs themselves are predicted.
+        cost_map: a file with the matrix that maps predicted values to costs; None if the costs are predicted.
 
     Returns:
         The model, and the columns to predict: costs, then right-hand sides.
@@ -163,7 +163,7 @@ def _describe_unknown_column(name: str, model: pear.Model, path: Path) -> str:
 def _read_mapped_model_columns(
     path: Path, costs: list[str], priced: dict[str, Price], given: Sequence[str], file: Path
 ) -> tuple[pear.Model, list[str]]:
-    """Read a model whose costs are ``M ŷ`` plus the costs of its file, with the matrix M from a CSV file.
+    """Read a model whose costs are M times the predicted values plus the costs of its file, with M from a CSV file.
 
     The arguments and the result are those of ``read_wide_model_columns``; ``file`` is the CSV file.
     """

@@ -35,7 +35,7 @@ def writable_output_folder(path: Path) -> Path:
 
 
 def writable_output_file(path: Path) -> Path:
-    """Make the folder of an output file if it does not exist, and check that it is writable. Return the path.
+    """Make the folder of an output file if it does not exist, and check that it is writable. Return the file's path.
 
     Raises:
         OutputError: the path is a folder, or files cannot be written there.

@@ -20,14 +20,16 @@ _LEAST = 10  # the smallest number of samples that can be divided into three par
 
 
 class TableSamples(NamedTuple):
-    """N samples, in the form that ``DecisionRegressor`` expects.
+    """N samples of k costs, in the form that ``DecisionRegressor`` expects.
+
+    A table has a row for each sample, and a long table a row for each of the N·k costs.
 
     Attributes:
-        features: (N, p) features, or (N·k, p) from a long table.
+        features: the features of each row.
         costs: (N, k) true costs, or (N·k,) from a long table; None if they are not known yet.
         groups: (N·k,) the group of each row of a long table; None for another table.
         forecast: forecasts to correct, of the shape of the costs, or None.
-        known: (N, ·) numbers that the model knows, or (N·k, ·) from a long table; None if it knows no numbers.
+        known: the numbers of each row that the model knows; None if the model knows no numbers.
     """
 
     features: pandas.DataFrame
@@ -52,7 +54,7 @@ class TableSamples(NamedTuple):
         return TableSamples(*(None if part is None else part[which] for part in self))
 
     def by_date(self, dates: pandas.DatetimeIndex) -> TableSamples:
-        """Return the samples sorted by the dates (N,) of their rows, or (N·k,) from a long table."""
+        """Return the samples sorted by the dates of their rows."""
         from pear.train.time_order import find_time_order
 
         order = find_time_order(self.features.set_axis(dates), groups=self.groups)
@@ -88,7 +90,7 @@ def read_known_columns(
 
 
 def table_values(given: Any, inputs: int) -> Any:
-    """Return costs or forecasts as an array (N, k); the rows of a group follow each other. ``inputs`` is k."""
+    """Return costs or forecasts of N samples as an array (N, inputs). The rows of a group must follow each other."""
     return given.to_numpy().reshape(-1, inputs)
 
 
@@ -109,7 +111,7 @@ def split_table_samples(samples: TableSamples, size: int, share: float, path: Pa
         path: the file of the table, for error messages.
 
     Raises:
-        DataError: there are no features, or too few samples.
+        DataError: ``share`` is out of range, there are no features, or there are too few samples.
     """
     if not 0 < share < 1:
         raise DataError(f"--test-share must lie between 0 and 1; got {share:g}")
@@ -149,7 +151,7 @@ def read_estimator_samples(
         with_costs: whether to read the true costs, too.
 
     Raises:
-        DataError: a column of the training is missing.
+        DataError: a column is missing, or contains other entries than finite numbers.
     """
     table, forecast, ids, costs = read_csv_table(data), None, None, None
     columns = [str(name) for name in estimator._columns or ()]

@@ -229,7 +229,7 @@ def _judge_trained_forecaster(
 
 
 def _judge_given_forecast(problem: pear.Model, samples: TableSamples) -> dict[str, RegretOutcome]:
-    """Return the regrets of the user's forecasts under their name in the table of results; {} without forecasts."""
+    """Return the regrets of the user's forecasts under their name in the table of results, if there are any."""
     from pear.losses.regret_outcome import regret_outcome_of_forecast
 
     if samples.forecast is None:

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 _TABLES = "a table of advice", "or read advice.numbers"
 _SECONDS = {"decide": 1.5, "decisions": 1.0, "smoothing": 1.0, "integrality": 1.5, "epoch": 3.5}
-"""Time limits of the examinations in seconds. All examinations of 1,000 variables together take about 10 seconds."""
+"""Time limits of examinations in seconds. For a problem of 1,000 variables, all together take about 10 seconds."""
 
 
 @dataclass(frozen=True, repr=False)
@@ -94,7 +94,7 @@ class Advice:
         return import_pandas(*_TABLES).DataFrame(dict(self._variables)).set_index("variable")
 
     def values(self) -> pandas.DataFrame:
-        """Return a table of the predicted values: mean size, deviation, and factors to rescale them by."""
+        """Return a table of the predicted values: mean size, standard deviation, and factors to rescale them by."""
         return import_pandas(*_TABLES).DataFrame(dict(self._values)).set_index("value")
 
     def __str__(self) -> str:
@@ -130,9 +130,9 @@ def advise(problem: Problem | Model, costs: Any = None) -> Advice:
 
     Args:
         problem: the decision problem. With a ``Model``, the costs are the values that its cost map takes.
-        costs: (N, n) true costs of N samples, or (N, k) values: a tensor, an array, a list or a DataFrame. If omitted,
-            the own costs of a model from a file count as one sample. Without any costs, the examinations that need
-            costs are left out.
+        costs: (N, n) true costs of N samples, or (N, k) values if a model predicts k values: a tensor, an array, a list
+            or a DataFrame. If omitted, the own costs of a model from a file count as one sample. Without any costs, the
+            examinations that need costs are left out.
 
     Raises:
         ProblemError: ``problem`` is not a problem, or the costs do not fit it.

@@ -51,7 +51,7 @@ class NamedViolations:
 
 
 def find_violations(model: Model, z: Tensor, values: Tensor) -> dict[str, list[Violation]]:
-    """Find by how much decisions z (B, n) violate constraints under values (B, k).
+    """Find by how much decisions z (B, n) violate constraints under values (B, k) of the k predicted numbers.
 
     Returns:
         The violations by side: "b", "h", "lb" and "ub". The side "b" has one entry for each direction.
@@ -96,7 +96,7 @@ def name_violations(model: Model, names: tuple[str, ...], z: Tensor, true: Tenso
 
 
 def _name_violation(model: Model, names: tuple[str, ...], side: str, row: int, too_little: bool) -> tuple[str, str]:
-    """Name the violation of a constraint by the predicted value that is the limit, and say what is wrong with it.
+    """Name the violation of a constraint by the predicted value that is the limit, and say in which direction it is.
 
     A constraint "≥" of a file is a row of G with the opposite sign. If such a row is exceeded, there is too little. If
     several predicted values or none make up the limit, the violation has the name of the constraint.

@@ -14,8 +14,9 @@ def attribute_cost_errors(
 ) -> tuple[dict[str, Tensor], list[str]]:
     """Attribute regret (B,) to the predicted values.
 
-    With the error e = ŷ − y of the values and the mean decision z̄ between truth and forecast, the parts are
-    ``e ∘ Mᵀ(z̄ − z*(ĉ))``, where M is the matrix of the cost map.
+    Let e be the predicted minus the true values, M the matrix of the cost map, z̄ the mean of the decisions between
+    truth and forecast, and ẑ the decision under the forecast. If the problem minimises, the parts are
+    ``e ∘ Mᵀ(z̄ − ẑ)``, where ∘ multiplies entry by entry.
 
     Args:
         given: predicted and true values.

@@ -42,7 +42,7 @@ MAX_PIECES = 2_000
 
 @dataclass(frozen=True)
 class DecisionPath:
-    """The decisions between c and ĉ for B samples.
+    """The decisions between the true cost c and the predicted cost ĉ = c + e for B samples.
 
     Attributes:
         mean: (B, n) the mean decision z̄.
@@ -82,7 +82,7 @@ def follow_decision_path(
 
 @dataclass
 class _DecisionPathIntervals:
-    """K intervals of t in which the decisions are not yet known.
+    """K intervals of t, the share of the error, in which the decisions are not yet known.
 
     Attributes:
         rows: (K,) sample of each interval.
@@ -145,7 +145,7 @@ class _DecisionPathPieces:
         self.records.append(torch.stack([rows.to(start), start, end, *slopes], 1))
 
     def margin(self, size: Tensor) -> Tensor:
-        """Return the t (B,) at which the decision of each sample leaves its first straight line; 1 if it never does."""
+        """Return the t (B,) at which each sample's decision leaves its first straight line; 1 if it never does."""
         margin = torch.ones_like(size)
         if not self.records:
             return margin
@@ -159,7 +159,7 @@ class _DecisionPathPieces:
 
     @staticmethod
     def _first_change(records: NDArray[np.float64], size: float) -> float:
-        """Return the t at which eᵀz leaves its first straight line, from the sorted records (K, 5) of one sample."""
+        """Return the t at which eᵀz leaves its first straight line, from a sample's sorted ``records``; 1 if never."""
         _, start, end, low, high = (column.tolist() for column in records.T)
         rounding, change = 1e-9 * size, (high[0] - low[0]) / (end[0] - start[0])
         for i in range(1, len(end)):
@@ -184,7 +184,7 @@ class _DecisionPathSearch:
         linear: whether the objective is linear.
         jumps: whether decisions can jump.
         by_solve: whether ``pear.solve`` decides, because there are integers or an oracle.
-        straight: (B,) the largest κ at which a line counts as a piece.
+        straight: (B,) the largest κ, defined above, at which a line counts as a piece.
         tolerance: (B,) the largest excess cost of a decision that counts as optimal.
         pieces: the pieces found so far.
         failed: (B,) bool, the samples that the search has given up.
@@ -204,7 +204,7 @@ class _DecisionPathSearch:
         )
 
     def run(self, best: Tensor, chosen: Tensor) -> None:
-        """Find the pieces between the decisions ``best`` under c and ``chosen`` under ĉ, (B, n) each."""
+        """Find the pieces between the decisions ``best`` at t = 0 and ``chosen`` at t = 1, (B, n) each."""
         exact = (self.error == 0).all(1)
         self.pieces.integral[exact] = chosen[exact]
         rows = (~exact).nonzero()[:, 0]
@@ -225,10 +225,10 @@ class _DecisionPathSearch:
         self.failed |= self.pieces.count >= MAX_PIECES
 
     def decide(self, rows: Tensor, t: Tensor) -> tuple[Tensor, Tensor]:
-        """Decide samples ``rows`` (K,) under c + t e.
+        """Decide samples under c + t e, the true cost plus the share t of the error.
 
         Args:
-            rows: numbers of the samples.
+            rows: (K,) numbers of K samples.
             t: (K,) points between 0 and 1.
 
         Returns:
@@ -247,24 +247,24 @@ class _DecisionPathSearch:
         return x, torch.where(curved[:, None], -slope, 0.0)
 
     def _curvature_times(self, rows: Tensor, d: Tensor) -> Tensor:
-        """Return H d, (K, n), with the curvature H of each of the samples ``rows`` (K,) and d (K, n)."""
+        """Return H d, (K, n), for d (K, n) and the curvature H of each of K samples ``rows`` (K,)."""
         if self.qp is None:
             return torch.zeros_like(d)
         H = self.qp.H
         return matvec(H if H.shape[0] == 1 else H[rows], d)
 
     def _bend(self, rows: Tensor, length: Tensor, d: Tensor) -> Tensor:
-        """Return κ, (K,), of lines over ``length`` (K,) in t between decisions with the difference d (K, n)."""
+        """Return the κ (see above) of K lines of ``length`` (K,) in t, whose ends differ by d (K, n)."""
         return -length * (self.error[rows] * d).sum(1) - (d * self._curvature_times(rows, d)).sum(1)
 
     def _excess(self, rows: Tensor, t: Tensor, z: Tensor, best: Tensor) -> Tensor:
-        """Return by how much z (K, n) costs more than ``best`` (K, n) under c + t e, (K,)."""
+        """Return by how much z (K, n) costs more than ``best`` (K, n) at t (K,), in each of K samples ``rows`` (K,)."""
         w = z - best
         slope = self.true[rows] + t[:, None] * self.error[rows] + self._curvature_times(rows, best + 0.5 * w)
         return (slope * w).sum(1)
 
     def _feasible(self, rows: Tensor, z: Tensor) -> Tensor:
-        """Return a mask (K,) of the points z (K, n) that satisfy the constraints."""
+        """Return a mask (K,) of the K points z (K, n) that satisfy the constraints of their samples ``rows``."""
         assert self.qp is not None
         qp = self.qp[rows]
         violations = [(matvec(qp.A, z) - qp.b).abs(), matvec(qp.G, z) - qp.h, qp.lb - z, z - qp.ub]
@@ -323,7 +323,7 @@ class _DecisionPathSearch:
         return known
 
     def _next_point(self, todo: _DecisionPathIntervals) -> Tensor:
-        """Return the t (K,) to decide at next: where the lines from both ends meet, otherwise the middle."""
+        """Return the t (K,) to decide at next: where the lines of both ends meet or cost the same, else the middle."""
         e, d, length = self.error[todo.rows], todo.last - todo.first, todo.end - todo.start
         gap = self._excess(todo.rows, todo.start, todo.last, todo.first)  # of the last decision at the start
         rate = -(e * d).sum(1)  # how fast this gap falls with t

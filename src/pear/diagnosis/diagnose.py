@@ -42,16 +42,16 @@ def diagnose(
     """Measure what the errors of a forecast cost, and which errors cause the cost. No gradient is needed.
 
     The regret of every sample is attributed to the predicted values. With the true cost c, the predicted cost ĉ and the
-    error e = ĉ − c, the parts are ``a = e ∘ (z̄ − z*(ĉ))``. Here z*(ĉ) is the decision under ĉ, and z̄ is the mean of the
-    decisions under ``c + t e`` for t from 0 to 1. The parts are the gradient of regret, integrated from c to ĉ, and add
-    up to the regret exactly. If the active set does not change between c and ĉ, part j is half the product of error and
-    gradient, ½ eⱼ gⱼ. For a model that also predicts right-hand sides, the parts come from up to 16 steps between truth
-    and forecast, and the regret includes the cost of violations under the truth.
+    error e = ĉ − c, the parts are ``e ∘ (z̄ − ẑ)``, entry by entry. Here ẑ is the decision under ĉ, and z̄ is the mean of
+    the decisions under ``c + t e`` for t from 0 to 1. The parts are the gradient of regret, integrated from c to ĉ, and
+    add up to the regret exactly. If the active set does not change between c and ĉ, each part is half the product of
+    error and gradient. For a model that also predicts right-hand sides, the parts come from up to 16 steps between
+    truth and forecast, and the regret includes the cost of violations under the truth.
 
     Args:
         problem: the decision problem. Integers stay integers. A ``Model`` maps predicted values (B, k) to costs and
-            right-hand sides. The constraints of an ``Oracle`` are not known, and its relaxation splits the squared
-            error.
+            right-hand sides. The constraints of an ``Oracle`` are not known, and the squared error is split on its
+            relaxation.
         predicted: (B, n) predicted costs, or (B, k) predicted values: a tensor, array, DataFrame or list.
         true: the true costs or values, of the same shape as ``predicted``.
         groups: (B,) a label for each sample, or dates, which are grouped by hour, month or weekday.

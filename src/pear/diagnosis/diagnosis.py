@@ -55,7 +55,7 @@ class Diagnosis:
         normal: (B,) the part that constraints absorb. Tangent and normal part add up to the squared error.
         tangent_at_forecast: (B,) eᵀPe at the forecast: the part that the gradient of regret depends on.
         margin: (B,) the share of the error at which the decision first changes (for a quadratic program, its active
-            set); 1 if it does not change.
+            set); 1 if it does not change, NaN if this is not known.
         pieces: (B,) int, the number of pieces of the path from truth to forecast. For a model that predicts
             right-hand sides, the number of steps.
         degenerate: (B,) bool, True if a constraint is tight at the smoothed decision and its multiplier is zero.
@@ -287,7 +287,7 @@ class Diagnosis:
 
 
 def _ratio_of_sums(part: Array, whole: Array) -> float:
-    """Divide the sum of ``part`` by that of ``whole``, over entries where both are finite. NaN if the latter is 0."""
+    """Divide the sum of ``part`` by that of ``whole``, over entries where both are finite. NaN if that sum is 0."""
     known = np.isfinite(part) & np.isfinite(whole)
     total = float(whole[known].sum())
     return float(part[known].sum()) / total if total > 0 else float("nan")

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 Array = NDArray[Any]
 BARS = 12
-"""Largest number of horizontal bars in a picture. The caption or label says how many are left out."""
+"""Largest number of horizontal bars in a picture."""
 
 _WIDTH = 4.9  # inches
 _SQUARE = 3.4  # inches, height of a picture that is about square
@@ -189,7 +189,7 @@ def _diagnosis_columns_fit(names: Sequence[str]) -> bool:
 
 
 def _bar_color(number: float) -> str:
-    """Return the colour of a bar: one for losses (positive numbers), one for gains."""
+    """Return the name of a bar's colour: one for losses (positive numbers), one for gains."""
     return "worse" if number > 0 else "pear"
 
 

@@ -89,7 +89,7 @@ def _costliest_error_sentence(found: Diagnosis, i: int) -> str:
 
 
 def _changed_decision_sentence(found: Diagnosis, i: int) -> str:
-    """Name the variable of sample i that differs most from the best decision, and a row that binds in only one of both.
+    """Name the variable of sample i that differs most from the best decision, and a row that binds in only one.
 
     Empty if decision and best decision are the same.
     """

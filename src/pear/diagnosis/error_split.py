@@ -39,7 +39,7 @@ def split_error(
         problem: the decision problem, continuous.
         predicted: (B, n) predicted costs ĉ.
         true: (B, n) true costs c.
-        smoothing: λ, or "auto" to choose it as ``PEARLoss`` does.
+        smoothing: the smoothing λ, or "auto" to choose λ as ``PEARLoss`` does.
         solver: name of the solver, as in ``pear.solve``.
 
     Returns:

@@ -21,7 +21,7 @@ from torch import Tensor
 _STEPS = (16, 8, 4, 2, 1)  # the first of these that needs no more points than allowed
 
 Evaluate = Callable[[Tensor, Tensor], Tensor]
-"""The function: maps M points (M, k) and the numbers of their samples (M,) to M numbers (M,). NaN means no value."""
+"""A function from M points of k values (M, k) and the numbers of their samples (M,) to M numbers; NaN for no value."""
 
 
 @dataclass(frozen=True)
@@ -112,7 +112,7 @@ def _evaluate_step_points(
     steps: int,
     at: int,
 ) -> NDArray[np.float64]:
-    """Return the function at all points, (M,); ``count`` (B,) is the number of wrong values of each sample."""
+    """Return the function at all M points, (M,); ``count`` (B,) is the number of wrong values of each sample."""
     found = np.empty(len(points.sample))
     wrong = predicted != true
     rank, error = wrong.cumsum(1) - 1, predicted - true

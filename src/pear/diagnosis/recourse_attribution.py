@@ -78,14 +78,14 @@ class RecourseAttribution:
         return attributed, _describe_missing_attribution(regret, known.cpu(), stepped.followed, most)
 
     def _model_of(self, samples: Tensor) -> Model:
-        """Return the model restricted to samples (M,), or the whole model if all samples share it."""
+        """Return the model restricted to M samples (M,), or the whole model if all samples share it."""
         return self.model[samples] if self._own_rows else self.model
 
     def _evaluate(self, values: Tensor, samples: Tensor) -> Tensor:
-        """Return V, or for a ``Projection`` the realised cost.
+        """Return V, the smallest cost under the given values, or for a ``Projection`` the realised cost.
 
         Args:
-            values: (M, k) predicted values.
+            values: (M, k) k values at each of M points.
             samples: (M,) numbers of the samples.
 
         Returns:
@@ -112,13 +112,13 @@ class RecourseAttribution:
         return torch.where(failed, torch.nan, realised.program.objective(realised.x))
 
     def _value_of_decision(self) -> Tensor:
-        """Return V(ŷ) = F(ẑ; ŷ), (B,)."""
+        """Return the cost (B,) of the decisions under the predicted values, V(ŷ) = F(ẑ; ŷ)."""
         decider = RecourseDecider(self.model, self.solver)
         realised = decider.realise(self.decision, decider.values(self.predicted, None), None, wanted=False)
         return realised.program.objective(realised.x)
 
     def _separable_parts(self) -> Tensor:
-        """Return the parts of the predicted values in F(ẑ; y) − F(ẑ; ŷ), (B, k)."""
+        """Return the parts (B, k) of k values in the change of the decisions' cost from forecast to truth."""
         model, error = self.model, self.predicted - self.true
         assert model.cost_map is not None
         assert model.constraint_map is not None

@@ -26,7 +26,7 @@ SendMessage = Callable[[Any], None]
 """The function by which a task reports its progress."""
 
 Task = Callable[..., Any]
-"""A task: a function ``function(send, *arguments)`` of a module, so that other processes can import it."""
+"""A task: a function ``function(send, *arguments)`` at the top level of a module, which other processes can import."""
 
 
 class Resources(NamedTuple):
@@ -38,14 +38,14 @@ class Resources(NamedTuple):
 
 @dataclass(frozen=True)
 class TaskStart:
-    """The update that a worker has begun a task, for the first time or again."""
+    """An update which says that a worker has begun a task, for the first time or again."""
 
     ticket: int
 
 
 @dataclass(frozen=True)
 class TaskMessage:
-    """The update that a task has sent a message. Messages may get lost."""
+    """An update which says that a task has sent a message. Messages may get lost."""
 
     ticket: int
     message: Any
@@ -53,7 +53,7 @@ class TaskMessage:
 
 @dataclass(frozen=True)
 class TaskResult:
-    """The update that a task has returned a value."""
+    """An update which says that a task has returned a value."""
 
     ticket: int
     value: Any
@@ -61,7 +61,7 @@ class TaskResult:
 
 @dataclass(frozen=True)
 class TaskLoss:
-    """The update that a task is given up because its processes died; ``reason`` says how the last of them ended."""
+    """An update which says that a task is given up after its processes died; ``reason`` says how the last one ended."""
 
     ticket: int
     reason: str
@@ -74,8 +74,8 @@ OnUpdate = Callable[[TaskUpdate], None]
 class Engine(ABC):
     """An engine: it runs tasks and reports on them. As a context manager, it ends all tasks when its block ends.
 
-    Every task has a number, its ticket, and ends with one ``TaskResult`` or one ``TaskLoss``. A task whose process dies
-    is begun again. A task must therefore have no effect other than the value that it returns.
+    Every task has a number, its ticket. Unless it raises an error, it ends with one ``TaskResult`` or one ``TaskLoss``.
+    A task whose process dies is begun again. A task must therefore have no effect other than the value that it returns.
 
     Attributes:
         tasks: function and arguments of every task that has not ended, by ticket.
@@ -102,8 +102,9 @@ class Engine(ABC):
         """Add a task to the engine.
 
         Args:
-            function: the function, called as ``function(send, *arguments)`` on one core.
-            arguments: its arguments. For a result of ``share``, the function gets the shared value.
+            function: the function, called as ``function(send, *arguments)``.
+            arguments: the arguments after ``send``. Instead of a result of ``share``, the function gets the shared
+                value.
 
         Returns:
             The ticket of the task, which its updates contain.
@@ -114,7 +115,7 @@ class Engine(ABC):
         return ticket
 
     def share(self, value: Any) -> Any:
-        """Send a value once for all tasks. Return an object that stands for it in the arguments of ``submit``."""
+        """Send a value once for all tasks. Return an object that stands for the value as an argument of ``submit``."""
         return value
 
     @abstractmethod
@@ -132,7 +133,7 @@ class Engine(ABC):
 
     @abstractmethod
     def close(self) -> None:
-        """End all tasks, and processes of this engine."""
+        """End all tasks, and the processes that belong to this engine."""
 
     def __enter__(self) -> Engine:
         return self
@@ -205,7 +206,7 @@ class FutureEngine(Engine):
 
 
 def throttle_messages(send: SendMessage) -> SendMessage:
-    """Return a function that calls ``send``, but drops messages within ``MESSAGE_SECONDS`` after the last call.
+    """Return a function that calls ``send``, but drops messages within ``MESSAGE_SECONDS`` after the last one sent.
 
     Example:
         >>> sent = []

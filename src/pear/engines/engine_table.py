@@ -31,10 +31,11 @@ ENGINES = {
 
 
 def check_engine_name(name: str) -> tuple[EngineRow, str | None]:
-    """Return the row of the engine that a user names, and the address in the name, or None.
+    """Return the row of the engine that a user names, and the address in the name, or None if it contains no address.
 
     Raises:
-        EngineError: there is no such engine, or the engine has no address; the message lists all engines.
+        EngineError: there is no such engine, or the name contains an address and the engine takes none. The message
+            lists all engines.
 
     Example:
         >>> check_engine_name("ray://10.0.0.1:10001")[1], check_engine_name("local")[1]
@@ -77,7 +78,7 @@ def start(name: str = "local", jobs: int | None = None, resources: Resources | N
         resources: what a task needs; if omitted, one core.
 
     Raises:
-        EngineError: there is no such engine, it cannot be reached, or it cannot run this many tasks at the same time.
+        EngineError: there is no such engine, it cannot be reached, or it cannot run ``jobs`` tasks at the same time.
         MissingExtraError: the package of the engine is not installed.
 
     Example:

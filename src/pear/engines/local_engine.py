@@ -21,7 +21,7 @@ def start(address: str | None, jobs: int | None, resources: Resources) -> Engine
 
 
 class _ListenerError(BaseException):
-    """A carrier of an error of ``on_update`` through a task, which would catch an ``Exception``."""
+    """Carries an ``OSError`` of ``on_update`` through a task. It is no ``Exception``, which the task might catch."""
 
 
 class LocalEngine(Engine):
@@ -33,7 +33,7 @@ class LocalEngine(Engine):
 
     @property
     def slots(self) -> int:
-        """The number of tasks at the same time: 1."""
+        """The number of tasks that run at the same time: 1."""
         return 1
 
     def wait(self, on_update: OnUpdate, seconds: float | None = None) -> None:

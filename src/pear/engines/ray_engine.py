@@ -24,7 +24,7 @@ _STARTS = 3
 """The number of attempts to start Ray on this machine. On a very busy machine, an attempt fails after 30 seconds."""
 
 _LIMIT_SECONDS = 300
-"""A start that takes longer than this ends this process. Ray's own limits are shorter, but some waits have none."""
+"""If a start takes longer, this process is killed. Ray's own limits are shorter, but some of its waits have none."""
 
 _VARIABLES = {
     "RAY_USAGE_STATS_ENABLED": "0",  # Ray then sends no usage statistics
@@ -39,7 +39,7 @@ def start(address: str | None, jobs: int | None, resources: Resources) -> Engine
     """Connect to the Ray cluster at an address, or use the connection of this process, or start Ray on this machine.
 
     Raises:
-        EngineError: the cluster cannot be reached, or this process is connected to another cluster.
+        EngineError: the cluster cannot be reached, or an address is given while this process is connected already.
         MissingExtraError: Ray is not installed.
     """
     ray = import_optional("ray", "ray", "the engine 'ray'")
@@ -137,7 +137,7 @@ class RayEngine(FutureEngine):
 
     @property
     def slots(self) -> int:
-        """The number of tasks at the same time: ``jobs``, or what the cluster has room for."""
+        """The number of tasks at the same time: ``jobs``, or as many as the cluster has room for, but at least 1."""
         if self._jobs is not None:
             return self._jobs
         if time.monotonic() - self._looked > _LOOK_SECONDS:
@@ -209,14 +209,14 @@ class _SharedValue(NamedTuple):
 
 
 def _work_on_ray(mailbox: Any, ticket: int, variables: dict[str, str], function: Task, *arguments: bytes) -> bytes:
-    """Run a task in a process of Ray, on one core and with the driver's environment variables.
+    """Run a task in a process of Ray, with one thread.
 
     Args:
         mailbox: the actor that receives messages.
         ticket: the ticket of the task.
-        variables: environment variables.
+        variables: environment variables to set before the task begins.
         function: the function of the task.
-        arguments: its pickled arguments.
+        arguments: the pickled arguments of the function.
 
     Returns:
         The pickled value that the function returns.
@@ -235,7 +235,7 @@ def _work_on_ray(mailbox: Any, ticket: int, variables: dict[str, str], function:
 
 
 def _ray_mailbox_class() -> type:
-    """Return the class of the mailbox. Ray sends a class made in a function as code; its process imports nothing."""
+    """Return the class of the mailbox. It is made in a function so that Ray sends its code, and nothing is imported."""
 
     class Mailbox:
         def __init__(self) -> None:

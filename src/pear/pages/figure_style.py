@@ -41,7 +41,7 @@ DARK = {
 
 INK, MUTED, LINE, CARD = (LIGHT[name] for name in ("ink", "muted", "line", "card"))
 OURS = tuple(LIGHT[name] for name in ("pear", "pear-mid", "pear-pale", "pear-deep"))
-"""Colours for the lines of this package in a figure."""
+"""Colours for the lines in a figure that show this package's own results."""
 OTHERS = tuple(LIGHT[name] for name in ("mse", "pfyl", "spo", "lava", "dbb", "spo-relaxed"))
 """Colours for all other lines in a figure."""
 
@@ -141,14 +141,14 @@ def write_figure_headline(figure: Figure, title: str, subtitle: str = "") -> Non
 
 
 def save_figure(figure: Figure, path: Path) -> Path:
-    """Save a figure in the format of the file name's ending. Equal figures give equal bytes."""
+    """Save a figure in the format of the file name's ending. Equal figures give equal bytes as SVG and as PNG."""
     with name_output_in_errors(path):
         figure.savefig(path, dpi=160, metadata={"Date": None} if path.suffix == ".svg" else None)
     return path
 
 
 def figure_as_svg(figure: Figure) -> str:
-    """Return a figure as an ``<svg>`` element for a page: without a header, addresses, comments and a fixed size."""
+    """Return a figure as an ``<svg>`` element for a page: without header, addresses, comments and fixed size."""
     figure.patch.set_alpha(0.0)
     for axes in figure.axes:
         axes.patch.set_alpha(0.0)

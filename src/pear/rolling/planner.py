@@ -18,7 +18,7 @@ from pear.problem.elastic_problem import ElasticProblem
 from pear.rolling.states import StateEntry
 
 State = dict[str, Tensor]
-"""For each state its name and its values (B, …), such as the levels of B batteries."""
+"""The values (B, …) of each state, such as the level of a battery in B samples, by the name of the state."""
 
 
 class PlanData(NamedTuple):
@@ -42,7 +42,7 @@ class PlanProgram:
 
     Attributes:
         problem: the problem of the model. Variables that a row fixes to a state have no bounds, because a real state
-            may lie outside of them.
+            may lie outside the bounds.
         elastic: the problem with slacks if the model predicts right-hand sides and has a recourse, else None.
     """
 
@@ -59,9 +59,9 @@ class PlanProgram:
         """Compute the costs and fields of a batch of plans, differentiably.
 
         Args:
-            values: (B, k) forecasts or true values.
+            values: (B, k) forecasts or true values of the k numbers that the model predicts.
             state: the states; None keeps the states that the model has.
-            known: (B, q) known numbers in the order of the model, or None.
+            known: (B, q) the q known numbers in the order of the model; None for zeros.
         """
         model, problem, found = self.model, self.problem, dict[str, Tensor]()
         cost = model.cost(values)
@@ -111,7 +111,7 @@ class Planner(nn.Module):
 
         Args:
             data: the costs and fields.
-            held: the columns ``at`` (f,) and the ``values`` (B, f) of variables that are already decided, or None.
+            held: the columns ``at`` (f,) and ``values`` (B, f) of the f variables that are already decided, or None.
             keys: B ids. The solver starts from the last plan with the same id.
 
         Returns:

@@ -17,10 +17,10 @@ from pear.wording import list_names
 class RealisedCost:
     """The realised cost of the first periods of a plan: the objective of the model at the true values.
 
-    A term of the objective belongs to the latest period among its variables, so that ``(level[1] − level[0])²`` belongs
-    to period 0. Terms that only have the initial state belong to earlier plans, and terms of later periods to later
-    plans. A violated row costs its price in the model's ``Penalty`` if its last period is carried out. The constant of
-    the objective belongs to no period, and is left out.
+    A term of the objective belongs to the latest period among its variables. If ``level[0]`` is the initial state,
+    ``(level[1] − level[0])²`` therefore belongs to period 0. Terms with only the initial state are left to earlier
+    plans, and terms of later periods to later plans. A violated row costs its price in the model's ``Penalty`` if its
+    last period is carried out. The constant of the objective belongs to no period, and is left out.
 
     Args:
         timeline: the periods of the model.
@@ -67,7 +67,7 @@ class RealisedCost:
         return paid + self.model.problem.sign * self._violations(z, fields)
 
     def _part_of(self, Q: Tensor, columns: Tensor) -> Tensor:
-        """Return the rows and columns (q,) of Q as a dense tensor, (q, q) or (B, q, q)."""
+        """Return the part of Q in the q given rows and columns (q,) as a dense tensor, (q, q) or (B, q, q)."""
         if Q.is_sparse:
             at = columns.cpu().numpy()
             return torch.from_numpy(to_csr_matrix(Q)[at][:, at].toarray())
@@ -96,7 +96,7 @@ class RealisedCost:
         return total
 
     def _read_prices(self) -> dict[str, Tensor]:
-        """Return the price of each predicted right-hand side and bound; zero for those of later periods."""
+        """Return the prices of violations, by field; zero in later periods, and for entries without a finite price."""
         model = self.model
         if model.constraint_map is None:
             return {}

@@ -39,7 +39,7 @@ class Rolling:
         fixed: the number of first periods of a plan that the previous plan has decided, either for all arrays that have
             a row for each period, or as a dictionary by name. The first plan of a rollout is free.
         transition: a function ``(state, done, true) → state`` for a world that does not follow the plan. Its arguments
-            are dictionaries of tensors (B, …): the states, the first ``step`` rows of each array of the plan, and the
+            are dictionaries of tensors (B, …): the states, the rows of the plan's arrays that are carried out, and the
             true values of these periods. It returns the next states, and must be differentiable for training.
         cost: a function of the same arguments, which returns the realised cost (B,) of a step. By default this is the
             part of the model's objective that belongs to the periods carried out, at the true values, as
@@ -112,7 +112,7 @@ class Rolling:
 
         Args:
             count: B, the number of rollouts.
-            initial: states (…) or (B, …) by name. Those left out are those of this object, or else those of the model.
+            initial: states (…) or (B, …) by name. Other states come from this object, or else from the model.
 
         Raises:
             ProblemError: a state is missing, or has a wrong shape.
@@ -150,9 +150,9 @@ class Rolling:
         Args:
             forecaster: an object with ``predict``, a torch module or a function, which is called with all rows of
                 features at once; or a table of forecasts with a row for each period or for each plan; or "perfect".
-            data: the true values: a dictionary from the names of the predicted series to arrays (N, …), a DataFrame
-                with a column for each series, or an array if there is one series.
-            features: (N, …) the features, with a row for each period or for each plan.
+            data: the true values of N periods: a dictionary from the names of the predicted series to arrays (N, …), a
+                DataFrame with a column for each series, or an array if there is one series.
+            features: the features, with a row for each period or for each plan.
             known: the known values of the model that are not states: arrays (N, …) by name, with a row for each period.
             initial: the first states by name; those of this object if omitted.
             start: the period at which the first plan begins.
@@ -188,17 +188,17 @@ class Rolling:
         return self._as_rollout(found, starts, series.labels)
 
     def samples(self, features: Any, data: Any, steps: int, starts: Any = None) -> tuple[Tensor, Tensor, Tensor]:
-        """Return W rollouts as training samples.
+        """Return W rollouts of S steps as training samples.
 
         Args:
-            features: (N, …) the features, with a row for each period.
+            features: the features, with a row for each period.
             data: the true values, as for ``simulate``.
             steps: S, the number of steps of a rollout.
             starts: (W,) the periods at which rollouts begin. If omitted, a rollout begins every S steps, so that the
                 steps of two rollouts do not overlap.
 
         Returns:
-            Features (W, S, …), true values (W, S, k), and first periods (W,), which are the ids of the rollouts.
+            Features (W, S, …), k true values of each step (W, S, k), and first periods (W,), the ids of rollouts.
         """
         series = TimeSeries(self.timeline, data)
         every = series.starts(self.step)
@@ -239,8 +239,8 @@ class Rolling:
 
         Args:
             found: the steps.
-            starts: (S,) the periods at which plans begin.
-            labels: (N,) the labels of all periods.
+            starts: (S,) the periods at which the S plans begin.
+            labels: (N,) the labels of all N periods.
         """
         parts = [self.world.done_part(one.plan) for one in found]
         decisions = {name: torch.cat([part[name][0] for part in parts]).numpy() for name in self.timeline.arrays}

@@ -29,20 +29,21 @@ class RollingLoss(nn.Module):
 
     Args:
         rolling: the model and its states.
-        smoothing: λ ≥ 0 of the plans, or "auto" to choose λ from plans for true values. A linear program needs λ > 0,
-            because its decisions are vertices, which do not move with the forecast.
+        smoothing: the smoothing λ ≥ 0 of the plans, or "auto" to choose λ from plans for true values. A linear program
+            needs λ > 0, because its decisions are vertices, which do not move with the forecast.
         terminal: a function ``(state, true) → cost`` that values the last states: a cost (B,), or a profit if the model
-            maximises. Its arguments are dictionaries: the last states (B, …), and the true values (B, T, …) of the last
-            plan's periods. By default the last states have no value.
+            maximises. Its arguments are dictionaries: the last states (B, …), and the true values (B, T, …) of the T
+            periods of the last plan. By default the last states have no value.
         known: the known values of the model that are not states: arrays (N, …) by name, with a row for each period.
-            Then the ``keys`` of a call must be the first periods of the rollouts.
+            If they are given, the ``keys`` of a call must be the first periods of the rollouts.
         initial: the states that rollouts begin with, as for ``Rolling``.
         on_failure: "raise" raises an error if a step has no plan. "mask" leaves out rollouts with such a step, and
             warns.
 
     Attributes:
         planner: makes the plans.
-        status: (B, S) int8 values of ``pear.Status`` for the plans of the last call; None before the first call.
+        status: (B, S) int8 values of ``pear.Status`` for the plans of the last call, with B rollouts of S steps; None
+            before the first call.
         cost: (B, S) the realised cost of each step of the last call, or the profit if the model maximises; None before
             the first call.
 
@@ -98,9 +99,10 @@ class RollingLoss(nn.Module):
         """Compute the mean cost of B rollouts of S steps. If the model maximises, the cost is the negative profit.
 
         Args:
-            predicted: (B, S, k) the forecast of every step.
+            predicted: (B, S, k) the forecast of every step, k values each.
             true: (B, S, k) the true values of the same periods.
-            keys: B ids of the rollouts. If the model has known values, they must be the first periods of the rollouts.
+            keys: B ids of the rollouts. If the loss has ``known`` values, the ids must be the first periods of the
+                rollouts.
             weight: (B,) weights of the rollouts in the mean.
 
         Returns:
@@ -135,10 +137,10 @@ class RollingLoss(nn.Module):
         return self._mean(total, weight).to(predicted.dtype)
 
     def calibrate(self, true: Any, keys: Tensor | Iterable[Hashable] | None = None) -> float | None:
-        """Choose λ if it is "auto", from plans for true values.
+        """Choose λ if it is "auto", from the first plan of each rollout under true values.
 
         Args:
-            true: (N, S, k) true values of the training set.
+            true: (N, S, k) true values of the training set: k values for each of S steps of N rollouts.
             keys: N ids, as for a call.
 
         Returns:
@@ -154,7 +156,7 @@ class RollingLoss(nn.Module):
         return self.planner.layer.chosen_smoothing
 
     def _as_values(self, values: Any, name: str) -> Tensor:
-        """Return values (B, S, k) or (B, S · k) as (B, S, k) in float64."""
+        """Return k values for each of S steps, (B, S, k) or (B, S · k), as (B, S, k) in float64."""
         tensor = values if isinstance(values, Tensor) else torch.as_tensor(values)
         k = self.rolling.model.inputs
         if tensor.ndim == 2 and tensor.shape[1] % k == 0:
@@ -166,7 +168,7 @@ class RollingLoss(nn.Module):
         return tensor.double()
 
     def _known_of(self, ids: list[Hashable] | None, values: Tensor) -> Tensor | None:
-        """Return the known numbers (B, S, q) of rollouts that begin at the periods ``ids``, or None."""
+        """Return the q known numbers (B, S, q) at S steps of rollouts that begin at the periods ``ids``, or None."""
         if self.known is None:
             return None
         if ids is None:

@@ -65,9 +65,9 @@ class StepWorld:
 
         Args:
             plan: (B, n) plans.
-            truth: (B, k) true values.
+            truth: (B, k) true values of the k predicted numbers.
             state: the states that the plans begin with.
-            known: (B, q) known numbers, or None.
+            known: (B, q) the q known numbers, or None.
             solved: (B,) mask of the samples that have a plan. The states of the others do not change.
 
         Returns:
@@ -127,15 +127,15 @@ class StepCommitment(NamedTuple):
     """The variables of a plan whose values the previous plan has decided.
 
     Attributes:
-        at: (f,) the columns of these variables.
-        before: (f,) the columns of the previous plan that have their values.
+        at: (f,) the columns of these f variables.
+        before: (f,) the columns of the previous plan that contain the values of these variables.
     """
 
     at: Tensor
     before: Tensor
 
     def held(self, plan: Tensor | None) -> dict[str, Tensor] | None:
-        """Return what a plan (B, n) fixes for the next plan: the columns ``at`` (f,), and their ``values`` (B, f).
+        """Return what a plan (B, n) fixes for the next plan: f columns ``at`` (f,), and their ``values`` (B, f).
 
         The result is None if there is no plan, or if plans fix nothing.
         """
@@ -161,15 +161,15 @@ def run_rollout_steps(
         world: carries out the plans.
         planner: makes the plans.
         commitment: the variables that each plan fixes for the next plan.
-        forecasts: (B, S, k) the forecasts at each step.
+        forecasts: (B, S, k) the k forecasts at each step.
         truth: (B, S, k) the true values of the same periods.
-        known: (B, S, q) the known numbers of each step, or None.
+        known: (B, S, q) the q known numbers of each step, or None.
         state: the first states.
-        keys: B ids of the rollouts. The solver starts from the last plan with the same id, also of earlier calls.
+        keys: B ids of the rollouts. The solver starts from the last plan with the same id, even one of an earlier call.
         exact: whether plans have no smoothing, keep the integers of the model, and are not differentiable.
 
     Raises:
-        SolveError: a step has no plan; the message names the step.
+        SolveError: a step has no plan, and ``planner`` raises or ``exact`` is set; the message names the step.
     """
     state = {name: value.to(forecasts) for name, value in state.items()}
     plan: Tensor | None = None
@@ -186,7 +186,7 @@ def run_rollout_steps(
 
 
 def _name_failed_step(error: SolveError, step: int) -> SolveError:
-    """Make the error of a plan say at which step of the rollout it occurred."""
+    """Return the error of a plan with the number of the step in its message."""
     reasons = "; ".join(sorted({Status(status).sentence for status in error.statuses}))
     return SolveError(
         f"no plan was found at step {step} of the rollout for {{samples}}: {reasons}. The state that was reached may "

@@ -29,12 +29,12 @@ class StateEntry:
         name: the user's name of the state.
         shape: the shape of the state, () for a number.
         field: the data that the state sets: known values, right-hand sides b or h, or both bounds of variables.
-        at: (q,) the positions that the state sets, among the known numbers, the rows or the variables.
-        factor: (q,) the factors by which the state is multiplied before it is set.
+        at: (q,) the q positions that the state sets, among the known numbers, the rows or the variables.
+        factor: (q,) the factors by which the entries of the state are multiplied to give these data.
         fixed: the variables that are equal to the state at the beginning of a plan, (q,) or empty.
         after: (q,) the variables that have the value of the state when the next plan begins; None if a function of the
             user computes it.
-        own: the state that the model has, (q,), or (N, q) if it differs by sample; None for a known value.
+        own: the value of the state in the model, (q,), or (N, q) if it differs by sample; None for a known value.
     """
 
     name: str
@@ -67,7 +67,7 @@ def read_states(timeline: Timeline, state: Mapping[str, str], step: int, carried
         carried: whether the plan determines the next states. Otherwise a function of the user does.
 
     Raises:
-        ProblemError: a name is not in the model, or the model does not fix the variable.
+        ProblemError: a name is not in the model, or the model does not fix the variable at which a state enters.
     """
     if not isinstance(state, Mapping) or not state:
         raise ProblemError(

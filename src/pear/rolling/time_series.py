@@ -81,7 +81,7 @@ class TimeSeries:
         return first + step * torch.arange(most if count is None else count)
 
     def values(self, starts: Tensor) -> Tensor:
-        """Return the true values (…, k) of plans that begin at the periods ``starts`` (…)."""
+        """Return the k true values (…, k) of each plan, for plans that begin at the periods ``starts`` (…)."""
         found = torch.empty(*starts.shape, self.timeline.model.inputs, dtype=torch.float64)
         when = starts[..., None] + torch.arange(self.timeline.horizon)
         for name, at in self.timeline.series.items():
@@ -90,7 +90,7 @@ class TimeSeries:
 
 
 def read_known_series(model: Model, known: Any, rows: int, left_out: tuple[str, ...]) -> Tensor | None:
-    """Return the known numbers (rows, q) of all periods at which a plan may begin; None without known values.
+    """Return the q known numbers (rows, q) of each period at which a plan may begin; None if the model has none.
 
     Args:
         model: the model.
@@ -126,7 +126,7 @@ def read_known_series(model: Model, known: Any, rows: int, left_out: tuple[str, 
 
 
 def read_forecast_series(forecaster: Any, features: Any, series: TimeSeries, starts: Tensor) -> Tensor:
-    """Return the forecasts (S, k) of S plans.
+    """Return the forecasts (S, k) of S plans: k predicted values for each plan.
 
     Args:
         forecaster: "perfect"; an object with ``predict``; a torch module or a function of the features; or a table of

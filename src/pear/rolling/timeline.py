@@ -70,7 +70,7 @@ class Timeline:
 
     @cached_property
     def periods(self) -> Tensor:
-        """(n,) the period of each variable: −1 for the initial state, T for a variable whose period is not known."""
+        """(n,) the period of each variable: −1 for the initial state, ``horizon`` if the period is not known."""
         periods = torch.full((self.model.problem.n,), _UNKNOWN)
         for at in self.arrays.values():
             first = self.horizon - len(at)  # −1 for arrays that hold the beginning as well
@@ -80,7 +80,7 @@ class Timeline:
 
     @cached_property
     def row_periods(self) -> dict[str, Tensor]:
-        """For "A" (p,) and "G" (m,), the latest period of the variables of each row; −1 for a row of zeros."""
+        """For "A" (p,) and "G" (m,), the latest period in each row; −1 for zeros or the initial state alone."""
         found = {}
         for name in ("A", "G"):
             matrix = getattr(self.model.problem, name)

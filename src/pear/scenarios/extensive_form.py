@@ -25,8 +25,9 @@ class ExtensiveForm:
 
     The variables are x, then y₁, …, y_S. The cost of scenario s is fₛ(x, yₛ), and its weight is pₛ. With a risk measure
     of weight w > 0, the variables η and t₁, …, t_S ≥ 0 of Rockafellar and Uryasev follow. The objective is then
-    ``(1 − w) Σ pₛfₛ + w (η + Σ pₛtₛ / tail)`` with the rows ``fₛ − η − tₛ ≤ 0``. The worst case has no t. Costs of the
-    first stage that are equal in all scenarios are left out of these rows, and added to the objective.
+    ``(1 − w) Σ pₛfₛ + w (η + Σ pₛtₛ / tail)``, with the share ``tail`` of the worst scenarios and the rows
+    ``fₛ − η − tₛ ≤ 0``. The worst case has no t. Costs of the first stage that are equal in all scenarios are left out
+    of these rows, and added to the objective.
 
     Args:
         stages: the program in two stages, with N columns.
@@ -134,7 +135,7 @@ class ExtensiveForm:
         return self.has_rows and (bool(self.stages.priced.any()) or (own is not None and own.batch is not None))
 
     def _known_costs(self) -> Tensor:
-        """Return the costs (1, S, N) of the scenarios when no cost is predicted."""
+        """Return the costs (1, S, N) of the N columns in S scenarios if all predicted values are zero."""
         k = self.stages.model.inputs
         return self.stages.costs(torch.zeros(1, k, dtype=torch.float64), None)[:, None].expand(1, self.scenarios, -1)
 
@@ -144,7 +145,7 @@ class ExtensiveForm:
         """Compute the costs of the extensive program and those of its fields that values change, differentiably.
 
         Args:
-            values: (B, S, k) predicted values of the scenarios.
+            values: (B, S, k) predicted values, k for each of S scenarios.
             keys: B sample ids, or None.
             weights: (B, S) weights of the scenarios in this call; those of the program if omitted.
 
@@ -165,7 +166,7 @@ class ExtensiveForm:
         return self._cost(costs, p), fields
 
     def _repeat(self, keys: list[Hashable] | None, count: int) -> list[Hashable] | None:
-        """Return the key of each sample S times, or None if all samples share the data of the model.
+        """Return the key of each sample once for each scenario, or None if all samples share the data of the model.
 
         Raises:
             ProblemError: samples have their own data, and the keys that name them are missing.
@@ -183,7 +184,7 @@ class ExtensiveForm:
         return [key for key in ids for _ in range(self.scenarios)]
 
     def _cost(self, costs: Tensor, p: Tensor) -> Tensor:
-        """Return the extensive costs (B, n) from the costs (B, S, N) and the weights (B, S) of the scenarios."""
+        """Return the extensive costs (B, n) from costs (B, S, N) of N columns in S scenarios with weights (B, S)."""
         stages, share = self.stages, (1 - self.risk.weight) * p
         mean = (p[..., None] * costs)[:, :, stages.first].sum(1)
         if self.has_rows:
@@ -196,13 +197,13 @@ class ExtensiveForm:
         return torch.cat(parts, 1)
 
     def _risk_costs(self, costs: Tensor) -> Tensor:
-        """Return the costs (B, S, N) in the rows of the risk: zero for first-stage costs that no scenario changes."""
+        """Return the costs of columns (B, S, N) with zeros for first-stage costs that are equal in all S scenarios."""
         common = torch.zeros(self.stages.size, dtype=torch.bool)
         common[self.stages.first] = ~self.stages.priced[self.stages.first]
         return torch.where(common, 0.0, costs)
 
     def _side(self, name: str, sides: Tensor) -> Tensor:
-        """Return the extensive b or h, with a row for each sample, from those of the scenarios (B, S, r)."""
+        """Return the extensive b or h, with a row for each sample, from those of S scenarios with r rows, (B, S, r)."""
         shared, own = self.stages.shared[name], self.stages.own[name]
         parts = [sides[:, 0, shared], sides[:, :, own].flatten(1)]
         if name == "h" and self.has_rows:
@@ -210,7 +211,7 @@ class ExtensiveForm:
         return torch.cat(parts, 1)
 
     def _bound(self, name: str, bounds: Tensor) -> Tensor:
-        """Return the extensive lb or ub (B, n) from those of the scenarios (B, S, N)."""
+        """Return the extensive lb or ub (B, n) from those of N columns in S scenarios, (B, S, N)."""
         parts = [bounds[:, 0, self.stages.first], bounds[:, :, self.stages.second].flatten(1)]
         if self.has_rows:
             free, excess = (-_INF, 0.0) if name == "lb" else (_INF, _INF)
@@ -219,7 +220,7 @@ class ExtensiveForm:
         return torch.cat(parts, 1)
 
     def _varying_rows(self, costs: Tensor, keys: list[Hashable] | None) -> Tensor:
-        """Return the extensive G (B, m, n) with the costs (B, S, N) of a call in the rows of the risk."""
+        """Return the extensive G (B, m, n), whose S rows of the risk have the costs (B, S, N) of a call."""
         own = select_by_keys(self.problem, keys).G
         assert own is not None
         count, m = len(costs), own.shape[-2] - self.scenarios
@@ -240,11 +241,11 @@ class ExtensiveForm:
         return self.problem._with(integer=integer)
 
     def scenario_costs(self, each: Tensor, values: Tensor, keys: list[Hashable] | None) -> Tensor:
-        """Compute the minimised cost (B, S) of each scenario, without added curvature.
+        """Compute the cost (B, S) of each scenario, without added curvature and negated if the problem maximises.
 
         Args:
-            each: (B, S, N) the decisions of the scenarios.
-            values: (B, S, k) the values of the scenarios.
+            each: (B, S, N) the decisions of the S scenarios, in N columns.
+            values: (B, S, k) the k values of each scenario.
             keys: B sample ids, or None.
         """
         flat, repeated = values.reshape(len(values) * self.scenarios, -1), self._repeat(keys, len(values))
@@ -253,5 +254,5 @@ class ExtensiveForm:
         return exact.objective(z, self.stages.costs(flat, repeated)).reshape(len(values), self.scenarios)
 
     def scenario_decisions(self, x: Tensor) -> Tensor:
-        """Return the decisions (B, S, N) of the scenarios, slacks included, from a solution (B, n)."""
+        """Return the decisions (B, S, N) of S scenarios in N columns, slacks included, from a solution (B, n)."""
         return x[:, self.columns]

@@ -22,12 +22,12 @@ def residual_scenarios(
     Errors on training days are too small.
 
     Args:
-        forecasts: (B, k) forecasts.
-        residuals: (N, k) true values minus forecasts on past days.
+        forecasts: (B, k) forecasts of k values.
+        residuals: (N, k) true values minus forecasts on N past days.
         count: S, the number of scenarios.
         draw: how past days are chosen. "random" draws them, without replacement if there are at least S. "even" sorts
-            them by their mean error, in units of each value's deviation, and chooses them at even steps, so that few
-            scenarios cover high and low values.
+            them by their mean error, in units of each value's standard deviation, and chooses them at even steps, so
+            that few scenarios cover high and low values.
         seed: the seed of the random draw. All B samples get the same days.
 
     Returns:
@@ -56,11 +56,11 @@ def quantile_scenarios(forecasts: Any, residuals: Any, count: int) -> Tensor:
     """Make scenarios by adding a quantile of past errors to forecasts.
 
     Scenario s = 1, …, S adds to each value the (s − ½)/S quantile of its past errors, so that all values are high
-    together or low together. Errors are more alike than in ``residual_scenarios``.
+    together or low together. The errors within a scenario are more alike than in ``residual_scenarios``.
 
     Args:
-        forecasts: (B, k) forecasts.
-        residuals: (N, k) true values minus forecasts on past days.
+        forecasts: (B, k) forecasts of k values.
+        residuals: (N, k) true values minus forecasts on N past days.
         count: S, the number of scenarios.
 
     Returns:
@@ -83,8 +83,8 @@ class ResidualScenarios(nn.Module):
     of errors, and a linear map that makes the scenarios wider or narrower depending on the features.
 
     Args:
-        forecaster: a trained module from features (B, p) to forecasts (B, k).
-        residuals: (S, k) past errors of the forecaster, a row for each scenario.
+        forecaster: a trained module from features (B, p) to forecasts (B, k) of k values.
+        residuals: (S, k) past errors of the forecaster, a row for each of S scenarios.
         features: p, the number of features.
 
     Example:
@@ -109,14 +109,14 @@ class ResidualScenarios(nn.Module):
         nn.init.zeros_(self.scale.bias)
 
     def forward(self, x: Tensor) -> Tensor:
-        """Return the scenarios (B, S·k), one after the other, for features (B, p)."""
+        """Return S scenarios of k values, one after the other, (B, S·k), for p features (B, p)."""
         spread = self.get_buffer("unit") * self.scale(x).exp()
         scenarios: Tensor = self.forecaster(x)[:, None] + spread[:, None] * self.errors
         return scenarios.flatten(1)
 
 
 def _read_forecasts_and_residuals(forecasts: Any, residuals: Any) -> tuple[Tensor, Tensor]:
-    """Return forecasts (B, k) and residuals (N, k) in float64.
+    """Return forecasts (B, k) of k values and residuals (N, k) of N days in float64.
 
     Raises:
         ProblemError: the shapes do not fit, or a residual is not finite.

@@ -21,11 +21,11 @@ def reduce(
 
     The means of the clusters keep the mean over all scenarios, but make tails shorter, because a rare scenario is
     averaged with its neighbours. A scenario drawn from each cluster keeps the length of tails, and unlike in a draw
-    from all scenarios, every cluster is represented. Distances are Euclidean, with each value in units of its deviation
-    over the scenarios.
+    from all scenarios, every cluster is represented. Distances are Euclidean, with each value in units of its standard
+    deviation over the scenarios.
 
     Args:
-        values: (B, N, k) scenarios, or (N, k) for one sample.
+        values: (B, N, k) N scenarios of k values, or (N, k) for one sample.
         count: S, the number of scenarios to return. If there are fewer clusters, some scenarios have weight 0.
         weights: (N,) or (B, N) weights of the N scenarios; equal if omitted.
         keep: "mean" returns the mean of each cluster, "one" a scenario of each cluster, drawn by weight.
@@ -72,8 +72,8 @@ def _reduce_by_clusters(
     """Reduce the scenarios of one sample.
 
     Args:
-        values: (N, k) scenarios.
-        weight: (N,) their weights.
+        values: (N, k) N scenarios of k values.
+        weight: (N,) the weights of the scenarios.
         count: S ≤ N.
         keep: as for ``reduce``.
         generator: draws the first centres and the scenarios.
@@ -107,10 +107,11 @@ def _reduce_by_clusters(
 def _draw_reduction_centres(places: Tensor, weight: Tensor, count: int, generator: torch.Generator) -> Tensor:
     """Draw the numbers (S,) of the scenarios that are the first centres, by k-means++.
 
-    The probability of a scenario is proportional to its weight and to its squared distance from the nearest centre.
+    The first centre is drawn by weight alone. The probability of each further centre is proportional to its weight and
+    to its squared distance from the nearest centre so far.
 
     Args:
-        places: (N, k) scenarios in units of their deviations.
+        places: (N, k) N scenarios of k values, each in units of its standard deviation.
         weight: (N,) weights.
         count: S.
         generator: draws the centres.

@@ -24,7 +24,7 @@ class Expectation:
     tail: ClassVar[float] = 1.0
 
     def value(self, costs: Any, weights: Any = None) -> Tensor:
-        """Compute the risk (B,) of costs (B, S) with weights (S,) or (B, S), which are equal if omitted."""
+        """Compute the risk (B,) of costs (B, S) of S scenarios with weights (S,) or (B, S); equal if omitted."""
         return risk_of_costs(self, costs, weights)
 
 
@@ -32,7 +32,7 @@ class Expectation:
 class CVaR:
     """The risk measure ``(1 − w) · mean + w · CVaR``.
 
-    The conditional value at risk (CVaR) is the mean cost of the worst scenarios, with a level of 0.9 of the worst 10 %.
+    The conditional value at risk (CVaR) is the mean cost of the worst scenarios: the worst 10 % with a level of 0.9.
     For a problem that maximises, the worst scenarios have the least profit.
 
     Args:
@@ -60,7 +60,7 @@ class CVaR:
         return 1.0 - float(self.level)
 
     def value(self, costs: Any, weights: Any = None) -> Tensor:
-        """Compute the risk (B,) of costs (B, S) with weights (S,) or (B, S), which are equal if omitted."""
+        """Compute the risk (B,) of costs (B, S) of S scenarios with weights (S,) or (B, S); equal if omitted."""
         return risk_of_costs(self, costs, weights)
 
 
@@ -83,7 +83,7 @@ class WorstCase:
         _check_risk_share("WorstCase(weight=…)", self.weight)
 
     def value(self, costs: Any, weights: Any = None) -> Tensor:
-        """Compute the risk (B,) of costs (B, S) with weights (S,) or (B, S), which are equal if omitted."""
+        """Compute the risk (B,) of costs (B, S) of S scenarios with weights (S,) or (B, S); equal if omitted."""
         return risk_of_costs(self, costs, weights)
 
 
@@ -113,14 +113,15 @@ def read_risk(risk: Any) -> Risk:
 
 
 def risk_of_costs(risk: Risk, costs: Any, weights: Any = None) -> Tensor:
-    """Compute the risk ``(1 − w) Σ pₛ fₛ + w CVaR(f)`` of costs f of scenarios with weights p.
+    """Compute the risk ``(1 − w) Σ pₛ fₛ + w CVaR(f)`` of scenarios s with costs fₛ and weights pₛ.
 
-    The CVaR is ``max Σ qₛ fₛ`` over 0 ≤ q ≤ p / tail with Σ q = 1, so that the worst scenarios get the largest weights.
-    With a tail of 0, the worst case, it is the largest cost of a scenario with a positive weight.
+    w and tail are the attributes ``weight`` and ``tail`` of the risk measure. The CVaR is ``max Σ qₛ fₛ`` over
+    0 ≤ q ≤ p / tail with Σ q = 1, so that the worst scenarios get the largest weights. With a tail of 0, the worst
+    case, it is the largest cost of a scenario with a positive weight.
 
     Args:
         risk: the risk measure.
-        costs: (B, S) costs. Lower is better.
+        costs: (B, S) costs of S scenarios. Lower is better.
         weights: (S,) or (B, S) weights of the scenarios, which sum to one; equal if omitted.
 
     Returns:

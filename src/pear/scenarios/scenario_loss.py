@@ -37,7 +37,7 @@ class LastScenarios:
     """The decisions of the last call of a ``ScenarioLoss``.
 
     Attributes:
-        x: (B, n₁) first-stage decisions; zero for a failed sample.
+        x: (B, n₁) decisions of the n₁ first-stage variables; zero for a failed sample.
         regret: (B,) regrets; zero for a failed sample.
         status: (B,) int8 values of ``pear.Status``.
     """
@@ -58,8 +58,8 @@ class ScenarioLoss(nn.Module):
 
     Args:
         plan: the two-stage program.
-        smoothing: λ ≥ 0, the curvature that is added to the objective of each variable. "auto" chooses λ once, from
-            true values and the decisions under them, as ``PEARLoss`` does.
+        smoothing: λ ≥ 0, the curvature that is added to the objective of each variable, also in V. "auto" chooses λ
+            once, from true values and the decisions under them, as ``PEARLoss`` does.
         on_failure: "raise", or "mask" to leave failed samples out of the loss and warn.
         reduction: "mean" (over the samples that are solved), "sum" or "none".
 
@@ -105,8 +105,8 @@ class ScenarioLoss(nn.Module):
         """Choose λ for ``smoothing="auto"`` from true values. A λ that is already chosen is not changed.
 
         Args:
-            costs: (N, k) true values, preferably of the training set.
-            keys: N sample ids. If samples have their own data, they must be row numbers.
+            costs: (N, k) true values of k predicted numbers, preferably of the training set.
+            keys: N sample ids. If samples have their own data, the ids must be row numbers.
             times: a factor that multiplies the chosen λ.
 
         Returns:
@@ -132,10 +132,10 @@ class ScenarioLoss(nn.Module):
         """Compute the loss of a batch.
 
         Args:
-            predicted: (B, S·k) or (B, S, k) values of the scenarios.
+            predicted: (B, S·k) or (B, S, k) values of S scenarios, k values each.
             true: (B, k) true values.
             keys: B sample ids, under which warm starts and best decisions are kept. If samples have their own data,
-                they must be row numbers.
+                the ids must be row numbers.
             weight: (B,) weights of the samples in the loss.
             scenario_weights: (B, S) weights of the scenarios, which may require gradients; those of the plan if
                 omitted.
@@ -172,12 +172,12 @@ class ScenarioLoss(nn.Module):
         """Decide the first stage under scenarios.
 
         Args:
-            values: (B, S, k) values of the scenarios.
+            values: (B, S, k) values of S scenarios, k values each.
             ids: B sample ids, or None.
             weights: weights of the scenarios, or None.
 
         Returns:
-            Differentiable first stages (B, n₁) in float64, and statuses (B,).
+            Differentiable decisions (B, n₁) of the n₁ first-stage variables in float64, and statuses (B,).
         """
         p = None if weights is None else self.plan.read_call_weights(weights, len(values))
         cost, fields = self._extensive.data(values.double(), ids, p)
@@ -205,7 +205,7 @@ class ScenarioLoss(nn.Module):
 
     @staticmethod
     def _choose_smoothing(model: Model, true: Tensor, ids: list[Hashable] | None) -> Smoothing:
-        """Choose λ from true values (B, k) and from the decisions of the model under these values."""
+        """Choose λ from k true values of each sample, (B, k), and from the decisions of the model under them."""
         if model.constraint_map is not None and model.recourse is not None:
             return choose_recourse_smoothing(model, true, "auto", ids)
         own = select_model_by_keys(model, ids).problem.relaxed()
@@ -240,7 +240,7 @@ class _ScenarioLossFirstStage(torch.autograd.Function):
     @staticmethod
     @torch.autograd.function.once_differentiable
     def backward(ctx: Any, up: Tensor) -> tuple[Tensor | None, ...]:
-        """Return the gradient by each input that needs one; ``up`` is the gradient by the first stages (B, n₁)."""
+        """Return the gradient with respect to each input that needs one, given that of the first stages, ``up``."""
         solved = ctx.solved
         w = torch.nn.functional.pad(up, (0, solved.qp.n - up.shape[1]))
         # with curvature in every first-stage variable, x is unique even if slacks or η are not

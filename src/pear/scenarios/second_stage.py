@@ -24,10 +24,10 @@ class RealisedPlans:
     """First-stage decisions with their best second stage. All numbers of a failed sample are zero.
 
     Attributes:
-        z: (B, N) the decisions of both stages, slacks included.
-        cost: (B,) the minimised cost.
-        slope: (B, n₁) the derivative of the cost with respect to the first stage. With integers in the second stage, it
-            lacks the part that goes through the second stage.
+        z: (B, N) the decisions of both stages in N columns, slacks included.
+        cost: (B,) the cost, negated if the problem maximises.
+        slope: (B, n₁) the derivative of the cost with respect to the n₁ first-stage variables. With integers in the
+            second stage, it lacks the part that goes through the second stage.
         status: (B,) int8 values of ``Status``, of the second stage.
     """
 
@@ -38,7 +38,7 @@ class RealisedPlans:
 
 
 class SecondStage:
-    """The program ``min f(x, y; c)`` over the second stage y, for a given first stage x and values c.
+    """The program that minimises the cost ``f(x, y; c)`` over the second stage y, for a first stage x and values c.
 
     Args:
         stages: the program in two stages.
@@ -78,8 +78,8 @@ class SecondStage:
         """Decide the second stage. The results are detached from the autograd graph.
 
         Args:
-            x: (B, n₁) first-stage decisions.
-            values: (B, k) true values.
+            x: (B, n₁) decisions of the n₁ first-stage variables.
+            values: (B, k) true values of k predicted numbers.
             keys: B sample ids, or None.
         """
         first, second = self.stages.first, self.stages.second
@@ -123,7 +123,7 @@ class SecondStage:
         )
 
     def _sides(self, values: Tensor, keys: list[Hashable] | None) -> dict[str, Tensor]:
-        """Return the right-hand sides and bounds of the program of both stages by name, (r,) or (B, r) each."""
+        """Return right-hand sides and bounds of the program of both stages by name, with r entries: (r,) or (B, r)."""
         return constraint_sides(select_by_keys(self.whole, keys)) | self.stages.sides(values, keys)
 
 

@@ -30,8 +30,8 @@ class ScenarioDecisions:
     """The decisions of a two-stage program under scenarios.
 
     Attributes:
-        x: (B, n₁) the first-stage decisions, which all scenarios share; NaN for a sample without a decision.
-        z: (B, S, n) for each scenario the decisions of both stages, in the variables of the model.
+        x: (B, n₁) the n₁ first-stage decisions, which all scenarios share; NaN for a sample without a decision.
+        z: (B, S, n) for each of S scenarios the decisions of both stages, in the variables of the model.
         value: (B,) the risk of the costs. If the problem maximises, costs are profits.
         costs: (B, S) the cost of each scenario, including the recourse.
         status: (B,) int8 values of ``pear.Status``.
@@ -58,14 +58,14 @@ class ScenarioDecisions:
 class Stochastic:
     """A two-stage program, ``min over x of the risk over s of min over y of f(x, y; scenario s)``.
 
-    The variables x, named in ``first``, are decided before it is known which scenario comes true. All other variables
-    y, and the slacks of a ``pear.Penalty``, are decided for each scenario. The model maps the predicted values of a
-    scenario to its costs and right-hand sides. All scenarios form one program, which has the first stage once, and is
-    sparse if it is large.
+    f is the objective of the model. The variables x, named in ``first``, are decided before it is known which scenario
+    comes true. All other variables y, and the slacks of a ``pear.Penalty``, are decided for each scenario. The model
+    maps the predicted values of a scenario to its costs and right-hand sides. All scenarios form one program, which has
+    the first stage once, and is sparse if it is large.
 
     Args:
-        model: a ``pear.Model``. If it predicts right-hand sides, it may have a ``pear.Penalty``. Without a recourse its
-            rows hold in every scenario.
+        model: a ``pear.Model``. If it predicts right-hand sides, it may have a ``pear.Penalty``. Without one, the rows
+            of the model hold in every scenario.
         first: the names of the first-stage variables: names of ``model.layout``, or single variables such as ``on[3]``.
         scenarios: S, the number of scenarios.
         risk: ``pear.Expectation()``, ``pear.CVaR(level, weight)`` or ``pear.WorstCase()``, or its name. If the problem
@@ -105,7 +105,7 @@ class Stochastic:
 
     @property
     def problem(self) -> Any:
-        """The minimised program of all scenarios, with the variables x, y₁, …, y_S, η and the excesses of the risk."""
+        """The minimised program: the first stage, the second stage of each scenario, and the variables of the risk."""
         return self.extensive.integer_problem
 
     @property
@@ -128,8 +128,8 @@ class Stochastic:
         """Decide the first stage, and the second stage of every scenario.
 
         Args:
-            values: (B, S, k) values of the scenarios, (B, S·k) in the same order, or (S, k) for one sample.
-            keys: B sample ids. If samples have their own data, they must be row numbers.
+            values: (B, S, k) values, k for each of S scenarios, (B, S·k) in the same order, or (S, k) for one sample.
+            keys: B sample ids. If samples have their own data, the ids must be row numbers.
             weights: (B, S) weights of each sample's scenarios, such as those of ``pear.scenarios.reduce``; those of the
                 program if omitted.
             on_failure: "raise" raises an error that names the samples without a decision. "mask" warns, and returns NaN
@@ -157,12 +157,12 @@ class Stochastic:
         Integers of the second stage are not relaxed. If the problem maximises, the cost is a profit.
 
         Args:
-            x: (B, n₁) first-stage decisions, such as ``solve(…).x``.
-            true: (B, k) true values.
+            x: (B, n₁) decisions of the n₁ first-stage variables, such as ``solve(…).x``.
+            true: (B, k) true values of k predicted numbers.
             keys: B sample ids.
 
         Raises:
-            SolveError: a sample has no feasible second stage.
+            SolveError: the second stage of a sample has no solution.
         """
         truth = to_batch_tensor(true, "true").detach().double()
         x = to_batch_tensor(x, "x").detach().double()
@@ -176,10 +176,10 @@ class Stochastic:
         return self.model.problem.sign * found.cost
 
     def best(self, true: Any, keys: Tensor | Iterable[Hashable] | None = None) -> Tensor:
-        """Compute the cost (B,) of the best decisions of both stages when the true values (B, k) are known.
+        """Compute the cost (B,) of the best decisions of both stages when the true values are known.
 
         Args:
-            true: (B, k) true values.
+            true: (B, k) true values of k predicted numbers.
             keys: B sample ids.
         """
         truth = to_batch_tensor(true, "true").detach().double()
@@ -196,7 +196,7 @@ class Stochastic:
         The regret is the cost of that first stage under the true values minus the cost of the best decisions.
 
         Args:
-            values: (B, S, k) or (B, S·k) values of the scenarios.
+            values: (B, S, k) or (B, S·k) values of S scenarios, k values each.
             true: (B, k) true values.
             keys: B sample ids.
             weights: as for ``solve``.
@@ -206,7 +206,7 @@ class Stochastic:
         return (self.model.problem.sign * (paid - self.best(true, ids))).clamp(min=0)
 
     def read_values(self, values: Any) -> Tensor:
-        """Return values of scenarios as a tensor (B, S, k), differentiably.
+        """Return values of S scenarios, k values each, as a tensor (B, S, k), differentiably.
 
         Raises:
             ProblemError: the shape is none of (B, S, k), (B, S·k) and (S, k).
@@ -225,7 +225,7 @@ class Stochastic:
         )
 
     def read_call_weights(self, weights: Any, count: int) -> Tensor:
-        """Return the weights (B, S) of the scenarios of a call, scaled to sum to one, differentiably.
+        """Return the weights (B, S) of the S scenarios of a call, scaled to sum to one, differentiably.
 
         Raises:
             ProblemError: the weights have a wrong shape or sign, or second-stage variables have quadratic terms.
@@ -239,7 +239,7 @@ class Stochastic:
 
     @staticmethod
     def _read_weights(weights: Any, scenarios: int) -> Tensor:
-        """Return weights (S,) or (B, S), scaled to sum to one; equal weights (S,) for None.
+        """Return weights (S,) or (B, S) of S scenarios, scaled to sum to one; equal weights (S,) for None.
 
         Raises:
             ProblemError: the shape is wrong, a weight is negative or not finite, or all weights are zero.
@@ -263,7 +263,7 @@ class Stochastic:
         Args:
             x: (B, n) the solution.
             status: (B,) the statuses.
-            values: (B, S, k) values of the scenarios.
+            values: (B, S, k) values of S scenarios, k values each.
             keys: B sample ids, or None.
             weights: (B, S) weights of this call's scenarios, or None.
         """

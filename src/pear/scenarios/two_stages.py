@@ -29,7 +29,7 @@ class TwoStages:
     Args:
         model: the model. Its recourse must be a ``Penalty`` or None.
         first: the names of the first-stage variables: names of ``model.layout``, or single variables.
-        curvature: (n,), (n, n) or (N, n, n) curvature to add for the variables of the model; None for none.
+        curvature: (n,), (n, n) or (N, n, n) curvature to add for the variables of the model; None adds none.
 
     Attributes:
         model: the model.
@@ -98,18 +98,18 @@ class TwoStages:
         return bool(abs(select_block(Q, torch.arange(self.size), self.second)).sum() == 0)
 
     def costs(self, values: Tensor, keys: list[Hashable] | None) -> Tensor:
-        """Compute the minimised costs (B, N) of all columns for values (B, k), differentiably."""
+        """Compute the minimised costs (B, N) of all N columns for k predicted values (B, k), differentiably."""
         cost = self.model.cost(values.double(), keys)
         cost = cost if self.elastic is None else self.elastic.cost(cost)
         return self.model.problem.sign * cost
 
     def sides(self, values: Tensor, keys: list[Hashable] | None) -> dict[str, Any]:
-        """Compute those right-hand sides and bounds (B, r) that are predicted or differ by sample, differentiably.
+        """Compute the right-hand sides and bounds that are predicted or differ by sample, differentiably.
 
-        The others are those of ``problem``.
+        All other ones are those of ``problem``.
 
         Args:
-            values: (B, k) predicted or true values.
+            values: (B, k) predicted or true values of k predicted numbers.
             keys: B sample ids, or None.
         """
         own = constraint_sides(select_by_keys(self.model.problem, keys))
@@ -208,7 +208,7 @@ def _minimise_stages(problem: Problem) -> Problem:
 
 
 def _rows_touching_stage(matrix: Any, columns: Tensor, rows: int) -> Tensor:
-    """Return a mask (r,) of the rows that have a non-zero in the given columns in any sample.
+    """Return a mask of the r rows, (r,), that have a non-zero in the given columns in any sample.
 
     Args:
         matrix: (r, n) or (N, r, n), or None for a matrix of zeros.

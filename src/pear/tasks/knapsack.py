@@ -66,7 +66,7 @@ class Knapsack(SyntheticTask):
         return np.ceil(_VALUE_SCALE * polynomial)
 
     def with_capacity(self, ratio: float) -> Knapsack:
-        """Return a knapsack of the same items, with other capacities: this share of the total weight in each dimension.
+        """Return a knapsack of the same items, with capacities of ``ratio`` times the total weight in each dimension.
 
         Example:
             >>> from pear.tasks import knapsack
@@ -94,7 +94,7 @@ class Knapsack(SyntheticTask):
         """Return the adjacent vertices of given vertices of the relaxation.
 
         Args:
-            z: (B, n) vertices, as ``decide_relaxed`` returns them in float64.
+            z: (B, n) vertices, as ``decide_relaxed`` returns them for costs in float64.
 
         Returns:
             For each row of ``z`` a tensor (k, n) of its k adjacent vertices, in the dtype of ``z``.
@@ -151,7 +151,7 @@ def knapsack(weights: ArrayLike, capacity: ArrayLike) -> Knapsack:
 def random_knapsack(
     items: int = 100, dimensions: int = 5, capacity_ratio: float = 0.5, seed: int = 0, jobs: int | None = None
 ) -> Knapsack:
-    """Make a knapsack with weights drawn from 1 to 10, as in the paper.
+    """Make a knapsack with whole weights drawn from 1 to 10, as in the paper.
 
     Args:
         items: n, the number of items.

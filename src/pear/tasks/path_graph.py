@@ -44,7 +44,7 @@ class PathGraph:
             target: the node where paths end; if omitted, the last node.
 
         Raises:
-            ProblemError: there is a cycle, or no path leads from source to target.
+            ProblemError: a node number is negative, there is a cycle, or no path leads from source to target.
         """
         pairs = tuple((int(tail), int(head)) for tail, head in arcs)
         if any(min(pair) < 0 for pair in pairs):
@@ -106,7 +106,7 @@ class PathGraph:
         return self._cheapest_by_depth(cost)
 
     def _cheapest_by_depth(self, cost: Tensor) -> Tensor:
-        """Return the paths of ``cheapest`` by operations on whole batches, one for each depth, for costs on a GPU."""
+        """Return the paths of ``cheapest`` by operations on whole batches, for costs on a GPU or not in float64."""
         distance = cost.new_full((len(cost), self.nodes), torch.inf)
         distance[:, self.source] = 0.0
         arriving = torch.full((len(cost), self.nodes), -1, dtype=torch.long, device=cost.device)
@@ -120,7 +120,7 @@ class PathGraph:
 
     @cached_property
     def _nodes_by_depth(self) -> list[list[int]]:
-        """The nodes grouped by depth, the length of the longest path to a node. Nodes behind a cycle are left out."""
+        """The nodes by depth, the number of arcs on the longest path to a node, without nodes on or behind a cycle."""
         sorter = TopologicalSorter[int](dict.fromkeys(range(self.nodes), ()))
         for tail, head in self.arcs:
             sorter.add(head, tail)
@@ -151,8 +151,9 @@ class PathGraph:
 
     @cached_property
     def _levels(self) -> list[tuple[Tensor, Tensor, Tensor]]:
-        """For every depth: its k nodes (k,), the arcs that enter these nodes (k, width), and the tails of the arcs.
+        """For every depth from 1 on: its k nodes (k,), the arcs into each node (k, width), and their tails (k, width).
 
+        If a node has fewer arcs than another one of its depth, its first arc is repeated up to this width.
         Arcs into a node come from nodes of smaller depth, so that all nodes of a depth are one step of the dynamic
         program. The source is left out, because no path contains arcs into the source.
         """

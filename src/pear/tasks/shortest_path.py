@@ -29,7 +29,7 @@ class ShortestPath(SyntheticTask):
     Attributes:
         graph: the graph, with an arc for each variable.
         grid: rows and columns of a grid, or None for a graph that is no grid.
-        direction: "forward" for paths to the right and down, "cross" for paths to the right and up a grid.
+        direction: "forward" for paths to the right and down, "cross" for paths to the right and up.
     """
 
     graph: PathGraph
@@ -102,7 +102,7 @@ class ShortestPath(SyntheticTask):
         return costs
 
     def _path(self, row: Tensor, i: int) -> list[int]:
-        """Return the arcs of a path from source to target, given as a row i (n,) of 0 and 1 for each arc."""
+        """Return the arcs of a path in order. ``row`` (n,) is 1 for arcs on the path; errors name its number ``i``."""
         arcs = row.nonzero()[:, 0].tolist()
         after = {self.graph.arcs[k][0]: k for k in arcs}
         path: list[int] = []

@@ -83,7 +83,10 @@ class SyntheticTask(Task):
         dtype: torch.dtype = torch.float32,
         formula: Formula = "code",
     ) -> Samples:
-        """Draw synthetic features and costs, ``c = ((Bx/√p + 3)^degree + 1) / 3.5^degree · ε``.
+        """Draw synthetic features x and costs ``c = ((Bx/√p + 3)^degree + 1) / 3.5^degree · ε``.
+
+        The entries of the random matrix B are 0 or 1, those of x are standard normal, and ε is noise. The costs of a
+        knapsack are the values ``⌈5 c⌉``.
 
         Args:
             count: N, the number of samples.

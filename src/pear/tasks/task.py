@@ -33,7 +33,7 @@ class Samples(NamedTuple):
 
 
 class Split(NamedTuple):
-    """Samples in three parts: to train on, to choose weights by (validation), and to test on."""
+    """Samples in three parts: to train on, to choose the weights of a model by (validation), and to test on."""
 
     train: Samples
     validation: Samples
@@ -167,7 +167,7 @@ def check_task_plugin(name: str, value: Any) -> Callable[..., Task]:
     """Check the task of another package. Return ``value``, the function that makes the task.
 
     Raises:
-        PluginError: ``value`` is not a function, or the name is not an identifier.
+        PluginError: ``value`` is not callable, or the name is no identifier or begins with an underscore.
     """
     if not callable(value):
         raise PluginError(f"expected a function that makes a pear.tasks.Task, got {value!r}")

@@ -1,4 +1,4 @@
-"""``Check``: a named condition of a conformance suite. A check that fails raises a sentence."""
+"""``Check``: a named condition of a conformance suite. A check that fails raises an error with a sentence."""
 
 from __future__ import annotations
 

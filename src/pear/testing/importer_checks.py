@@ -36,7 +36,7 @@ def importer_checks(importer: str | Importer, write: WriteModel) -> list[Check]:
     """List the checks of an importer of files.
 
     Args:
-        importer: the name of the importer, the ending of its files, or its ``Importer``.
+        importer: the name of a plug-in, the ending of the files, or an ``Importer``.
         write: a function ``write(case, path)`` that writes a ``ModelCase`` to a file in the importer's format. If the
             format has names, the variables get the names v0, v1, …. The function returns False if the format cannot
             hold the model.
@@ -54,7 +54,7 @@ def check_importer(importer: str | Importer, write: WriteModel) -> tuple[str, ..
     """Run all checks of an importer of files.
 
     Args:
-        importer: the name of the importer, the ending of its files, or its ``Importer``.
+        importer: the name of a plug-in, the ending of the files, or an ``Importer``.
         write: a function that writes a ``ModelCase`` to a file; see ``importer_checks``.
 
     Returns:
@@ -79,7 +79,7 @@ def check_importer(importer: str | Importer, write: WriteModel) -> tuple[str, ..
 
 
 def _find_importer(importer: str | Importer) -> Importer:
-    """Return the importer that a user names by a plug-in, a file ending or its row."""
+    """Return the importer that a user gives by the name of a plug-in, by a file ending or by its row."""
     if isinstance(importer, Importer):
         return importer
     for row in IMPORTERS:

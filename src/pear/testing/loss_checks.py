@@ -104,7 +104,7 @@ class _LossChecks:
         return [Check(f"the loss '{self.method.name}'", name, body) for name, body in bodies.items()]
 
     def returns_a_number(self, name: str) -> None:
-        """Check that the loss is one finite number in the precision of the costs."""
+        """Check that the loss is one finite number, in float64 for costs in float64."""
         problem = _PROBLEMS[name]()
         value = self.make(problem)(*_draw_loss_costs(problem.n))
         got = f"a tensor of shape {tuple(value.shape)}" if isinstance(value, Tensor) else type(value).__name__
@@ -215,7 +215,7 @@ class _LossChecks:
         )
 
     def lowers_the_regret(self) -> None:
-        """Check that 20 epochs of training halve the regret of an untrained model."""
+        """Check that 20 epochs of training bring the regret of an untrained model below half."""
         problem, rng = _make_path_problem(), np.random.default_rng(0)
         X = torch.as_tensor(rng.normal(size=(2 * _COUNT, _FEATURES)), dtype=torch.float32)
         true = (X @ torch.as_tensor(rng.normal(size=(_FEATURES, problem.n)), dtype=torch.float32) / 2).exp()
@@ -245,7 +245,7 @@ def _make_path_problem() -> Problem:
 
 
 def _make_knapsack_problem() -> Problem:
-    """Return a knapsack without integers, which maximises."""
+    """Return a knapsack problem without integers, which is a maximisation."""
     return Problem(G=[[3.0, 1.0, 2.0, 4.0, 2.0]], h=[6.0], lb=0.0, ub=1.0, sense="max")
 
 

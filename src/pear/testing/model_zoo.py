@@ -23,7 +23,7 @@ class ModelCase:
 
     Attributes:
         c: n costs.
-        A: (k, n) coefficients of the rows, or None without rows.
+        A: (k, n) coefficients of the k rows, or None if there are no rows.
         low: k lower limits of the rows; may be infinite.
         high: k upper limits of the rows; may be infinite.
         lb: n lower bounds, or a number for all variables.
@@ -52,7 +52,7 @@ class ModelCase:
 
     @property
     def rows(self) -> Array:
-        """(k, n) coefficients of the rows."""
+        """(k, n) coefficients of the k rows."""
         return np.zeros((0, self.n)) if self.A is None else np.array(self.A, dtype=float)
 
     @property

@@ -137,7 +137,7 @@ HOPELESS_INTEGERS: dict[str, tuple[Fields, Status]] = {
     "open below": ({"lb": [0, 0]}, Status.UNBOUNDED),
     "open below a row": ({"G": [[1, -1]], "h": [1], "lb": [0, 0]}, Status.UNBOUNDED),
 }
-"""Programs in two integers with the costs −1 and −2 that have no solution, by name: constraints and status."""
+"""Programs without a solution, in two integers with the costs −1 and −2, by name: constraints and status."""
 
 
 def packing_zoo_program() -> QuadraticProgram:

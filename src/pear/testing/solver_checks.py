@@ -1,7 +1,7 @@
 """The conformance suite of solvers: the candidates of a ``Backend`` for small programs are judged.
 
-The KKT residual of a candidate must be as small as was asked for, and the pipeline must turn the candidate into a
-verified solution without another solver. Programs without a solution must not be called solved.
+The KKT residual of a candidate must be at most ten times the accuracy that was asked for, and the pipeline must turn
+the candidate into a verified solution without another solver. Programs without a solution must not be called solved.
 """
 
 from __future__ import annotations
@@ -43,10 +43,10 @@ GRANTED = 10 * ASKED
 """The largest KKT residual of a candidate that may be called solved."""
 
 KNOWN = 1e-5
-"""The largest distance of a candidate from a known solution, or of a multiplier from a known one, of size 1."""
+"""The largest difference between an entry of a solution or multiplier, whose size is about 1, and its known value."""
 
 MISSED = 1e-3
-"""The largest distance of an integer optimum, or of its bound, from the known optimum."""
+"""The largest difference between the known optimum of an integer program and the value or bound of a candidate."""
 
 
 def solver_checks(solver: str | Backend) -> list[Check]:
@@ -177,7 +177,7 @@ class _SolverChecks:
         )
 
     def claims_no_solution(self, qp: QuadraticProgram, status: Status) -> None:
-        """Check that a solver does not call a program without a solution solved.
+        """Check that the solver does not report "solved" for a program without a solution.
 
         The candidate's status must be ``status`` or INACCURATE. If it is ``status``, x must be NaN. For a program
         without integers, the multipliers of the bounds must then be NaN, too.

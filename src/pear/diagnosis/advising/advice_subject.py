@@ -92,7 +92,7 @@ class AdviceSubject:
 
 
 def _subject_from_model(problem: Problem | Model) -> tuple[Tensor | None, list[Finding]]:
-    """Return the model's own costs (1, k), or None if there are none, and a finding that no costs were given."""
+    """Return the model's own costs (1, n), or None if it has none, and a finding that no costs were given."""
     own = problem.known if isinstance(problem, Model) and problem.cost_map is None else None
     there = own is not None and bool(own.any())
     then = "the model's own stand in, as one sample" if there else "what depends on them is left out"
@@ -101,7 +101,7 @@ def _subject_from_model(problem: Problem | Model) -> tuple[Tensor | None, list[F
 
 
 def _read_subject_values(problem: Problem | Model, costs: Any) -> Tensor:
-    """Return the user's costs or values (N, k) in float64 on the CPU. Raise ``ProblemError`` for a wrong shape."""
+    """Return N samples of k values, (N, k), in float64 on the CPU. Raise ``ProblemError`` for a wrong shape."""
     check_pandas_columns(problem, pandas_columns(costs), "costs")
     tensor = read_sample_rows(costs, "costs").detach().cpu()
     values = to_batch_tensor(tensor, "costs").double()
@@ -122,7 +122,7 @@ def _read_subject_values(problem: Problem | Model, costs: Any) -> Tensor:
 def _drop_unusable_subjects(
     problem: Problem | Model, values: Tensor
 ) -> tuple[Problem | Model, Tensor | None, list[Finding]]:
-    """Drop samples whose values (N, k) contain NaN or infinity.
+    """Drop those of N samples whose k values (N, k) contain NaN or infinity.
 
     Returns:
         The problem and the values of the other samples, or None if there are no other samples, and a finding on them.
@@ -142,7 +142,7 @@ def _drop_unusable_subjects(
 
 
 def _first_sample_matrix(field: Any, n: int) -> Any:
-    """Return a matrix field of the first sample as a CSR matrix (r, n) without stored zeros; no rows if it is None."""
+    """Return a matrix field of the first sample, with r rows, as a CSR matrix (r, n); r is 0 if the field is None."""
     if field is None:
         return sparse.csr_array((0, n))
     return to_csr_matrix(field[0] if field.ndim == 3 else field)
@@ -152,7 +152,7 @@ def _first_sample_vector(field: Tensor | None, absent: Array) -> Array:
     """Return a vector field of the first sample.
 
     Args:
-        field: (r,) if all samples share the field, (N, r) with a row for each sample, or None.
+        field: r numbers, (r,), if all samples share the field, (N, r) with a row for each sample, or None.
         absent: the result if the field is None.
 
     Returns:

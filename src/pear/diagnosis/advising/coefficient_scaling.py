@@ -93,16 +93,19 @@ class _NonzeroCoefficients:
     columns: int
 
     def most(self, along: NDArray[Any], size: int, logs: Array) -> Array:
-        """Return the largest of ``logs`` (e,) in each row, (size,), if ``along`` is ``i``, or in each column, if ``j``.
+        """Return the largest logarithm in each row or column, (size,); 0 for a row or column without entries.
 
-        The result is 0 for a row or column without entries.
+        Args:
+            along: ``i`` for rows, ``j`` for columns.
+            size: the number of rows or columns.
+            logs: a logarithm for each coefficient.
         """
         found = np.full(size, -np.inf)
         np.maximum.at(found, along, logs)
         return np.where(np.isfinite(found), found, 0.0)
 
     def apart(self) -> tuple[float, float]:
-        """Return how many powers of ten the largest coefficients of the rows differ, and those of the columns."""
+        """Return by how many powers of ten the largest coefficients of the rows differ, and those of the columns."""
         rows, columns = self.most(self.i, self.rows, self.logs), self.most(self.j, self.columns, self.logs)
         return float(np.ptp(rows[np.unique(self.i)])), float(np.ptp(columns[np.unique(self.j)]))
 
@@ -110,8 +113,8 @@ class _NonzeroCoefficients:
 def _scaling_exponents(entries: _NonzeroCoefficients, whole: NDArray[np.bool_]) -> tuple[Array, Array]:
     """Find powers of ten for rows and columns that bring the largest entry of every row and column near 1.
 
-    The method is Ruiz's equilibration in logarithms. Among equally good powers, the result leaves the most rows and
-    variables unchanged.
+    The method is Ruiz's equilibration in logarithms. Without integer variables, the result is the one of several
+    equally good ones that leaves the most rows and variables unchanged.
 
     Args:
         entries: the coefficients.
@@ -223,7 +226,7 @@ def _compare_value_scales(s: AdviceSubject, values: Array, findings: Findings) -
 
 
 def _find_constant_values(s: AdviceSubject, size: Array, spread: Array, findings: Findings) -> None:
-    """Name the predicted values that are the same in all samples, given mean sizes (k,) and deviations (k,)."""
+    """Name those of k predicted values that never change, given their mean sizes (k,) and standard deviations (k,)."""
     constant = [name for name, a, d in zip(s.names, size, spread, strict=True) if d <= _CONSTANT * a]
     if constant:
         sentence = (

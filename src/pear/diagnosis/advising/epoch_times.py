@@ -40,8 +40,9 @@ def advise_on_epoch_times(
 ) -> None:
     """Measure training epochs on some samples, and estimate an epoch over all samples.
 
-    Both kinds of forecaster of ``DecisionRegressor`` are timed. The first epoch is reported separately, because it has
-    no warm starts and also solves the problems under the true costs. Compilation and preparation are not counted.
+    Both kinds of forecaster of ``DecisionRegressor`` are timed if the limit allows it. The first epoch is reported
+    separately, because it has no warm starts and also solves the problems under the true costs. Compilation and
+    preparation are not counted.
 
     Args:
         s: problem and samples.

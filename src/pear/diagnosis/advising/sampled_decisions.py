@@ -62,13 +62,13 @@ class SampledDecisions:
         return int(((used == 0) & ~np.isfinite(s.ub - s.lb)).sum())
 
     def spread(self, count: int) -> list[int]:
-        """Return at most ``count`` numbers of solved samples among the B, evenly spread."""
+        """Return the positions of at most ``count`` solved samples among the B samples, evenly spread."""
         positions: list[int] = self.solved.nonzero()[:, 0][spread_samples(int(self.solved.sum()), count)].tolist()
         return positions
 
 
 def decide_samples(s: AdviceSubject, seconds: float) -> SampledDecisions | None:
-    """Decide as many samples as fit into the time limit ``seconds``, but at least one. Return None without costs."""
+    """Decide as many samples as fit into the limit ``seconds``, but at least one. Return None if there are no costs."""
     if s.costs is None:
         return None
     relaxed = s.problem.relaxed()
