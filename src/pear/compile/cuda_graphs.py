@@ -9,7 +9,7 @@ rules are:
   as long as several calls.
 - A function that works on many numbers is never captured, because its kernels keep the GPU busy.
 - If the captured functions work on too many numbers together, the least recently used ones are dropped.
-- After three failed captures, a warning is logged, and every function runs step by step.
+- After three failed captures in one store, a warning is logged, and all functions of the store run step by step.
 
 The arithmetic is the same in all cases. A function can be captured if it never reads a number of a tensor on the host
 (no ``bool``, ``int`` or ``tolist`` of a tensor, no mask as an index) and its result depends only on its name and its
@@ -49,8 +49,8 @@ class CudaGraphStore(threading.local):
     object, this object has a separate store, which it drops together with its tensors.
 
     Attributes:
-        found: maps a name with shapes to the captured function and the number of numbers that the function works on, or
-            to None after only one call. The most recently used entries come last.
+        found: maps a name with shapes to the captured function and the number of numbers that the function works on. A
+            function that is not captured, or no longer, has None in their place. The most recently used come last.
         refusals: the number of failed captures.
     """
 
@@ -73,7 +73,8 @@ def run_as_graph(name: Hashable, function: Callable[..., Any], arguments: Sequen
     Args:
         name: identifies the function and everything that its result depends on besides the arguments.
         function: the function to call.
-        arguments: the arguments, with all tensors on one device. Dictionaries in them are replaced by empty ones.
+        arguments: the arguments, with all tensors on one device. A captured function gets empty dictionaries in place
+            of the dictionaries in them.
         numbers: about how many numbers the function works on.
     """
     tensors: list[Tensor] = []

@@ -79,7 +79,7 @@ __all__ = [
 
 
 def inner(function: Any, any_order: bool = True) -> Any:
-    """Compile a function that only compiled functions call. The cached code of its callers contains its code.
+    """Compile a function that only compiled functions call. The cached code of each caller contains the function.
 
     Args:
         function: the function to compile.
@@ -111,7 +111,7 @@ def _jit_fastmath(any_order: bool) -> Any:
 def cache_jit(dispatcher: Any) -> Any:
     """Cache the machine code of a function on disk until one of its sources changes.
 
-    When the function is compiled, a message is logged.
+    The first compilation in a process logs a message.
 
     Args:
         dispatcher: the function that ``numba.njit`` returned.

@@ -23,9 +23,10 @@ def guess_active_set(
 ) -> ActiveSet:
     """Guess the active set from approximate points and their multipliers: an active slack is at most its multiplier.
 
-    Slacks are divided by the largest entry of the point, and multipliers by the largest entry of c and Hx. All
-    constraints of a sample share these two units, because an interior-point solver stops near a point at which the
-    product of slack and multiplier is the same for all constraints.
+    A constraint whose slack is at most ROUNDOFF is active in any case. If the bounds of a variable coincide, or both
+    would be active, only the lower bound is. Slacks are divided by the largest entry of the point, and multipliers by
+    the largest entry of c and Hx. All constraints of a sample share these two units, because an interior-point solver
+    stops near a point at which the product of slack and multiplier is the same for all constraints.
 
     Args:
         qp: the programs.

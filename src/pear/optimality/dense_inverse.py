@@ -1,4 +1,4 @@
-"""The product H⁻¹e with a dense curvature H. If H is singular, the tight constraints are added to it."""
+"""The product of the inverse of a dense curvature H and vectors. To a singular H, the tight constraints are added."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ from pear.problem.matrix import matrix_row_squares
 
 
 def apply_dense_inverse(H: Tensor, A: Tensor, G: Tensor, active: ActiveSet, e: Tensor) -> Tensor:
-    """Compute H⁻¹e, or ``(H + ρJᵀJ)⁻¹ e`` if H is singular, where J are the tight constraints.
+    """Compute H⁻¹e, or ``(H + ρJᵀJ)⁻¹ e`` if H is singular, where the rows of J are the tight constraints.
 
     Rows of J have length one, bounds are rows of the identity, and ρ is the largest diagonal entry of H. The matrix
-    H + ρJᵀJ is definite if the decision is unique. If it is singular too, the result has the least norm.
+    H + ρJᵀJ is definite if the decision is unique. If this matrix is singular too, the result has the least norm.
 
     Args:
         H: (B or 1, n, n) convex curvature.
@@ -39,7 +39,10 @@ def apply_dense_inverse(H: Tensor, A: Tensor, G: Tensor, active: ActiveSet, e: T
 
 
 def _invert_dense_on_rows(H: Tensor, A: Tensor, G: Tensor, active: ActiveSet, e: Tensor) -> Tensor:
-    """Solve ``(H + ρJᵀJ) x = e`` for x (B, n). If the matrix is singular, x has the least norm."""
+    """Solve ``(H + ρJᵀJ) x = e`` for x (B, n), with ρ and J as in ``apply_dense_inverse``.
+
+    If the matrix is singular, x has the least norm.
+    """
     size = positive_size(H.diagonal(dim1=1, dim2=2).amax(1))[:, None, None]
     A, G = (rows / positive_size(matrix_row_squares(rows).sqrt())[..., None] for rows in (A, G))
     gram = A.mT @ A + (G * active.rows[..., None]).mT @ G + torch.diag_embed(active.fixed.double())

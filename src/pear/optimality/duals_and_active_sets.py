@@ -28,7 +28,7 @@ class Duals(TensorRecord):
 
 @dataclass(frozen=True)
 class ActiveSet(TensorRecord):
-    """The inequalities and bounds of each sample that hold with equality. Equality rows, always active, are left out.
+    """The inequalities and bounds of each sample that hold with equality. Equality rows always do, and are left out.
 
     Attributes:
         rows: (B, m) bool, the active rows of G.

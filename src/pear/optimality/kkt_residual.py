@@ -78,7 +78,8 @@ def kkt_residual(qp: QuadraticProgram, x: Tensor, duals: Duals) -> Tensor:
     and by the primal unit, which is the largest entry of the decision. Dual violations are the residual of stationarity
     and multipliers of the wrong sign. They are divided by the dual unit, which is the largest among the entries of the
     cost, the entries of Hx, and a fraction of the terms that Hx is summed from. Violations of complementarity are
-    products of a multiplier and its slack, divided by both units. Bounds that are not reached do not enter the units.
+    products of a multiplier and its slack, divided by both units. Bounds that are not reached do not enter the units,
+    except for decisions near zero, for which the units have a small minimum (``least_size``).
 
     Args:
         qp: the programs.
@@ -95,7 +96,7 @@ def kkt_residual(qp: QuadraticProgram, x: Tensor, duals: Duals) -> Tensor:
 def scaled_kkt_residual(
     qp: QuadraticProgram, duals: Duals, left: OptimalityResiduals, sizes: Sizes, units: PointSizes
 ) -> Tensor:
-    """Compute the KKT residual from what is known about the points. Shape (B,).
+    """Compute the KKT residual from residuals and sizes that have been computed at the points. Shape (B,).
 
     Args:
         qp: the programs.

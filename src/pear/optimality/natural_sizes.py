@@ -3,9 +3,9 @@
 A problem may have a bound of 1e9 that no decision reaches, or a cost of 1e6 that keeps one variable at zero. Tolerances
 relative to the largest number of a sample would then be coarse for all other numbers. Each slack and each multiplier
 therefore has a natural size: the sum of the absolute values of the terms that the number is computed from. This sum is
-raised to a fraction of the largest size in the sample, because rounding errors spread to all constraints. For a slack,
-the sizes of the variables are raised instead, and by no more than the distance between the bounds of the variable,
-because this distance shows the unit in which the variable is measured.
+raised to a fraction of the largest size in the sample if it is smaller, because rounding errors spread to all
+constraints. For a slack, the sizes of the variables are raised instead, but to no more than the distance between the
+bounds of the variable, because this distance shows the unit in which the variable is measured.
 """
 
 from __future__ import annotations
@@ -144,7 +144,7 @@ class PointSizes:
         size: (B, 1) the larger one of two numbers: the largest entry of ``abs_x``, and FLOOR times ``least_size``.
         least: (B, 1) FLOOR times ``least_size`` times the largest diagonal entry of H: the smallest dual unit.
         curvature: (B, 1) an upper bound on the terms that Hx is summed from: ``|H_ij x_j| ≤ √H_ii √H_jj |x_j|``. If
-            these terms cancel each other, Hx itself is only rounding and says nothing about its error.
+            these terms cancel each other, Hx itself is only rounding, and does not show how large its error may be.
     """
 
     abs_x: Tensor
@@ -220,9 +220,9 @@ def divide_by_natural_sizes(
 def decision_sizes(abs_x: Tensor, largest: Tensor, sizes: Sizes) -> Tensor:
     """Compute the natural sizes of the entries of decisions. Shape (B, n).
 
-    The size of an entry is its absolute value. A smaller value is raised to SHARE_OF_SIZE times the largest entry, or
-    to the distance between its bounds if this is smaller. Otherwise an entry close to zero, which is rounding, would be
-    compared with rounding.
+    The size of an entry is its absolute value, raised to at least SHARE_OF_SIZE times the largest entry, or to at least
+    the distance between the bounds of the variable if that is smaller. Without this minimum, an entry close to zero,
+    which is rounding, would be compared with rounding.
 
     Args:
         abs_x: (B, n) absolute values of the decisions.
@@ -236,7 +236,7 @@ def mixed_decision_sizes(qp: QuadraticProgram, x: Tensor) -> Tensor:
     """Compute the natural sizes of the entries of points x (B, n) of integer programs. Shape (B, n).
 
     The size of an integer is its absolute value, because an integer has no rounding error. The sizes of continuous
-    variables are those of ``decision_sizes``, where integers do not count as the largest entry.
+    variables are those of ``decision_sizes``, but the largest entry is that of the continuous variables alone.
     """
     assert qp.integer is not None
     abs_x, sizes = x.abs(), Sizes.cached(qp)
@@ -263,7 +263,11 @@ def least_size(cost: Tensor, sizes: Sizes) -> Tensor:
 
 
 def is_naturally_zero(qp: QuadraticProgram, g: Tensor, e: Tensor) -> Tensor:
-    """Return whether the projection g (B, n) of e (B, n) is only a rounding error of H⁻¹e. Shape (B,), bool."""
+    """Return whether the projections g (B, n) of vectors e (B, n) are only rounding errors. Shape (B,), bool.
+
+    This is so if no entry of g exceeds NEGLIGIBLE times the largest entry of e divided by that of the diagonal of H,
+    which estimates the size of H⁻¹e.
+    """
     rescaled = e.abs().amax(1) / positive_size(qp.H.diagonal(dim1=1, dim2=2).amax(1))
     return g.abs().amax(1) <= NEGLIGIBLE * rescaled
 

@@ -38,6 +38,8 @@ def screen_programs(qp: QuadraticProgram) -> Tensor:
 def screen_out_nonfinite(qp: QuadraticProgram, failed: Tensor) -> QuadraticProgram:
     """Replace non-finite entries of failed samples by zeros, so that NaN does not spread to other samples.
 
+    Infinite entries of h and of the bounds are valid, and stay.
+
     Args:
         qp: the programs.
         failed: (B,) bool, the failed samples.

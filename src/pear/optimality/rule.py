@@ -13,7 +13,7 @@ FEASIBLE = 1e-12
 """Largest violation of a constraint, and largest residual of stationarity, at a solved point."""
 
 SIGN = 1e-12
-"""A multiplier that is negative by more than this amount has the wrong sign."""
+"""Largest size of a multiplier of the wrong sign that is accepted."""
 
 SHARP = 1e-13
 """Target of refinement: the rounding error of the terms that a residual is computed from."""
@@ -40,10 +40,11 @@ RANK = 1e-11
 """A pivot or singular value smaller than this fraction of the largest counts as zero."""
 
 INDEFINITE = 1e-10
-"""An eigenvalue more negative than this, relative to the curvature, makes a matrix indefinite."""
+"""An eigenvalue more negative than this fraction of the largest entry makes a curvature indefinite."""
 
 DESCENT = 1e-9
-"""A decrease of the objective by less than this along a unit direction counts as none."""
+"""A decrease of the objective along a direction counts as none up to this fraction of the terms it is summed from. In
+the test of uniqueness, a movement of this size along a direction with entries up to 1 counts as none."""
 
 PROVEN = 1.1 * FEASIBLE
 """A certificate proves infeasibility if its gap exceeds this fraction of its terms. The value is just above FEASIBLE,
@@ -59,13 +60,14 @@ NEGLIGIBLE = 1e-12
 """A projection smaller than this fraction of H⁻¹e is rounding, and is set to zero."""
 
 SHARE_OF_SIZE = 1e-3
-"""Smallest natural size of a slack, as a fraction of the largest entry of the decision, unless bounds are closer."""
+"""Smallest natural size of an entry of a decision, as a fraction of the largest entry. If the bounds of the variable
+are closer together, their distance is the smallest size."""
 
 SHARE_OF_FORCE = 1e-3
 """Smallest natural size of a multiplier, as a fraction of the largest dual size of its sample."""
 
 SHARE_OF_TERMS = 1e-6
-"""Smallest dual unit, as a fraction of the terms that Hx is summed from, whose rounding error is about 1e-15."""
+"""Smallest dual unit, as a fraction of the terms that Hx is summed from."""
 
 FLOOR = 1e-9
 """Smallest unit of a decision, as a fraction of the size that the data suggests; it matters for decisions near zero."""

@@ -118,7 +118,7 @@ def verify(
         x: (B, n) the points.
         duals: the multipliers of the points.
         working: the constraints that were held with equality to compute the points.
-        left: the residuals at the points, known more accurately than x allows, for example; None to compute them.
+        left: the residuals at the points, which may be more accurate than those computed from x; None to compute them.
         sizes: the sizes of the data; None to compute them.
     """
     left = optimality_residuals(qp, x, duals) if left is None else left

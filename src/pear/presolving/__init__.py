@@ -1,6 +1,6 @@
 """Presolve: a program made smaller before it is solved, and the way back for its decisions and multipliers.
 
-The package works on arrays and does not import ``Problem``. Its entry is ``reduce_program``: ``from_cvxpy`` calls it to
+The package works on arrays and does not import ``Problem``. Callers use ``reduce_program``: ``from_cvxpy`` calls it to
 remove the variables that CVXPY adds, and ``pear.presolve`` calls it for a whole problem.
 """
 

@@ -25,8 +25,8 @@ class MultiplierStep(Protocol):
 
         Args:
             gradient: (B, n) gradient of the minimised objective with respect to the original variables.
-            y: (B, r) multipliers of the original rows; those that were left after this step of the reduction are known.
-            bound: (B, n) multipliers of the original bounds; those that were left after this step are known.
+            y: (B, r) multipliers of the original rows. Those of rows that this step of the reduction left are known.
+            bound: (B, n) multipliers of the original bounds. Those of bounds that this step left are known.
         """
 
 
@@ -37,7 +37,7 @@ class SubstitutionMultipliers:
     The multiplier of each equality makes the stationarity equation true for the variable that the equality defines.
 
     Attributes:
-        rows: (k,) the equalities.
+        rows: the numbers of the k equalities.
         pivots: (k,) the coefficients of the substituted variables in their equalities.
         in_variables: (n, k) derivatives of all original variables with respect to the substituted variables.
         in_rows: (r, k) coefficients of the substituted variables in the other rows.
@@ -58,7 +58,7 @@ class FixedVariableMultipliers:
     """The multipliers of the bounds of variables that were fixed, because both bounds were equal.
 
     Attributes:
-        columns: (k,) the fixed variables.
+        columns: the numbers of the k fixed variables.
         in_variables: (n, k) derivatives of all original variables with respect to the fixed variables.
         in_rows: (r, k) coefficients of the fixed variables in the rows.
     """
@@ -84,7 +84,7 @@ class SharedLimitMultipliers:
         self._giver: dict[tuple[int, bool], tuple[int, float]] = {}
 
     def add(self, taker: int, upper: bool, giver: int, factor: float) -> None:
-        """Record that the upper or lower limit of ``taker`` comes from the row ``giver``, and from no earlier giver.
+        """Record that the upper or lower limit of ``taker`` comes from the row ``giver``, and no longer from others.
 
         Args:
             taker: the number of a variable or row.

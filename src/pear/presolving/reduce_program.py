@@ -34,8 +34,8 @@ class ProgramReduction:
 
     Attributes:
         program: the reduced program, with s rows and k variables.
-        rows: (s,) the original numbers of its rows.
-        columns: (k,) the original numbers of its variables.
+        rows: (s,) the original numbers of the rows of the reduced program.
+        columns: (k,) the original numbers of the variables of the reduced program.
         T: (n, k) matrix of the map.
         t: (n,) constant of the map.
         removed: how many rows and variables were removed, by kind, such as "duplicate rows".

@@ -34,7 +34,7 @@ def remove_empty_rows(w: WorkingProgram) -> bool:
 
 
 def remove_single_variable_rows(w: WorkingProgram) -> bool:
-    """Remove rows with a single variable, and tighten the bounds of the variable by their limits.
+    """Remove rows with a single variable, and tighten the bounds of the variables by the limits of these rows.
 
     A row of an integer variable is removed only if its coefficient is 1 or −1.
     """
@@ -65,7 +65,7 @@ def remove_single_variable_rows(w: WorkingProgram) -> bool:
 
 
 def remove_duplicate_rows(w: WorkingProgram) -> bool:
-    """Remove rows that are multiples of other rows, and tighten the limits of the other rows by theirs.
+    """Remove rows that are multiples of other rows, and tighten the limits of the rows that stay by the removed limits.
 
     Two inequalities with limits on different sides stay two rows, unless together they make an equality.
     """
@@ -90,8 +90,8 @@ def _merge_parallel_rows(w: WorkingProgram, kept: int, row: int, shared: SharedL
     """Merge the limits of ``row`` into those of ``kept``, a row that is a multiple of ``row``.
 
     Returns:
-        The number of the row that can be removed; None if both rows are needed. Then each keeps only the limits that
-        are tighter than those of the other.
+        The number of the row that can be removed. None if both rows must stay: either each has a tighter limit, and
+        keeps only its tighter limits, or their limits contradict each other by little, and stay for the solver.
     """
     factor = float(w.R.data[w.R.indptr[row]] / w.R.data[w.R.indptr[kept]])
     low, high = sorted((w.low[row] / factor, w.high[row] / factor))
@@ -160,7 +160,10 @@ def _find_parallel_rows(w: WorkingProgram) -> list[list[int]]:
 
 
 def remove_dependent_equality_rows(w: WorkingProgram) -> bool:
-    """Remove equalities that are linear combinations of others, after a check of their right-hand sides."""
+    """Remove equalities that are linear combinations of others, after a check of their right-hand sides.
+
+    If there are so many equalities that the factorisation would take long, nothing is removed.
+    """
     rows = np.flatnonzero(w.row_left & (w.low == w.high) & ~w.fixed_rows)
     rows = rows[_find_possibly_dependent_rows(w.R[rows])]
     matrix = w.R[rows]
@@ -182,7 +185,7 @@ def remove_dependent_equality_rows(w: WorkingProgram) -> bool:
 
 
 def _find_possibly_dependent_rows(rows: sparse.csr_array) -> Index:
-    """Return the positions of rows that may depend on others. A row with a variable of its own depends on none."""
+    """Return the positions of rows that may depend on others. A row with a variable that no other has is left out."""
     left = np.arange(rows.shape[0])
     for _ in range(_MOST_ROUNDS):
         part = rows[left]

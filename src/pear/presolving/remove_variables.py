@@ -139,5 +139,5 @@ def _choose_defined_variables(w: WorkingProgram) -> list[tuple[int, int]]:
 
 
 def _count_variable_entries(matrix: sparse.csr_array | None, n: int) -> Index:
-    """Count the stored entries of each of the n columns of a matrix; zeros without a matrix."""
+    """Count the stored entries of each of the n columns of a matrix; all counts are 0 if the matrix is None."""
     return np.zeros(n, dtype=int) if matrix is None else np.bincount(matrix.indices, minlength=n)

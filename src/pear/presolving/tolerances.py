@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 CANCELLED = 1e-14
-"""A coefficient is rounding, and becomes zero, if it is smaller than this fraction of the terms of its sum."""
+"""A coefficient is a sum of terms. If it is at most this fraction of the sum of their absolute values, it is rounding,
+and becomes zero."""
 
 CONSISTENT = 1e-12
 """A redundant row is dropped if its limits contradict other limits by at most this."""

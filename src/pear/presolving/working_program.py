@@ -16,8 +16,8 @@ from pear.presolving.tolerances import CANCELLED, CONSISTENT, CONTRADICTED
 class WorkingProgram:
     """A program from which rows and variables are removed one after another. Indices stay those of the original.
 
-    The coefficients of a removed row or variable are zero. With x (n,), the values of the variables that are left and
-    anything for the others, the original variables are ``z = T x + t``.
+    The coefficients of a removed row or variable are zero. If x (n,) holds the values of the variables that are left,
+    and any numbers for the others, the original variables are ``z = T x + t``.
 
     Args:
         program: the original program, with r rows and n variables. Presolve does not change it.
@@ -67,7 +67,7 @@ class WorkingProgram:
 
         Args:
             columns: the variables to remove.
-            S: (n, n), whose columns ``columns`` are zero, and whose other rows are those of the identity.
+            S: (n, n), whose columns ``columns`` are zero. All rows but the rows ``columns`` are those of the identity.
             s: (n,), zero except at ``columns``.
             kind: the kind under which the variables are counted.
         """

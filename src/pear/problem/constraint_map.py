@@ -29,7 +29,7 @@ class ConstraintMap:
 
     The map of b is ``b = b₀ + M ŷ``, where b₀ is the b of the problem and M (p, k) the argument ``b``. The maps of h,
     lb, ub, A and G have the same form. An entry is predicted if its row of M is not zero. Every matrix has one column
-    for each predicted value, also for values that are costs.
+    for each predicted value, also for values that change only costs.
 
     Args:
         b: (p, k) matrix for the right-hand sides of equalities, dense or sparse (scipy or torch).
@@ -45,7 +45,7 @@ class ConstraintMap:
         matrices: the names, among A and G, of the matrices with predicted coefficients.
 
     Raises:
-        ProblemError: no matrix, an entry that is not finite, or matrices of different k.
+        ProblemError: no matrix is passed, an entry is not finite, or two matrices have different numbers of columns.
 
     Example:
         >>> import torch
@@ -82,7 +82,7 @@ class ConstraintMap:
 
         Args:
             predicted: (k,) or (B, k) predicted values.
-            own: the problem's values of each of ``sides``, (r,) or (B, r), by name.
+            own: the problem's values of each of ``sides``, (r,) or (B, r) for r rows or bounds, by name.
 
         Returns:
             (r,) or (B, r) for each of ``sides``, by name, in the dtype of the predicted values.
@@ -98,7 +98,7 @@ class ConstraintMap:
 
         Args:
             predicted: (B, k) predicted values.
-            own: the problem's dense matrix for each of ``matrices``, (r, n) or (B, r, n), by name.
+            own: the problem's dense matrix for each of ``matrices``, (r, n) or (B, r, n) with r rows, by name.
 
         Returns:
             (B, r, n) for each of ``matrices``, by name.
@@ -118,8 +118,8 @@ class ConstraintMap:
         """Compute the gradient (B, k) with respect to the predicted values.
 
         Args:
-            gradients: the gradients with respect to the predicted fields, (B, r) for b, h, lb and ub, and (B, r, n) for
-                A and G, by name.
+            gradients: the gradients with respect to the predicted fields, by name: (B, p) for b, (B, m) for h, (B, n)
+                for lb and ub, (B, p, n) for A and (B, m, n) for G.
         """
         return torch.stack([one.pull_back(gradients[name].flatten(1)) for name, one in self._maps.items()]).sum(0)
 
@@ -147,7 +147,7 @@ class ConstraintMap:
         """Return a bool mask (rows,) of the rows or bounds with a predicted limit or a predicted coefficient.
 
         Args:
-            name: b for the rows of A, h for the rows of G, lb or ub for bounds.
+            name: "b" for the rows of A, "h" for the rows of G, "lb" or "ub" for bounds.
             rows: the number of rows or bounds.
         """
         found, matrix = self.predicted(name, rows), _MATRIX_OF.get(name)
@@ -212,7 +212,7 @@ def refuse_constraint_coefficients(rows: ConstraintMap | None, who: str) -> None
 
 
 def constraint_sides(problem: Problem) -> dict[str, Tensor]:
-    """Return b, h, lb and ub of a problem by name, (r,) or (N, r) each.
+    """Return b, h, lb and ub of a problem by name, each for all samples or with a leading dimension N.
 
     A missing b or h is empty, and a missing bound is infinite.
     """

@@ -158,7 +158,7 @@ def read_cost_map_matrix(M: ArrayLike, name: str = "M of a cost map", expected: 
 
 
 def _check_cost_map_array(name: str, value: Tensor, dimensions: tuple[int, ...], expected: str) -> Tensor:
-    """Return an array after a check of its number of dimensions, and of NaN and infinity."""
+    """Return an array after a check that its number of dimensions is allowed and that all its entries are finite."""
     if value.ndim not in dimensions:
         raise ProblemError(f"{name} must have shape {expected}; got {tensor_shape(value)}")
     if not bool(value.isfinite().all()):

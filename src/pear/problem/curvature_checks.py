@@ -11,9 +11,10 @@ from pear.problem.matrix import Matrix, SparseMatrix, to_csr_matrix
 from pear.problem.tensor_conversion import float_dtype
 
 SYMMETRY = {torch.float64: 1e-8, torch.float32: 1e-5}
-"""Largest relative asymmetry of Q that counts as rounding, by the type in which the user passed Q."""
+"""Largest asymmetry of Q, relative to its largest entry, that counts as rounding, by the type of the Q passed."""
 DEFINITENESS = 1e-9
-"""Largest relative size of an eigenvalue of the wrong sign that counts as rounding."""
+"""Largest eigenvalue of the wrong sign, as a fraction of the largest absolute eigenvalue, that counts as rounding. In a
+sparse Q, entries of the diagonal are compared with the largest entry."""
 
 
 def check_curvature_symmetry(Q: Matrix, original: Any) -> Matrix:
@@ -51,8 +52,8 @@ def check_curvature_symmetry(Q: Matrix, original: Any) -> Matrix:
 def check_curvature_sign(Q: Matrix, sense: str) -> None:
     """Check that Q is positive semidefinite to minimise, or negative semidefinite to maximise, up to rounding.
 
-    Of a sparse Q only the diagonal is checked, because the eigenvalues of a large matrix take too long. If a sparse Q
-    has an eigenvalue of the wrong sign, the solve says so by its status.
+    Of a sparse Q only the diagonal is checked, because the eigenvalues of a large matrix take too long. If such a Q has
+    an eigenvalue of the wrong sign all the same, the sample gets a status that says so when it is solved.
 
     Args:
         Q: (n, n) or (N, n, n), symmetric.

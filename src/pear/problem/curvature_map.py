@@ -17,7 +17,8 @@ from pear.problem.tensor_conversion import ArrayLike, to_batch_tensor, to_float6
 class CurvatureMap:
     """The linear map ``Q = Q₀ + Σ ŷᵢ Qᵢ`` from predicted weights ŷ (k,) of quadratic terms, such as a price of risk.
 
-    Q₀ is the Q of the problem. A forecast with the wrong sign counts as 0, because the objective would not be convex.
+    Q₀ is the Q of the problem. A forecast with the wrong sign counts as 0, because the objective would not be convex
+    with it.
 
     Args:
         M: (n·n, k) matrix, dense or sparse, whose column i is Qᵢ, flattened row by row; zero for a predicted value that
@@ -61,12 +62,12 @@ class CurvatureMap:
         return Q if own is None else Q + own.to(Q)
 
     def of_samples(self, problem: Problem, keys: list[Any] | None, *values: Tensor) -> tuple[Tensor, ...]:
-        """Compute a curvature (B, n, n) for each of the given forecasts (B, k).
+        """Compute a curvature (B, n, n) for each of several forecasts (B, k).
 
         Args:
             problem: the problem, whose Q is added.
-            keys: B row numbers, if the samples of the problem differ; None if the batch is all samples.
-            values: (B, k) predicted values.
+            keys: the row numbers of the B samples, if the problem's fields differ between samples; None for 0, 1, ….
+            values: forecasts of the k predicted values.
         """
         own = (problem if keys is None else problem[keys]).Q
         return tuple(self(one, own) for one in values)

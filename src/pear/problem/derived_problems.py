@@ -37,7 +37,7 @@ def problem_with_rows(problem: Problem, G: Any, h: Any) -> Problem:
 
     Args:
         problem: a problem whose G and h are shared by all samples, dense or sparse.
-        G: (r, n) NumPy array.
+        G: (r, n) NumPy array with r rows.
         h: (r,) NumPy array.
 
     Example:
@@ -72,7 +72,8 @@ def minimised_problem_curvature(problem: Problem) -> Matrix:
 def nearest_point_problem(problem: Problem, weights: Tensor) -> Problem:
     """Return the problem ``min ½ Σ wᵢzᵢ² + cᵀz`` over the same constraints, with ``weights`` w (n,).
 
-    With the costs c = −w∘a its solution is the nearest feasible point to a, in the distance ``½ Σ wᵢ(zᵢ − aᵢ)²``.
+    With the costs cᵢ = −wᵢaᵢ, the solution is the feasible point nearest to the point a, where the distance is
+    ``½ Σ wᵢ(zᵢ − aᵢ)²``.
     """
     return problem_with_curvature(problem._with(Q=None, sense="min"), weights)
 

@@ -18,16 +18,17 @@ from pear.problem.quadratic_program import QuadraticProgram
 
 
 class ElasticProblem:
-    """A problem with slack variables s ≥ 0, so that every forecast of the priced rows has a feasible point.
+    """A problem with slack variables s ≥ 0, so that no forecast of the priced rows makes it infeasible.
 
-    It minimises ``f(z) + price·s``. An equality with a price becomes ``Az + s⁻ − s⁺ = b``, an inequality with a price
-    ``Gz − s ≤ h``, and a bound with a price such a row of G. The variables are, in this order: z; s⁻ and s⁺ of the
-    priced equalities; s of the priced inequalities, of the priced lower bounds, and of the priced upper bounds.
+    It minimises ``f(z) + price·s``, where f is the minimised objective of the plain problem. An equality with a price
+    becomes ``Az + s⁻ − s⁺ = b``, an inequality with a price ``Gz − s ≤ h``, and a bound with a price becomes a row of G
+    with a slack. The variables are, in this order: z; s⁻ and s⁺ of the priced equalities; s of the priced inequalities,
+    of the priced lower bounds, and of the priced upper bounds.
 
     Args:
         problem: the plain problem, without a smooth term.
-        prices: the price of every row, infinite for a row that may not be violated: (2, p) for b, with the price of too
-            little first, (m,) for h, and (n,) for lb and ub.
+        prices: the price of every row, infinite for a row that may not be violated: (2, p) for b, with the prices of
+            too little (Az < b) in the first row, (m,) for h, and (n,) for lb and ub.
 
     Attributes:
         problem: the elastic problem, with the integers of the plain problem.
@@ -65,7 +66,7 @@ class ElasticProblem:
         ).to(dtype=problem.dtype)
 
     def smoothed(self, curvature: Matrix | None) -> Problem:
-        """Return the continuous relaxation with additional curvature for z, and none for the slacks.
+        """Return the continuous relaxation with additional curvature for z, but not for the slacks.
 
         Args:
             curvature: (n,) for the diagonal, or (n, n) or (N, n, n), dense or sparse; None adds no curvature.
@@ -78,7 +79,7 @@ class ElasticProblem:
 
     @cached_property
     def violations(self) -> Problem:
-        """The continuous relaxation without Q. With the prices as its only costs, it minimises the violation."""
+        """The continuous relaxation without Q. With prices as the only costs, it minimises the price of violations."""
         return self.problem.relaxed()._with(Q=None, _plans={})
 
     def cost(self, cost: Tensor, times: Tensor | None = None) -> Tensor:
@@ -95,12 +96,12 @@ class ElasticProblem:
         """Convert fields of the plain problem to fields of the elastic problem. Differentiable.
 
         Args:
-            sides: b, h, lb and ub of the plain problem, (r,) or (B, r) each, by name.
-            matrices: A and G with predicted coefficients, (B, r, n) each, by name; None for no such matrix.
+            sides: b, h, lb and ub of the plain problem, each for all samples or with a leading dimension B, by name.
+            matrices: A (B, p, n) and G (B, m, n), by name, if coefficients are predicted; None for no such matrix.
 
         Returns:
-            b and h of the elastic problem, and, for each of ``matrices``, the matrix with the columns of the slacks and
-            the rows of the priced bounds, by name.
+            b and h of the elastic problem, unless they are empty, and each of ``matrices`` with additional columns for
+            the slacks and, in G, additional rows for the priced bounds; by name.
         """
         at = self._at
         parts = [sides["h"], -sides["lb"][..., at["lb"]], sides["ub"][..., at["ub"]]]
@@ -110,7 +111,7 @@ class ElasticProblem:
         return found | {name: self._with_slacks(name, rows) for name, rows in (matrices or {}).items()}
 
     def _with_slacks(self, name: str, rows: Tensor) -> Tensor:
-        """Return A or G of the elastic problem, with r' ≥ r rows, (B, r', n + slacks), from rows (B, r, n)."""
+        """Extend the r rows (B, r, n) of A or G to the r' ≥ r rows (B, r', n + slacks) of the elastic problem."""
         whole = getattr(self.problem, name).to(rows)
         tail = whole if whole.ndim == 2 else whole[0]  # slacks and bounds are the same for all samples
         count = rows.shape[-2]
@@ -123,10 +124,10 @@ class ElasticProblem:
 
         Args:
             by_b: (B, p) gradient with respect to b.
-            by_h: (B, m') gradient with respect to h of the elastic problem.
+            by_h: (B, m') gradient with respect to the m' entries of h of the elastic problem.
 
         Returns:
-            The gradients with respect to b, h, lb and ub, (B, r) each, by name.
+            The gradients with respect to b (B, p), h (B, m), lb (B, n) and ub (B, n), by name.
         """
         m, (low, high) = by_h.shape[1] - len(self._at["lb"]) - len(self._at["ub"]), (self._at[x] for x in ("lb", "ub"))
         lb, ub = (by_h.new_zeros(len(by_h), self.n) for _ in range(2))
@@ -134,7 +135,7 @@ class ElasticProblem:
         return {"b": by_b, "h": by_h[:, :m], "lb": lb, "ub": ub}
 
     def split_rows(self, rows: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-        """Split values (B, m') of the rows of the elastic G.
+        """Split values (B, m') of the m' rows of the elastic G.
 
         Returns:
             The values (B, m) of the rows of the plain G, those (B, n) of the lower bounds, and those (B, n) of the
@@ -144,7 +145,7 @@ class ElasticProblem:
         return sides["h"], -sides["lb"], sides["ub"]
 
     def as_rows(self, rows: Tensor, bound: Tensor) -> Tensor:
-        """Convert multipliers of the plain problem to multipliers (B, m') of the elastic G.
+        """Convert multipliers of the plain problem to multipliers (B, m') of the m' rows of the elastic G.
 
         Args:
             rows: (B, m) multipliers of G.
@@ -176,7 +177,7 @@ class ElasticProblem:
         """Compute the gradient (B, n) of the total price of violations with respect to z.
 
         Args:
-            violated: (B, slacks) bool, True for violated rows.
+            violated: (B, slacks) bool, True for the slacks of violated rows.
             program: the elastic problem as a program.
         """
         weight, e = torch.where(violated, self.price, 0.0), len(self._at["b"])
@@ -187,7 +188,7 @@ class ElasticProblem:
         return (tmatvec(program.A, by_b) + tmatvec(program.G, by_h))[:, : self.n]
 
     def _bound(self, own: Tensor, priced: Tensor, absent: float, slack: float) -> Tensor:
-        """Return a bound of all variables: ``own`` for z, ``absent`` if it is ``priced``, and ``slack`` for slacks."""
+        """Return a bound of all variables: for z ``own``, or ``absent`` at ``priced`` bounds; for slacks ``slack``."""
         kept = torch.where(priced, absent, own)
         return torch.cat([kept, kept.new_full((*kept.shape[:-1], len(self.price)), slack)], -1)
 

@@ -59,7 +59,7 @@ def infer_n_from_fields(fields: Mapping[str, Tensor], marks: bool | Tensor, n: A
         n: the number that the user passed, or None.
 
     Raises:
-        ProblemError: two of them disagree, or none of them tells n.
+        ProblemError: two of them disagree, none of them tells n, or n is not a positive integer.
     """
     found = [] if n is None else [(f"n={n}", _read_n_field(n))]
     found += [
@@ -136,12 +136,12 @@ def check_cost_and_fields(
     name: str = "cost",
     other: str = "the problem",
 ) -> None:
-    """Check that the cost of a call is a real tensor (B, n), and that B is the batch size of everything else.
+    """Check that the cost of a call is a real tensor (B, n), and that ``other`` and the overrides are for B samples.
 
     Args:
         cost: the cost.
         n: the number of variables.
-        batch: the number of samples of ``other``; None if it has any number of samples.
+        batch: the number of samples of ``other``; None if ``other`` fits any number of samples.
         overrides: the fields that the call replaces, by name.
         name: the name of the cost in error messages.
         other: what ``batch`` belongs to, in error messages.

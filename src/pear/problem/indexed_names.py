@@ -1,4 +1,4 @@
-"""Names with an index, such as ``charge[3]``, and the arrays whose entries they are."""
+"""Names with an index, such as ``charge[3]``, and the arrays whose entries they name."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ class IndexedArray(NamedTuple):
 
 
 def index_names(name: str, shape: Sequence[int]) -> tuple[str, ...]:
-    """Return the names of the entries of an array, row by row; the name alone for a number.
+    """Return the names of the entries of an array, row by row. A number has the shape () and the name without an index.
 
     Example:
         >>> index_names("level", ()), index_names("price", (2,)), index_names("Sigma", (1, 2))
@@ -43,8 +43,8 @@ def group_indexed_names(names: Sequence[str]) -> dict[str, IndexedArray]:
     """Find the arrays in a list of names.
 
     At least two names with the same word before the index form an array if all have the same number of indices and
-    every combination of indices occurs once. The first index may be any integer, as in ``charge[1]``. Round brackets
-    are allowed.
+    every combination of the indices that occur is there once. The first index may be any integer, as in ``charge[1]``.
+    Round brackets are allowed.
 
     Returns:
         The arrays, by the word before the index. A word that is itself in the list names no array.

@@ -55,9 +55,9 @@ class KnownValue:
 class KnownMap:
     """The linear map from known values κ (k,) of a sample to costs, right-hand sides, bounds, Q, A and G.
 
-    Under known values a field becomes ``field + M κ``, with the field of the model and a matrix M. The vector κ holds
-    the entries of all known values one after another, each value flattened row by row. Importers make the map from the
-    names in ``known=``, and ``Model.with_known`` fills in the values of samples.
+    Under known values a field of the model becomes ``field + M κ``, where M is the matrix that is passed for the field.
+    The vector κ holds the entries of all known values one after another, each value flattened row by row. Importers
+    make the map from the names in ``known=``, and ``Model.with_known`` fills in the values of samples.
 
     Args:
         values: a dictionary from the names of the known values to their shapes, () for a number, in the order of κ; or
@@ -78,7 +78,7 @@ class KnownMap:
         targets: what the values change, among ``cost``, ``offset``, ``b``, ``h``, ``lb``, ``ub``, ``Q``, ``A``, ``G``.
 
     Raises:
-        ProblemError: a matrix has another number of columns than k, or an entry that is not finite.
+        ProblemError: a matrix does not have k columns, or has an entry that is not finite.
 
     Example:
         >>> level = KnownMap({"level": ()}, b=[[1.0], [0.0]])
@@ -142,7 +142,7 @@ class KnownMap:
                 )
 
     def read(self, known: Any, count: int | None = None) -> Tensor:
-        """Convert the known values of samples to vectors κ.
+        """Convert the known values of samples to vectors of the k known numbers.
 
         Args:
             known: a dictionary from the names of the known values to arrays, (N, …), or (…) for a value that all
@@ -176,13 +176,14 @@ class KnownMap:
 
         Args:
             problem: the problem.
-            values: κ, (k,) or (N, k).
+            values: the known numbers, (k,) or (N, k).
 
         Returns:
             The fields among ``targets``, by name.
 
         Raises:
-            ProblemError: bounds cross, or Q is not convex for a minimisation or not concave for a maximisation.
+            ProblemError: bounds cross, Q is not symmetric, or Q is not convex for a minimisation or not concave for a
+                maximisation.
         """
         own, n, found = constraint_sides(problem), problem.n, {}
         for name in self.targets:
@@ -210,19 +211,19 @@ class KnownMap:
         return torch.where(touched & own.isinf(), 0.0, own)
 
     def change(self, name: str, values: Tensor) -> Tensor:
-        """Compute what known values add to one of ``targets``, ``M κ``.
+        """Compute what known values add to one of ``targets``: the matrix of the target times the known numbers.
 
         Args:
             name: one of ``targets``.
-            values: κ, (k,) or (N, k).
+            values: the known numbers, (k,) or (N, k).
 
         Returns:
-            (size,) or (N, size).
+            (size,) or (N, size), with the number ``size`` of entries of the target.
         """
         return self._maps[name](values)
 
     def _parts(self, known: Any) -> list[Tensor]:
-        """Return the numbers of each known value, (N, size), or (size,) if all samples share the value."""
+        """Return the entries of each known value, with a leading dimension N unless all samples share the value."""
         if known is None:
             raise ProblemError(
                 f"the model has known values, {self._value_names()}, and none came; pass known={{name: array}} with a "

@@ -18,7 +18,7 @@ def fill_known_samples(problem: Any, known: Any, values: Any) -> Any:
     Args:
         problem: a ``Problem`` or ``Model``.
         known: the known values, in a form that ``Model.with_known`` accepts; None if the model has no known values, or
-            holds them already.
+            if they are already filled in.
         values: (B, k) predicted values of the samples, or (k,) of one sample. ``known`` must have as many samples.
 
     Raises:

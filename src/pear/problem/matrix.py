@@ -1,9 +1,9 @@
 """The matrices of a program: dense tensors and sparse matrices with the same operations.
 
-A matrix of a program is either a tensor (B or 1, r, n) or a ``SparseMatrix`` of shape (1, r, n); a leading dimension of
-1 means that all samples share the matrix. Both kinds have ``shape``, ``is_sparse``, ``abs``, ``any``, ``diagonal``,
-``index_select`` and ``mT``. The functions of this module are the operations that tensors do not have as methods. Other
-modules need to know the kind of a matrix only if they use its non-zeros.
+A matrix of a program, with r rows and n columns, is either a tensor (B or 1, r, n) or a ``SparseMatrix`` of shape
+(1, r, n); a leading dimension of 1 means that all samples share the matrix. Both kinds have ``shape``, ``is_sparse``,
+``abs``, ``any``, ``diagonal``, ``index_select`` and ``mT``. The functions of this module are operations that tensors do
+not have as methods. Other modules need to know the kind of a matrix only if they use its non-zeros.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from scipy import sparse
 from torch import Tensor
 
 Matrix = Any
-"""A tensor (B or 1, r, n), or a ``SparseMatrix``."""
+"""A tensor (B or 1, rows, columns), or a ``SparseMatrix``."""
 MATRICES = ("Q", "A", "G")
 """The names of the fields of a problem that are matrices."""
 _MOST_DENSE = 2**20  # entries of a small matrix
@@ -29,7 +29,7 @@ class SparseMatrix:
     The class has those methods of a tensor that programs use, with the same meaning.
 
     Args:
-        csr: (r, n), which is not copied.
+        csr: the matrix, with r rows and n columns, which is not copied.
         shared: True for a matrix of a program, with the shape (1, r, n); False for the shape (r, n).
 
     Example:
@@ -193,7 +193,7 @@ def matrix_row_squares(matrix: Matrix) -> Tensor:
 def matrix_entries_within(matrix: Matrix, limit: float) -> Tensor:
     """Return a bool mask (B or 1,), True if all entries of a sample's matrix are at most ``limit`` in absolute value.
 
-    A sample whose matrix holds NaN is False.
+    For a sample whose matrix holds NaN, the mask is False.
     """
     entries = torch.from_numpy(matrix.csr.data)[None] if matrix.is_sparse else matrix.flatten(1)
     return (entries.abs() <= limit).all(1)

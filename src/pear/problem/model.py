@@ -40,14 +40,15 @@ class Model:
     Attributes:
         problem: the ``Problem``, with n variables.
         known: (n,) float64, the costs that are not predicted: the costs of the imported file, or the part that the cost
-            map adds to predicted costs. Shape (N, n) if samples have known costs of their own. By default zero.
+            map adds to predicted costs. Shape (N, n) if samples have known costs of their own. By default the part that
+            the cost map adds, and zero without a cost map.
         offset: the constant of the objective, which solves leave out: the model's value is ``solution.value + offset``.
             A tensor (N,) if the constant depends on known values of samples.
         variables: n names.
-        rows: names of the rows, in the order of the source.
+        rows: names of the rows, in the order of the imported file or model.
         cost_map: the map from the predicted values to the n costs; None if the predicted values are the n costs.
-        layout: for every name in the result of ``decision``, the columns of z that belong to the name, in the shape of
-            the original variable. By default each of ``variables`` has one column.
+        layout: for every name in the result of ``decision``, the columns of the decisions (B, n) that belong to the
+            name, in the shape of the original variable. By default each of ``variables`` has one column.
         report: sentences that describe the imported model.
         constraint_map: the map from the predicted values to right-hand sides, bounds and coefficients; None if only
             costs are predicted. A model with a constraint map and no cost map predicts no costs: pass them as
@@ -114,11 +115,11 @@ class Model:
         return self.cost_map.names or tuple(f"y{i}" for i in range(self.inputs))
 
     def cost(self, predicted: Any = None, keys: Sequence[Hashable] | None = None) -> Tensor:
-        """Compute the n costs ``M ŷ + known`` from predicted values ŷ. The result is differentiable.
+        """Compute the n costs ``M ŷ + known`` from predicted values ŷ, with M of the cost map. Differentiable.
 
         Args:
-            predicted: (k,) or (B, k), the values ŷ; without a cost map, the n costs. May be omitted if no cost depends
-                on predicted values; the result is then ``known``.
+            predicted: (k,) or (B, k), the values ŷ; without a cost map, the n costs. If the model has no cost map, or
+                predicts no values, the argument may be omitted, and the result is ``known``.
             keys: the row numbers of the B samples in ``known``, if ``known`` has one row per sample.
         """
         if predicted is None:
@@ -132,7 +133,7 @@ class Model:
 
         Args:
             predicted: (k,) or (B, k).
-            keys: B row numbers, if the samples of the problem differ; by default the batch is all samples.
+            keys: the row numbers of the B samples, if the problem's fields differ between samples; by default 0, 1, ….
         """
         own = self.problem if keys is None else self.problem[list(keys)]
         return None if self.curvature_map is None else self.curvature_map(to_batch_tensor(predicted), own.Q)
@@ -153,8 +154,9 @@ class Model:
     ) -> Model:
         """Make a model in which each predicted value is one cost, one limit or one coefficient.
 
-        The forecast ŷ (B, k) has the predicted costs first, then the predicted entries of b, h, lb, ub, A and G, each
-        field in the given order. A predicted entry replaces the problem's number; ``model.problem`` has 0 there.
+        The forecast ŷ (B, k) has the predicted costs first, then the predicted entries of b, h, lb, ub, A and G, those
+        of a field in the order of the argument. A predicted entry replaces the number of the problem, and
+        ``model.problem`` has 0 in its place.
 
         Args:
             problem: the problem to decide.
@@ -189,15 +191,15 @@ class Model:
         return cls(plain, known=fixed, cost_map=cost_map, constraint_map=rows, recourse=recourse)
 
     def right_hand_sides(self, predicted: Any, keys: Sequence[Hashable] | None = None) -> dict[str, Tensor]:
-        """Compute the predicted right-hand sides and bounds from predicted values. The result is differentiable.
+        """Compute the predicted right-hand sides and bounds from predicted values. Differentiable.
 
         Args:
             predicted: (k,) or (B, k).
-            keys: B row numbers, if the samples of the problem differ; by default the batch is all samples.
+            keys: the row numbers of the B samples, if the problem's fields differ between samples; by default 0, 1, ….
 
         Returns:
-            (B, r) for each of b, h, lb and ub that is predicted, by name; ``pear.solve(model.problem, …)`` accepts
-            these as keyword arguments.
+            The batch of each of b, h, lb and ub that is predicted, by name, such as b (B, p). They can be passed to
+            ``pear.solve(model.problem, …)`` as keyword arguments.
         """
         if self.constraint_map is None:
             return {}
@@ -205,11 +207,11 @@ class Model:
         return self.constraint_map(to_batch_tensor(predicted), {name: own[name] for name in self.constraint_map.sides})
 
     def coefficients(self, predicted: Any, keys: Sequence[Hashable] | None = None) -> dict[str, Tensor]:
-        """Compute A and G, (B, r, n) by name, if some of their coefficients are predicted. Differentiable.
+        """Compute A (B, p, n) and G (B, m, n), by name, if some of their coefficients are predicted. Differentiable.
 
         Args:
             predicted: (k,) or (B, k).
-            keys: B row numbers, if the samples of the problem differ; by default the batch is all samples.
+            keys: the row numbers of the B samples, if the problem's fields differ between samples; by default 0, 1, ….
         """
         if self.constraint_map is None or not self.constraint_map.matrices:
             return {}
@@ -225,13 +227,13 @@ class Model:
 
     @cached_property
     def elastic(self) -> ElasticProblem:
-        """The problem with a slack variable on every row that has a price, built at the first use."""
+        """The problem with slack variables on every row and bound that has a price, built at the first use."""
         if self.constraint_map is None or self.recourse is None:
             raise ProblemError("the model predicts no right-hand sides, so that it has no elastic problem")
         return ElasticProblem(self.problem, self.recourse.prices(self.problem, self.constraint_map))
 
     def decision(self, z: Any) -> dict[str, Any]:
-        """Split decisions by the names of ``layout``. A part has the shape of its variable, after the dimension B.
+        """Split decisions by the names in ``layout``. In a batch, the shape of a part is B, then that of the variable.
 
         Variables with an index (``charge[0]``, ``charge[1]``, …) are joined to an array, ``charge``. The result also
         accepts the name of a single variable, such as ``charge[3]``.
@@ -326,11 +328,11 @@ def describe_model(problem: Problem, cost_map: CostMap | None) -> str:
 
 
 def split_cost_model(problem: Any) -> tuple[Problem, CostMap | None]:
-    """Split a model that predicts costs alone into its problem and its cost map. A ``Problem`` has no cost map.
+    """Split a model that predicts costs alone into the problem and the cost map, which is None for a ``Problem``.
 
     Raises:
-        ProblemError: the argument is neither a ``Problem`` nor a ``Model``, or is a model that also predicts
-            right-hand sides or the weight of a quadratic term.
+        ProblemError: the argument is neither a ``Problem`` nor a ``Model``, or is a model that also predicts right-hand
+            sides or the weight of a quadratic term, or whose known values are missing.
     """
     if model_with_predicted_rows(problem) is not None:
         raise ProblemError(
@@ -368,10 +370,10 @@ def problem_of_model(problem: Any) -> Problem:
 
 
 def model_with_predicted_rows(problem: Any) -> Model | None:
-    """Return the argument if it is a model with a constraint map, which predicts right-hand sides; else None.
+    """Return the argument if it is a model with a constraint map; else None.
 
     Raises:
-        ProblemError: the model predicts right-hand sides and has no recourse, or its known values are missing.
+        ProblemError: the model has a constraint map and no recourse, or the known values of the model are missing.
     """
     if isinstance(problem, Model) and problem.known_map is not None:
         problem.known_map.read(None)  # raises the error about missing known values

@@ -57,6 +57,8 @@ def check_model_maps(model: Model) -> None:
 def check_model_costs(model: Model) -> None:
     """Check that the cost map of a model fits its problem, its constraint map and its known costs.
 
+    A model that predicts right-hand sides but no costs must also have known costs or a Q.
+
     Args:
         model: a model, whose ``known`` is empty if the user gave no known costs.
     """

@@ -20,8 +20,8 @@ from pear.problem.sample_index import sample_index
 from pear.setting_checks import check_count_setting
 
 DECISIONS_ALONE = ("spo+", "pfyl", "dbb", "mse")
-"""Well-known methods of ``pear.losses.METHODS`` that need only decisions, and thus no relaxation. The attribute
-``requires`` of a row of that table says which other methods do."""
+"""Well-known methods of the table ``pear.losses.METHODS`` that need only decisions, and thus no relaxation. What any
+method needs is in the attribute ``requires`` of its row."""
 
 
 class Oracle(Problem):
@@ -30,10 +30,11 @@ class Oracle(Problem):
     The function may be a heuristic, a constraint solver, a simulator or a service. ``pear.solve``, ``regret``, ``fit``,
     ``tune``, ``DecisionRegressor``, ``diagnose`` and ``walk_forward`` accept an oracle in place of a ``Problem``. A
     decision z costs ``cᵀz``. Methods that need only decisions (SPO+, PFYL, DBB, the squared error) train with the
-    function. PEAR needs a program: it trains on ``relaxation``, while the function decides.
+    function. The method PEAR needs a program: it trains on ``relaxation``, while the function decides.
 
-    PEAR cannot verify that a decision of the function is optimal; its status is ``CLAIMED``, not ``SOLVED``. The regret
-    of a sample is negative if a heuristic decides better under the forecast than under the true costs.
+    The library cannot verify that a decision of the function is optimal, and gives it the status ``CLAIMED``, not
+    ``SOLVED``. The regret of a sample is negative if a heuristic decides better under the forecast than under the true
+    costs.
 
     Args:
         decide: a function from the costs of one sample, an array (n,), to its decision (n,), or from the costs (B, n)
@@ -49,7 +50,7 @@ class Oracle(Problem):
         relaxation: a ``Problem`` that contains all decisions, with the same variables, costs and sense, such as the
             degree constraints of a tour; or a ``Model`` that takes the n costs as predicted values. If the relaxation
             has a Q, a decision costs ``½ zᵀQz + cᵀz``.
-        cache: whether decisions are stored by their costs, so that equal costs are decided once. False for a
+        cache: whether decisions are stored by their costs, so that equal costs are decided once. Pass False for a
             function that answers at random.
 
     Attributes:
@@ -127,7 +128,8 @@ class Oracle(Problem):
             B checked decisions; None for a sample whose costs are not finite.
 
         Raises:
-            ProblemError: the function does not return a decision of the right shape for each cost.
+            ProblemError: the costs have the wrong shape or number, or the function does not return a decision of the
+                right shape for each cost.
         """
         field_checks.check_cost_and_fields(cost, self.n, self.batch, {})
         costs = cost.detach().double().cpu().numpy()
@@ -146,7 +148,10 @@ class Oracle(Problem):
         return new
 
     def of_samples(self, keys: Sequence[Hashable]) -> Oracle:
-        """Return the oracle of the samples with these ids, which are passed to a function that takes ids."""
+        """Return the oracle of the samples with these ids, which are passed to a function that takes ids.
+
+        If the relaxation has fields per sample, the ids are row numbers.
+        """
         if self.batch is not None:
             return self[keys]
         return self._with(_keys=tuple(keys)) if self.takes_keys else self  # type: ignore[return-value]
@@ -224,7 +229,7 @@ def program_of_oracle(problem: Problem | Model, asks: str) -> Problem | Model:
 
     Args:
         problem: a problem or model.
-        asks: what needs derivatives, as the error message begins.
+        asks: what needs derivatives, as the first words of the error message.
 
     Raises:
         ProblemError: the oracle has no relaxation, or the relaxation does not fit the model.

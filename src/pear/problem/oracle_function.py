@@ -40,9 +40,10 @@ class CheckedDecision(NamedTuple):
 
 
 class OracleFunctionMemory:
-    """A memory of decisions by the digest of their cost. If it is full, it first forgets costs that came only once.
+    """A memory of decisions by a digest of the cost and the id of the sample.
 
-    True costs come again in every epoch, and the forecasts of a model in training never do.
+    A full memory first forgets decisions that were stored and not asked for again. True costs come again in every
+    epoch, and the forecasts of a model in training never do.
     """
 
     def __init__(self) -> None:
@@ -58,7 +59,7 @@ class OracleFunctionMemory:
             return self._again.get(mark)
 
     def put(self, mark: bytes, decision: CheckedDecision) -> None:
-        """Store a decision under a digest. If the memory is full, the oldest decisions are forgotten."""
+        """Store a decision under a digest, and forget decisions, the oldest first, while the memory is too full."""
         with self._lock:
             self._once[mark] = decision
             most = max(1, _MEMORY_BYTES // (8 * len(decision.z) + _ENTRY_BYTES))
@@ -100,11 +101,11 @@ class OracleFunction:
         processes: the number of processes that share the samples.
         check: a function of a decision (n,), which returns True or None if the decision is right, and False or a
             sentence about what is wrong otherwise; or None.
-        cache: whether decisions are stored by their costs.
+        cache: whether decisions are stored, so that equal costs are decided once.
 
     Attributes:
         memory: the stored decisions.
-        is_new: True until a decision is compared with the relaxation. Always False for the function of a loss.
+        is_new: True until a decision has been compared with the relaxation. Always False for a ``TensorFunction``.
     """
 
     def __init__(

@@ -1,9 +1,9 @@
 """Pandas tables that users pass: checks that rows and columns which belong together have the same names.
 
 The rows of all tables are paired by position. Two tables whose indices are a day apart would be paired wrongly without
-a warning, so that tables with different indices are refused, as are tables with the same index in another order:
+a warning. Tables with different indices are therefore refused, as are tables with the same index in another order:
 nothing is sorted or shifted. The default index 0, 1, 2, … carries no names: a table with this index is paired by
-position, as an array is.
+position, as an array is, unless the index of another table has the numbers 0, 1, 2, … in another order.
 """
 
 from __future__ import annotations
@@ -61,6 +61,8 @@ def to_pandas(values: np.ndarray[Any, Any], index: Any, name: str) -> Any:
 
 def check_pandas_rows(tables: Mapping[str, Any]) -> None:
     """Check that all tables with an index have the same index in the same order.
+
+    Tables with the default index 0, 1, 2, … pass, unless another index has these numbers in another order.
 
     Args:
         tables: the values that the user passed, by argument name. Arrays, tensors, lists and None have no index and

@@ -19,10 +19,10 @@ from pear.problem.tensor_conversion import ArrayLike, tensor_shape, to_float64_t
 class Penalty:
     """A recourse that keeps the decision and charges a price per unit of violation, such as for overtime or shortage.
 
-    The problem becomes elastic: with slack variables s ≥ 0 on the priced rows it minimises ``f(z) + price·s``. The
-    decision under the forecast minimises this objective under the forecast constraints, and is charged the objective
-    under the true constraints. The best decision minimises the objective under the true constraints, so that regret is
-    never negative.
+    The problem becomes elastic: with slack variables s ≥ 0 on the priced rows it minimises ``f(z) + price·s``, where f
+    is the plain objective. The decision under the forecast minimises this sum under the forecast constraints, and is
+    charged the value of the sum under the true constraints. The best decision minimises the sum under the true
+    constraints, so that regret is never negative.
 
     A price is a single number for all predicted rows of its kind, or one number for each row of the problem, infinite
     for a row that may not be violated. A predicted row needs a finite price. Prices are in the unit of the objective,
@@ -56,7 +56,8 @@ class Penalty:
             (2, p) for b, with the prices of too little first; (m,) for h; (n,) for lb and ub; by name.
 
         Raises:
-            ProblemError: a predicted row has no finite price, or a price is negative, NaN, or of the wrong shape.
+            ProblemError: a predicted row has no finite price; or a price is negative, NaN, of the wrong shape, or 0,
+                which only one price of a pair may be.
         """
         own, found = constraint_sides(problem), {}
         for name in SIDES:
@@ -91,9 +92,9 @@ class Penalty:
 class Projection:
     """A recourse that replaces the decision by the nearest point of the true feasible set, and charges its true cost.
 
-    The nearest point of a decision ẑ is ``argmin ½ Σ wᵢ(zᵢ − ẑᵢ)²`` over the true feasible set, which must not be
-    empty. If no point is feasible under the forecast, ẑ is the best point among those with the least total violation of
-    the predicted rows.
+    The point nearest to a decision ẑ is the z that minimises ``½ Σ wᵢ(zᵢ − ẑᵢ)²`` over the true feasible set, which
+    must not be empty. If no point is feasible under the forecast, ẑ is the best point among those with the least total
+    violation of the predicted rows.
 
     Args:
         weights: the weights w, a positive number or (n,) positive numbers; 1 by default.
@@ -178,7 +179,7 @@ def _read_penalty_prices(name: str, given: ArrayLike, predicted: Tensor) -> Tens
 
     Args:
         name: b, h, lb or ub.
-        given: a number, (r,) numbers, or None.
+        given: a number, one number for each of the r rows, or None.
         predicted: (r,) bool, True for predicted rows, to which a single number applies.
 
     Returns:

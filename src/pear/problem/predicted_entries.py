@@ -120,7 +120,7 @@ def _predicted_entry_indices(name: str, which: Any, size: int) -> Any:
 
 
 def _matrix_with_predicted_entries(problem: Problem, name: str, which: Entries) -> Tensor:
-    """Return A or G of the problem, (r, n) or (N, r, n); an empty matrix if none of its entries is predicted.
+    """Return A or G of the problem, with or without a dimension N; an empty matrix if no entry of it is predicted.
 
     Raises:
         ProblemError: an entry is predicted, and the problem does not have the matrix or is sparse.
@@ -139,12 +139,12 @@ def _matrix_with_predicted_entries(problem: Problem, name: str, which: Entries) 
 
 
 def _predicted_matrix_entry_indices(name: str, which: Any, own: Tensor) -> Any:
-    """Convert True (all that are not zero), False or pairs (row, column) to indices ``row · n + column``.
+    """Convert True (all that are not zero in some sample), False or pairs (row, column) to ``row · n + column``.
 
     Args:
         name: the name of the matrix.
         which: the predicted coefficients, in the form of ``Entries``.
-        own: (r, n) or (N, r, n), the matrix of the problem.
+        own: the matrix of the problem, with or without a dimension N.
     """
     rows, n = own.shape[-2:]
     if isinstance(which, (bool, np.bool_)):

@@ -55,8 +55,10 @@ class Recovery:
     def cost(self, cost: ArrayLike) -> Tensor:
         """Compute the costs ``Tᵀ(c + Qt)`` of the reduced problem from original costs c. Differentiable.
 
+        T and t are those of the map, and Q is that of the original problem.
+
         Args:
-            cost: (n,) or (B, n) costs of the original problem.
+            cost: (n,) or (B, n) costs c of the original problem.
 
         Returns:
             (k,) or (B, k).
@@ -65,6 +67,8 @@ class Recovery:
 
     def constant(self, cost: ArrayLike) -> Tensor:
         """Compute the original objective minus the reduced objective, ``½ tᵀQt + cᵀt``. Differentiable.
+
+        t is the constant of the map, and Q is that of the original problem.
 
         Args:
             cost: (n,) or (B, n) costs c of the original problem.
@@ -101,7 +105,7 @@ class Recovery:
         return replace(duals, **{name: torch.from_numpy(part).to(duals.bound) for name, part in parts.items()})
 
     def _row_multipliers(self, equality: Array, inequality: Array) -> Array:
-        """Join the duals of A and G to one multiplier (B, s) for each row of the reduced program.
+        """Join the duals of A and G to one multiplier for each of the s rows of the reduced program.
 
         Args:
             equality: (B, p) duals of the rows of A of the reduced problem.
@@ -124,8 +128,8 @@ class Recovery:
 def presolve(problem: Problem) -> tuple[Problem, Recovery]:
     """Make a problem smaller before it is solved many times, with the same decisions, values and gradients.
 
-    Empty, duplicate and dependent rows are dropped, rows with one variable become bounds, fixed variables become
-    constants, and continuous variables without bounds that an equality defines are substituted.
+    Empty and duplicate rows and dependent equalities are dropped, rows with one variable become bounds, fixed variables
+    become constants, and continuous variables without bounds that an equality defines are substituted.
 
     Args:
         problem: a problem whose fields are shared by all samples, without a smooth term.

@@ -49,9 +49,9 @@ class Problem:
     so that n ≤ 16384.
 
     The problem is sparse (``is_sparse``) if Q, A or G is passed in sparse form, n is at least 500, and at most 5 % of
-    the entries of the matrices together are not zero. A problem with bounds only is sparse if n > 16384. Time and
-    memory then grow with the number of non-zeros, and n may be 100,000 and more. All samples share sparse matrices, a
-    call cannot replace them, and they stay on the CPU; b, h, lb and ub may differ between samples.
+    the entries of the matrices together are not zero. A problem without matrices is sparse if n > 16384. The time and
+    memory of a sparse problem grow with the number of non-zeros, and n may be 100,000 and more. All samples share
+    sparse matrices, a call cannot replace them, and they stay on the CPU; b, h, lb and ub may differ between samples.
 
     Args:
         Q: (n, n) or (N, n, n), symmetric up to rounding; positive semidefinite to minimise, negative semidefinite to
@@ -71,7 +71,8 @@ class Problem:
         Q, A, b, G, h, lb, ub: float64 tensors in the shapes above (bounds never scalar), or None. Do not write to them.
             Q, A and G of a sparse problem are ``SparseMatrix`` objects, whose attribute ``csr`` is SciPy's matrix.
         integer: (n,) bool, True for integer variables; None if all are continuous.
-        sense, n, phi: as given.
+        sense, phi: as given.
+        n: the number of variables.
         batch: N; None if all samples share all fields.
         dtype: the type of results if the inputs have no floating type, as lists and integers; see ``to``.
         device: the device of the data.

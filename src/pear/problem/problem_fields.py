@@ -64,7 +64,7 @@ def is_field_per_sample(name: str, value: Tensor) -> bool:
 
 
 def read_integer_field(integer: ArrayLike) -> bool | Tensor:
-    """Convert the argument ``integer`` of a problem to True, False, a bool mask (n,) or int64 indices (k,)."""
+    """Convert the argument ``integer`` of a problem to True, False, a bool mask (n,) or a tensor of int64 indices."""
     if integer is None or isinstance(integer, (bool, np.bool_)):
         return bool(integer)
     marks = to_tensor("integer", list(integer) if isinstance(integer, (range, set, frozenset)) else integer)

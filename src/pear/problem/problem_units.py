@@ -17,7 +17,7 @@ def problem_in_units(problem: Problem, units: Tensor) -> Problem:
 
     Args:
         problem: a continuous problem without a smooth term.
-        units: (n,) positive.
+        units: (n,) positive numbers.
 
     Example:
         >>> import torch

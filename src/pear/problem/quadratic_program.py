@@ -21,14 +21,14 @@ PreparedData = TypeVar("PreparedData")
 MIN_VARIABLES = 500
 """A problem with fewer variables is always dense, because that is faster."""
 MAX_SHARE = 0.05
-"""Largest share of non-zeros among the entries of H, A and G together of a sparse problem."""
+"""In a sparse problem, at most this share of the entries of H, A and G together is not zero."""
 MAX_DENSE = 16_384
 """Largest number of variables of a dense problem, whose (n, n) curvature must fit in memory."""
 _KEPT_PLANS = 3  # number of smoothings that a sparse problem stores a plan for: training, evaluation and one more
 MIN_SPARSE = 30
 """A dense program with fewer variables has no sparse form: a dense factorisation is faster than a sparse analysis."""
 MAX_SPARSE_SHARE = 0.15
-"""Largest share of non-zeros among the entries of H, A and G of a dense program that has a sparse form."""
+"""A dense program has no sparse form if more than this share of the entries of H, A and G together is not zero."""
 
 _MATRICES = ("H", "A", "G")
 _VECTORS = ("c", "b", "h", "lb", "ub")
@@ -137,7 +137,8 @@ class QuadraticProgram:
     def sparse_form(self) -> QuadraticProgram | None:
         """Return the same programs with sparse matrices; None if that is not possible or would not be faster.
 
-        The result is None for few variables, many non-zeros, data on a GPU, and matrices that differ between samples.
+        The result is None for few variables, many non-zeros, data on a GPU, matrices that differ between samples, and
+        matrices with NaN or infinity.
         The plan stores the converted matrices, and what solvers prepare for them, until H changes.
         """
         if self.is_sparse:
@@ -165,8 +166,8 @@ def keeps_quadratic_program_sparse(given: Mapping[str, Any], n: int | None, smoo
     """Return True if a problem made of these fields is sparse.
 
     A problem is sparse if a matrix was given in sparse form, n is at least 500, and at most 5 % of the entries of H, A
-    and G together are not zero. A problem with bounds only is sparse if a dense curvature would not fit in memory. A
-    problem with tensors on a GPU, or with a smooth term, is always dense.
+    and G together are not zero. A problem without matrices is sparse if a dense curvature would not fit in memory. A
+    problem with tensors on a GPU, with a smooth term, or with a matrix for each sample is always dense.
 
     Args:
         given: the fields that the user passed, by name.
@@ -243,7 +244,7 @@ def build_quadratic_program(
 
 
 def _quadratic_program_plan(plans: dict[Any, Any], Q: Any, n: int, sign: int, smoothing: float) -> dict[str, Any]:
-    """Return the plan of a sparse problem for one smoothing, with its H. ``plans`` stores the last few plans."""
+    """Return the plan of a sparse problem for one smoothing, which holds H. ``plans`` stores the last few plans."""
     plan: dict[str, Any] | None = plans.get(smoothing)
     if plan is None:
         H = sparse.csr_array(sparse.diags_array(np.full(n, smoothing)))
@@ -258,7 +259,7 @@ def _quadratic_program_plan(plans: dict[Any, Any], Q: Any, n: int, sign: int, sm
 
 
 def _count_quadratic_program_nonzeros(value: Any) -> int:
-    """Count the non-zeros of a matrix of any kind; of a sparse matrix the stored entries."""
+    """Count the non-zeros of a matrix of any kind. All stored entries of a sparse matrix count."""
     if sparse.issparse(value):
         return int(value.nnz)
     if isinstance(value, Tensor):

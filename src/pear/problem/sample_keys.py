@@ -58,6 +58,8 @@ def call_with_keys(function: Callable[..., Result], rows: Tensor, keys: list[Has
 def select_by_keys(problem: Problem, keys: list[Hashable] | None) -> Problem:
     """Return the samples of a problem that the keys name. A problem that all samples share is returned unchanged.
 
+    An oracle whose samples share all fields passes the keys to its function, if the function takes ids.
+
     Raises:
         ProblemError: a key names no row of ``problem``.
     """
@@ -85,7 +87,8 @@ def select_model_by_keys(model: Model, keys: list[Hashable] | None) -> Model:
 def count_keyed_samples(problem: Any) -> int | None:
     """Return the number of samples that a problem or its cost map has rows for; None if all samples share its data.
 
-    The key of a sample is then its row number. An argument that is no ``Problem`` or ``Model`` gives None.
+    If there are such rows, the key of a sample is its row number. An argument that is neither a ``Problem`` nor a
+    ``Model`` gives None.
     """
     if not isinstance(problem, (Problem, Model)):
         return None

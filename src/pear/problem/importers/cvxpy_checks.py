@@ -20,7 +20,7 @@ def check_cvxpy_variables_and_parameters(problem: Any, predicted: list[Any], kno
 
     The problem must have a variable. Variables and predicted parameters must be real, and not declared semidefinite.
     The bounds of variables must not contain predicted or known parameters. A parameter that is neither predicted nor
-    known must have a value. No two predicted parameters have the same name, and no two known parameters.
+    known must have a value. The names of predicted parameters must differ, and so must those of known parameters.
 
     Args:
         problem: the CVXPY problem.
@@ -149,8 +149,8 @@ def check_known_cvxpy_parameters(known: Sequence[Any], predicted: Sequence[Any])
 def relax_cvxpy_checks_of_quad_form(cvxpy: Any) -> AbstractContextManager[Any]:
     """Return a context in which CVXPY's rules for parameters allow ``quad_form(x, P)`` with a parameter P.
 
-    Solvers of quadratic programs accept such a P. Older versions of CVXPY always refuse it; their context changes
-    nothing.
+    Solvers of quadratic programs accept such a P. Older versions of CVXPY always refuse it; for them the context
+    changes nothing.
     """
     scope = getattr(cvxpy.utilities.scopes, "quad_form_dpp_scope", None)
     return nullcontext() if scope is None else cast("AbstractContextManager[Any]", scope())

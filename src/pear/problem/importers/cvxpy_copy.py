@@ -20,10 +20,10 @@ from pear.problem.importers.cvxpy_tags import TaggedConstraint
 
 @dataclass(frozen=True)
 class CvxpyCopy:
-    """A copy of a CVXPY problem that is continuous, and has constants for parameters neither predicted nor known.
+    """A continuous copy of a CVXPY problem, with constants in place of parameters neither predicted nor known.
 
-    CVXPY has no canonical form for some integer problems, and accepts a product of two parameters only if one of them
-    is a constant. The original problem is not changed.
+    The reasons are that CVXPY has no canonical form for some integer problems, and that it accepts a product of two
+    parameters only if one of them is a constant. The original problem is not changed.
 
     A tag is an additional parameter of the copy. The tag of a variable multiplies the variable in the objective, and so
     shows which columns of CVXPY's matrices belong to the variable. The tag of a constraint shows its rows.
@@ -123,5 +123,5 @@ def _copy_known_cvxpy_parameter(parameter: Any, replaced: dict[int, Any], cvxpy:
 
 
 def _sign_of_cvxpy_copy(leaf: Any) -> dict[str, bool]:
-    """Return the keyword arguments with which CVXPY declares the sign of a leaf."""
+    """Return the keyword arguments with which CVXPY declares the sign of a leaf, a variable or parameter."""
     return {"nonneg": leaf_sign(leaf) > 0, "nonpos": leaf_sign(leaf) < 0}

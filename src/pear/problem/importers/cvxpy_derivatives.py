@@ -23,7 +23,7 @@ from pear.wording import join_names
 
 @dataclass(frozen=True)
 class CvxpyDerivatives:
-    """The derivatives of CVXPY's matrices, with n variables and r rows, with respect to the k numbers of parameters.
+    """The derivatives of CVXPY's matrices, which have n variables and r rows, with respect to k entries of parameters.
 
     Costs, constant and curvature have the signs of the original problem. A flattened matrix is listed row by row. The
     derivatives of the rows and of the curvature are in coordinate form, because they are long and have few entries.
@@ -82,7 +82,7 @@ class CvxpyDerivatives:
         return found
 
     def check_costs(self, predicted: Sequence[Any]) -> None:
-        """Check that no cost depends on the parameters if no parameter is predicted, because then all costs are."""
+        """Check that no cost depends on the parameters if none is predicted, because all costs are then predicted."""
         if not predicted and self.q.nnz:
             at = int(self.q.tocoo().col[0])
             name = [one.name for one in self.values for _ in one.labels][at]
@@ -96,7 +96,7 @@ class CvxpyDerivatives:
 
         Args:
             arrays: the arrays of the model.
-            columns: the numbers of its variables among the n variables.
+            columns: the numbers of the model's variables among the n variables.
         """
         rows = arrays.rows
         numbers = np.arange(len(rows.low)) if rows.numbers is None else rows.numbers
@@ -108,11 +108,11 @@ class CvxpyDerivatives:
         return KnownMap(self.values, **{name: matrix for name, matrix in given.items() if matrix.nnz})
 
     def coefficients(self, arrays: ModelArrays, columns: Index) -> dict[str, sparse.csr_array]:
-        """Return the derivatives of A and G of a model, flattened row by row, by name, if they are not zero.
+        """Return the derivatives of A and G of a model, flattened row by row, by name. Zero derivatives are left out.
 
         Args:
             arrays: the arrays of the model.
-            columns: the numbers of its variables among the n variables.
+            columns: the numbers of the model's variables among the n variables.
         """
         rows = arrays.rows
         numbers = np.arange(len(rows.low)) if rows.numbers is None else rows.numbers
@@ -168,10 +168,11 @@ def read_predicted_cvxpy_derivatives(
 
 
 def _cvxpy_parameter_derivatives(matrices: CvxpyMatrices, parameter: Any) -> tuple[sparse.sparray, ...]:
-    """Compute the derivatives of CVXPY's matrices with respect to the k numbers of one parameter.
+    """Compute the derivatives of CVXPY's matrices with respect to the k entries of one parameter.
 
     Returns:
-        The derivatives of q (n, k), d (1, k), b (r, k), flattened A (r·n, k) and flattened P (n·n, k).
+        The derivatives of q (n, k), d (1, k), b (r, k), flattened A (r·n, k) and flattened P (n·n, k), which are the
+        attributes of ``CvxpyMatrices``, with n variables and r rows.
     """
     n, r = len(matrices.q), len(matrices.b)
     somewhere = np.random.default_rng(0).uniform(1.0, 2.0, parameter.shape)
@@ -197,7 +198,7 @@ _Places = tuple[Index, Index]  # rows and columns of entries of a matrix
 
 
 def _derivative_pattern(matrix: Any, shape: tuple[int, int]) -> _Places:
-    """Return the rows and columns of the non-zeros of a derivative; None is a derivative of this shape that is zero."""
+    """Return the rows and columns of the non-zeros of a derivative. None stands for zeros of this shape."""
     entries = sparse.coo_array(shape if matrix is None else matrix)
     some = entries.data != 0
     return entries.row[some], entries.col[some]
@@ -211,7 +212,7 @@ def _derivative_entries(matrix: Any, at: _Places) -> Array:
 
 
 def _spread_cvxpy_derivatives(entries: sparse.csr_array, at: _Places, shape: tuple[int, int]) -> sparse.coo_array:
-    """Place derivatives of the entries ``at`` of a matrix among those of all entries, flattened row by row.
+    """Extend derivatives of the entries ``at`` of a matrix by zeros to those of all entries, flattened row by row.
 
     Args:
         entries: (e, k) derivatives of the e entries.

@@ -59,7 +59,7 @@ def leaf_entry_names(leaf: Any) -> list[str]:
 
 
 def independent_leaf_names(leaf: Any) -> list[str]:
-    """Return the names of the independent entries of a leaf. The first of several equal entries names them."""
+    """Return the names of the independent entries of a leaf. Several equal entries have the name of the first one."""
     index, names = leaf_structure(leaf).reshape(-1), leaf_entry_names(leaf)
     _, first = np.unique(index, return_index=True)
     return [names[i] for i in first if index[i] >= 0]
@@ -80,10 +80,10 @@ def spread_leaf_entries(values: Any, leaf: Any, cvxpy: Any) -> Any:
 
 
 def place_leaf_entries(leaf: Any) -> tuple[Index, int]:
-    """Place the entries of a structured leaf in the vector of entries that its copy has.
+    """Find the position of each entry of a structured leaf in the vector that stands for the leaf in a copied problem.
 
-    The copy has one entry for each independent entry. If some entries are always zero, one more entry at the end stands
-    for them.
+    The vector has one entry for each independent entry of the leaf. If some entries of the leaf are always zero, one
+    more entry at the end of the vector stands for them.
 
     Returns:
         In the shape of the leaf, the position of each entry in the vector; and the length of the vector.
@@ -100,11 +100,11 @@ def leaf_sign(leaf: Any) -> int:
 
 
 def integer_leaf_entries(leaf: Any, name: str) -> Any:
-    """Return which entries of a variable are declared integer.
+    """Return which entries of a variable are declared boolean, or which are declared integer.
 
     Args:
         leaf: the variable.
-        name: "boolean" or "integer", the attribute that declares it.
+        name: the attribute that declares them, "boolean" or "integer".
 
     Returns:
         A bool array in the shape of the variable.

@@ -42,10 +42,10 @@ class CvxpyMatrices:
 
     Attributes:
         sign: as given.
-        P: (n, n), or None for a linear objective.
+        P: (n, n) for n variables, or None for a linear objective.
         q: (n,).
         d: the constant of the objective.
-        A: (r, n).
+        A: (r, n) for r rows.
         b: (r,).
         equalities: the number of equalities among the r rows.
         limits: the rows of constraints that contain predicted parameters or have a price.
@@ -91,7 +91,7 @@ class CvxpyMatrices:
                 )
 
     def maps(self, predicted: list[Any]) -> tuple[sparse.csr_array, Array, sparse.csr_array]:
-        """Compute derivatives with respect to the k numbers of predicted parameters.
+        """Compute derivatives with respect to the k entries of predicted parameters.
 
         Returns:
             The derivatives (n, k) of the costs, with the signs of the original problem; (k,) of the constant of the
@@ -109,10 +109,11 @@ class CvxpyMatrices:
         return np.concatenate([q, [d], b])
 
     def _row_names(self) -> tuple[str, ...]:
-        """Return the names of the r rows: the constraint, with the index of its entry, or "row 7" for a row of CVXPY.
+        """Return the names of the r rows.
 
-        Every entry of every tag is set to a different number. This number then appears in b at the row of the entry,
-        wherever CVXPY has placed the row.
+        A row has the name of its constraint, with an index if the constraint has several rows. A row that CVXPY has
+        added is called "row 7", for example. To find the rows of constraints, every entry of every tag is set
+        to a different number. This number then appears in b at the row of the entry, wherever CVXPY has placed the row.
         """
         names, values, labels = [f"row {i}" for i in range(len(self.b))], {}, [""]
         for one in self._constraints:
@@ -132,8 +133,8 @@ class CvxpyMatrices:
             kept: (r,) bool, True for rows that may not become bounds.
 
         Returns:
-            The arrays, with the signs of the original problem; and for every variable its columns, in its shape, by
-            name.
+            The arrays, with the signs of the original problem; and, by the names of the variables, the columns of each
+            variable in the shape of the variable.
         """
         n, sign = len(self.q), self.sign
         names, integer = np.full(n, "", dtype=object), np.zeros(n, dtype=bool)

@@ -47,16 +47,17 @@ def from_cvxpy(
 
     The predicted values are those of the parameters in the given order, each flattened row by row (NumPy's order, C).
     They are called ``price[0]``, ``price[1]``, …, or ``price[0,1]`` for a matrix. ``known`` names the parameters whose
-    values are known at the time of the decision and differ between samples: the level of a battery, holdings, the Σ of
-    this month. Decisions are returned by the names of the variables, in their shapes. CVXPY writes ``abs``, ``max``,
-    ``norm1`` and the like with additional variables, ``auxiliary[0]``, …, which ``decision`` leaves out.
+    values are known at the time of the decision and differ between samples: the level of a battery, holdings, this
+    month's covariance matrix. Decisions are returned by the names of the variables, in their shapes. CVXPY writes
+    ``abs``, ``max``, ``norm1`` and the like with additional variables, ``auxiliary[0]``, …, which ``decision`` leaves
+    out.
 
     Args:
         problem: the CVXPY problem, with a linear or convex quadratic objective and constraints that are linear or
             become linear: ``abs(x) <= 1``, ``max(x) <= y``.
         predicted: one or several ``cvxpy.Parameter``, which are predicted and need no values. By default all parameters
-            of the problem that are not known. All other parameters must have values, which become constants. If the
-            problem has no parameter, all costs are predicted, and ``m.known`` has the costs of the problem.
+            of the problem that are not known. All other parameters must have values, which become constants. If no
+            parameter is predicted, all costs are, and ``m.known`` has the costs of the problem.
         recourse: the rule for decisions that violate the true constraints, needed to train if constraints hold
             predicted parameters; ``m.with_recourse`` can add it later. Either a dictionary from constraints, or their
             labels, to prices per unit of violation, or a ``pear.Penalty`` or ``pear.Projection`` for the rows of
@@ -71,8 +72,9 @@ def from_cvxpy(
     Raises:
         DataError: ``problem`` is another object, or has parts that cannot be imported (cones, quadratic constraints,
             semidefinite or complex variables); a predicted parameter occurs where it may not, another parameter has no
-            value, or a price belongs to no constraint. The message says which, and what to do.
-        ProblemError: bounds cross, or two variables have the same name.
+            value, two variables have the same name, or a price belongs to no constraint. The message says which, and
+            what to do.
+        ProblemError: bounds cross, or the recourse does not fit.
         MissingExtraError: CVXPY is not installed.
 
     Example:
@@ -168,8 +170,8 @@ def _reduce_cvxpy_problem(
         arrays: the arrays of CVXPY's matrices.
         layout: the columns of the user's variables, by name.
         M: (n, k) matrix of the cost map, or None.
-        removable: (n,) bool, False for variables whose costs, coefficients or curvature depend on parameters other than
-            by the cost map.
+        removable: (n,) bool, False for variables whose costs, coefficients or curvature depend on known parameters, or
+            on predicted parameters if these multiply decisions in constraints or quadratic terms.
         kept: (r,) bool, True for rows of CVXPY's matrices that are predicted or known, or have a price.
         recourse: the recourse that the user passed.
 
@@ -218,7 +220,7 @@ def _cvxpy_problem_prices(constraints: Sequence[Any], recourse: Any) -> dict[int
     """Return the prices in a dictionary ``recourse``, by the number of the constraint; empty for any other recourse.
 
     Raises:
-        DataError: a key of the dictionary is not a constraint of the problem.
+        DataError: a key of the dictionary is not exactly one constraint of the problem, or the name of one.
         ProblemError: ``recourse`` is neither a dictionary, a ``Penalty``, a ``Projection`` nor None.
     """
     if not isinstance(recourse, Mapping):

@@ -48,8 +48,8 @@ def from_gurobipy(
             its entries.
 
     Raises:
-        DataError: ``model`` is another object, or has parts that cannot be imported: SOS, quadratic, general or lazy
-            constraints, semi-continuous variables, piecewise-linear or several objectives.
+        DataError: ``model`` is another object, has no variables, or has parts that cannot be imported: SOS, quadratic,
+            general or lazy constraints, semi-continuous variables, scenarios, piecewise-linear or several objectives.
         ProblemError: bounds cross, the objective is not convex, or a name is wrong or comes twice.
         MissingExtraError: gurobipy is not installed.
     """
@@ -87,7 +87,10 @@ def gurobi_arrays(model: Any) -> ModelArrays:
 
 
 def _restore_gurobi_ranges(arrays: ModelArrays) -> ModelArrays:
-    """Turn each equality that ``addRange`` has made, with its variable ("Rg" and the row's name), into a row again."""
+    """Turn each equality that ``addRange`` has made, and its additional variable, into a row with two limits again.
+
+    The name of the variable is "Rg", followed by the name of the row.
+    """
     rows, place = arrays.rows, {name: i for i, name in enumerate(arrays.variables)}
     low, high = rows.low.copy(), rows.high.copy()
     columns, added = sparse.csc_array(rows.matrix), []
@@ -115,7 +118,7 @@ def _restore_gurobi_ranges(arrays: ModelArrays) -> ModelArrays:
 
 
 def _check_gurobi_model(where: str, model: Any) -> None:
-    """Check that a model has variables, a linear or quadratic objective, and no other constraints than linear rows."""
+    """Check that a model has variables, one linear or quadratic objective, and only linear constraints."""
     found = [f"{number} {words}" for name, words in _REFUSED.items() if (number := getattr(model, name))]
     found += [f"{model.NumObj} objectives"] if model.NumObj > 1 else []
     found += ["lazy constraints, which only its callback knows"] if model.Params.LazyConstraints else []

@@ -17,9 +17,9 @@ from pear.problem.model import Model
 def from_highs(
     model: Any, predicted: Names = None, rows: Names = None, recourse: Any = None, known: Names = None
 ) -> Model:
-    """Import a linear, quadratic or integer program from ``highspy``, which is neither solved nor changed.
+    """Import a linear, quadratic or integer program from a model of ``highspy``.
 
-    Variables and rows without names are called x0, x1, … and r0, r1, ….
+    The model is neither solved nor changed. Variables and rows without names are called x0, x1, … and r0, r1, ….
 
     Args:
         model: a ``highspy.Highs``, ``HighsModel`` or ``HighsLp``.
@@ -99,7 +99,7 @@ def semi_variable_in_highs_model(lp: Any) -> str:
 
 
 def _highs_model_matrix(lp: Any) -> sparse.csc_array:
-    """Return the constraint matrix (k, n) of a HiGHS model."""
+    """Return the constraint matrix (rows, n) of a HiGHS model."""
     entries = lp.a_matrix_
     parts = (np.asarray(entries.value_), np.asarray(entries.index_), np.asarray(entries.start_))
     if not lp.num_row_:

@@ -110,7 +110,8 @@ def check_importer_plugin(name: str, value: Any) -> Importer:
     """Return the importer of another package after a check.
 
     Raises:
-        PluginError: ``value`` is not an ``Importer``, its name is not an identifier, or PEAR reads such files itself.
+        PluginError: ``value`` is not an ``Importer``, ``name`` is not an identifier, an ending is not written as
+            ".abc", or PEAR itself reads files with such an ending.
     """
     if not isinstance(value, Importer):
         raise PluginError(f"expected a pear.problem.importers.Importer, got {value!r}")

@@ -43,8 +43,8 @@ class KnownNames:
         costs: numbers of the variables with known costs.
 
     Raises:
-        ProblemError: a name stands for nothing or for two things, comes twice, or is that of a row without exactly one
-            limit.
+        ProblemError: a name stands for nothing or for two things, a number is named twice, or a named row does not have
+            exactly one limit.
     """
 
     def __init__(self, arrays: ModelArrays, variables: Sequence[str], known: Sequence[str]) -> None:
@@ -77,7 +77,7 @@ class KnownNames:
         return replace(arrays, rows=arrays.rows.with_zero_limits(self.rows), costs=costs, lb=lb, ub=ub)
 
     def map(self, arrays: ModelArrays) -> KnownMap:
-        """Return the known map of a model that is made of these arrays, a result of ``fixed``."""
+        """Return the known map of a model that is made of ``arrays``, the result of ``fixed``."""
         n, r = len(arrays.costs), len(arrays.rows.low)
         b, h = arrays.rows.split(self._matrix("rhs", r))
         given = {"b": b, "h": h, **{kind: self._matrix(kind, n) for kind in ("cost", "lb", "ub")}}

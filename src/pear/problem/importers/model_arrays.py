@@ -75,7 +75,7 @@ class ModelArrays:
                 predicted, and pairs (row, variable), whose coefficients are predicted. None stands for all costs that
                 are not known; it must be None if there is a cost map. May be empty if ``limits`` is not.
             cost_map: a map from other predicted values to the costs, or None.
-            layout: the columns of z that belong to each name, as in ``Model``; None groups variables with an index.
+            layout: the columns of decisions that belong to each name, as in ``Model``; None joins names with an index.
             notes: further sentences for the report.
             limits: names of rows, whose right-hand sides are predicted, and pairs as in ``predicted``.
             recourse: a ``Penalty``, a ``Projection``, a dictionary from names of rows to prices, or None.
@@ -215,8 +215,8 @@ class ModelArrays:
 
         Args:
             removable: (n,) bool, True for variables that may be removed.
-            fixed_rows: (k,) bool, True for rows that must stay, because they are predicted or have a price; None for no
-                row.
+            fixed_rows: (rows,) bool, True for rows that must stay, because they are predicted or have a price; None for
+                no row.
 
         Returns:
             The arrays after presolve, and the reduction; or, if nothing was removed, these arrays and None.
@@ -249,7 +249,7 @@ class ModelArrays:
         return made, found
 
     def _checked(self) -> ModelArrays:
-        """Return the arrays after a check of limits, bounds and coefficients. Limits from 1e20 on become infinite."""
+        """Check limits, bounds and coefficients, and return the arrays with infinity for limits of ±1e20 and beyond."""
         low = read_row_limits(self.where, "lower limit of row", self.rows.low, -np.inf)
         high = read_row_limits(self.where, "upper limit of row", self.rows.high, np.inf)
         matrix = self.rows.matrix.copy()
@@ -356,7 +356,7 @@ class ModelArrays:
 
 
 def read_model_array(where: str, name: str, values: Any) -> Array:
-    """Convert numbers of a source to an array (k,), after a check that all are finite.
+    """Convert numbers of a source to an array of one dimension, after a check that all are finite.
 
     Args:
         where: the name of the source in messages.

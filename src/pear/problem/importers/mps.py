@@ -65,8 +65,8 @@ def from_mps(
 
     Raises:
         DataError: the file is missing, empty or broken, or has parts that cannot be imported.
-        ProblemError: bounds cross, the objective is not convex, or a name is wrong or comes twice. Only the first solve
-            of a sparse problem finds some objectives that are not convex, and gives the status ``NOT_CONVEX``.
+        ProblemError: bounds cross, the objective is not convex, or a name is wrong or comes twice. If the problem is
+            sparse, some objectives that are not convex are found only by a solve, with the status ``NOT_CONVEX``.
         MissingExtraError: highspy is not installed.
 
     Example:
@@ -91,7 +91,7 @@ def read_mps_file(path: Path) -> Any:
     """Read a file as a ``highspy.HighsModel``.
 
     Raises:
-        DataError: the reader fails, leaves something out or guesses, or the file has an error that it does not report.
+        DataError: the reader fails, leaves something out, guesses, or overlooks an error in the file.
     """
     highspy = import_optional("highspy", "highs", f"{path}: reading MPS, QPS and LP files")
     is_lp = packed_file_suffix(path) == ".lp"

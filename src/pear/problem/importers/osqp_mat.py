@@ -23,17 +23,17 @@ _EXPECTED = "the arrays P (n, n), q (n,), A (m, n), l (m,) and u (m,), with r, t
 def from_osqp_mat(path: str | Path) -> Model:
     """Import a quadratic or linear program from a ``.mat`` file in the form that OSQP's benchmarks use.
 
-    A row of A with a single entry of 1 or −1 becomes a bound, and a row with equal limits an equality. A limit of 1e20
-    or more means no limit. Such a file has no names: variables are called x0, x1, … and rows r0, r1, …. An array
-    ``integer`` (n,), which is not part of OSQP's form, may mark integer variables by numbers that are not 0.
+    A row of A whose only entry is 1 or −1 becomes a bound, and another row with equal limits an equality. A limit of
+    ±1e20 or beyond means no limit. Such a file has no names: variables are called x0, x1, … and rows r0, r1, …. An
+    array ``integer`` (n,), which is not part of OSQP's form, may mark integer variables by numbers that are not 0.
 
     Args:
         path: the path of a file that ends in .mat or .mat.gz.
 
     Raises:
         DataError: the file is missing, empty or broken, or an array is missing or has the wrong shape.
-        ProblemError: the objective is not convex. Only the first solve of a sparse problem finds some such objectives,
-            and gives the status ``NOT_CONVEX``.
+        ProblemError: the objective is not convex. If the problem is sparse, some such objectives are found only by a
+            solve, with the status ``NOT_CONVEX``.
     """
     path = Path(path)
     arrays = load_osqp_mat(path)

@@ -32,7 +32,7 @@ def unpacked_file(path: Path, suffixes: Sequence[str], rename: str | None = None
     Args:
         path: the path of the file.
         suffixes: the accepted endings, to which ``.gz`` may be added.
-        rename: the ending that the unpacked file must have; None for any of ``suffixes``.
+        rename: the ending that the unpacked file must have; None for its own ending in lower case, without ``.gz``.
 
     Raises:
         DataError: the file is missing, empty or badly compressed, is a folder, or has another ending.

@@ -85,7 +85,7 @@ def _pyepo_model_arrays(where: str, optmodel: Any, costs: Array) -> ModelArrays:
 
 
 def _check_pyepo_model_sense(where: str, optmodel: Any, sense: str, M: sparse.csr_array) -> None:
-    """Check that ``modelSense`` agrees with the sense of the solver's model, or that the model minimises −cost.
+    """Check that ``modelSense`` is the sense of the solver's model, or that the solver's model has negated costs.
 
     Args:
         where: the name of the source in messages.

@@ -45,7 +45,7 @@ def from_pyomo(
     Raises:
         DataError: ``model`` is another object, has no objective or several, or has parts that cannot be imported:
             nonlinear expressions, quadratic constraints, SOS, disjunctions, complementarities, or variables that are
-            neither real nor integer.
+            neither real nor integer; or ``predicted`` names a fixed variable.
         ProblemError: bounds cross, the objective is not convex, or a name is wrong or comes twice.
         MissingExtraError: Pyomo is not installed.
     """
@@ -116,8 +116,8 @@ class _PyomoExpression:
 
     Attributes:
         constant: the constant.
-        columns: (k,) positions of the variables of the linear terms.
-        values: (k,) coefficients of the linear terms.
+        columns: the positions of the variables of the linear terms.
+        values: the coefficients of the linear terms.
         quadratic: (n, n) Q, or None without quadratic terms.
     """
 

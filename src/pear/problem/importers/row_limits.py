@@ -38,7 +38,7 @@ class RowLimits:
     numbers: Index | None = None
 
     def kinds(self) -> tuple[Index, Index, Index]:
-        """Return the indices of rows with equal limits, of other rows with an upper limit, and with a lower limit."""
+        """Return the indices of rows with equal limits, and of other rows with an upper and with a lower limit."""
         equal = self.low == self.high
         above, below = (~equal & (np.abs(side) < NO_BOUND) for side in (self.high, self.low))
         return np.flatnonzero(equal), np.flatnonzero(above), np.flatnonzero(below)
@@ -72,7 +72,7 @@ class RowLimits:
         return fields
 
     def split_bounds(self, kept: Mask | None = None) -> tuple[RowLimits, Array, Array]:
-        """Turn rows with a single entry of 1 or −1 into bounds.
+        """Turn rows whose only entry is 1 or −1 into bounds.
 
         Rows whose bounds would contradict each other stay rows, so that a solve finds the problem infeasible.
 
@@ -127,7 +127,7 @@ class RowLimits:
         return at
 
     def with_zero_limits(self, at: Index) -> RowLimits:
-        """Return the rows with 0 in place of the finite limits of the rows ``at``, to which predictions are added."""
+        """Return the rows with 0 for the finite limits of the rows ``at``, to which other values are added later."""
         low, high = self.low.copy(), self.high.copy()
         for side in (low, high):
             side[at] = np.where(np.isfinite(side[at]), 0.0, side[at])
@@ -158,7 +158,8 @@ class RowLimits:
         """Split derivatives of the k rows into those of A or b and those of G or h, in the order of ``fields``.
 
         Args:
-            D: (k · width, v) derivatives of the limits, or of the coefficients, flattened row by row.
+            D: (k · width, v) derivatives of the limits, or of the coefficients, flattened row by row, with respect to
+                v values.
             width: the number of coefficients of a row; 1 for the limits.
         """
         blocks = (kind[:, None] * width + np.arange(width) for kind in self.kinds())
@@ -186,7 +187,8 @@ class RowLimits:
             predicted: numbers of the rows whose limits or coefficients are predicted, which need a price.
 
         Raises:
-            ProblemError: ``given`` is no recourse, a key is not a row, or a predicted row has no price.
+            DataError: a price has the wrong form or is negative.
+            ProblemError: ``given`` is no recourse, a key is not a row, or a predicted row has no finite price.
         """
         if not isinstance(given, Mapping):
             name = self.names[predicted[0]] if len(predicted) else "row"
@@ -209,7 +211,7 @@ class RowLimits:
 
 
 def read_row_limits(where: str, name: str, values: Any, absent: float) -> Array:
-    """Convert limits of rows, or bounds, to an array (k,) with infinity in place of absolute values of 1e20 and more.
+    """Convert limits of rows, or bounds, to an array of one dimension, in which ±1e20 and beyond become infinite.
 
     Args:
         where: the name of the source in messages.

@@ -26,7 +26,7 @@ def check_row_prices(where: str, given: Any, expected: str) -> None:
 
 
 def read_row_price(where: str, name: str, price: Any, equality: bool) -> tuple[Any, Any]:
-    """Return the prices per unit of too little and of too much.
+    """Return the price per unit that a row falls below its limit, and the price per unit that it exceeds it.
 
     Args:
         where: the name of the source in messages.

@@ -49,7 +49,7 @@ def from_scipy(
             ``A_ub`` or ``A_ub[0]`` for right-hand sides of these rows, ``x3`` for a cost, ``x3.ub`` for a bound.
 
     Raises:
-        ProblemError: shapes do not fit together, or a variable is semi-continuous.
+        ProblemError: shapes do not fit together, a variable is semi-continuous, bounds cross, or a name is wrong.
         DataError: a number is NaN, or infinite but not an absent limit.
 
     Example:
