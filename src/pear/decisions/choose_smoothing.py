@@ -1,4 +1,4 @@
-"""The choice of ``smoothing="auto"``: λ from costs and the decisions under them."""
+"""The choice that ``smoothing="auto"`` makes: the curvature λ, from costs and the decisions under them."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ _LOOSE = 10.0  # bounds further apart than so many times the spread of the decis
 _SAME = 1e-5  # relative difference below which two numbers count as equal
 _PAIRS = 8  # the number of other samples with which each sample is compared
 _USUAL = 0.4  # share of the standard deviation of all costs that is used if no two decisions can be compared
-_ENOUGH, _ENOUGH_SPARSE = 256, 32  # the most samples, and the most variables without a range, that "auto" solves for
+_ENOUGH, _ENOUGH_SPARSE = 256, 32  # the most samples, and variables of unknown range, of a dense or sparse problem
 _ENOUGH_CURVED = 64  # the most samples of a quadratic program, which takes longer to solve
 _CURVED = "smoothing='auto' settled on λ = 0: the objective is curved by itself"
 
@@ -35,18 +35,18 @@ _CURVED = "smoothing='auto' settled on λ = 0: the objective is curved by itself
 def choose_smoothing(
     problem: Problem, cost: Tensor, smoothing: float | str, whole: Problem | None = None, **overrides: Any
 ) -> Smoothing:
-    """Return the smoothing for a λ or, for "auto", choose λ from costs and the decisions under them.
+    """Return the smoothing of a given λ or, for "auto", choose λ from costs and the decisions under them.
 
-    A linear objective gets λ in every direction. An objective with a Q gets, in each direction, only the curvature that
-    Q lacks of λ. If Q is given for the call, the objective gets λ in every direction if Q is singular for some sample,
-    and nothing otherwise.
+    A given λ is added in every direction. So is the λ of "auto" for a linear objective. If the problem has a Q, "auto"
+    adds, along each direction in which Q has less curvature than λ, only the difference. If the call gives a Q, "auto"
+    adds λ in every direction if this Q is singular for some sample, and nothing otherwise.
 
     Args:
-        problem: the continuous problem of these samples.
+        problem: the continuous problem, with the samples of ``cost``.
         cost: (B, n) costs.
         smoothing: λ or "auto".
-        whole: the problem with all samples, if ``problem`` contains only some of them. The result adds curvature if any
-            sample of ``whole`` lacks some.
+        whole: the problem with all samples, if ``problem`` contains only some of them. The choice is kept if the Q of
+            any sample of ``whole`` has less curvature than λ.
         **overrides: as for ``pear.solve``.
     """
     given = given_fields(**overrides)
@@ -61,7 +61,7 @@ def choose_smoothing(
 
 
 def choose_given_or_auto(smoothing: float | str, choose: Callable[[], Smoothing]) -> Smoothing:
-    """Return the smoothing for a λ or, for "auto", the result of a function, and log it.
+    """Return the smoothing of a given λ. For "auto", choose the smoothing by a function, and log the choice.
 
     Args:
         smoothing: λ or "auto".
@@ -76,7 +76,7 @@ def choose_given_or_auto(smoothing: float | str, choose: Callable[[], Smoothing]
 
 
 def drop_idle_choice(found: Smoothing, problem: Problem) -> Smoothing:
-    """Return ``found``, or a smoothing of 0 if the problem's Q has the curvature ``found.floor`` in every direction."""
+    """Return ``found``, or a smoothing of 0 if Q has at least the curvature ``found.floor`` > 0 in every direction."""
     idle = found.floor > 0 and found.added_curvature(problem) is None
     return Smoothing(0.0, note=_CURVED) if idle else found
 
@@ -139,18 +139,18 @@ def choose_smoothing_from_decisions(
     """Choose the smoothing λ_j = ρ s / u_j² of each variable j from sample costs and the optimal decisions for them.
 
     u_j is the range of variable j. s measures the extra cost of another sample's decision per unit of squared distance:
-    the median of ``cᵢᵀ(zₖ − zᵢ) / ‖(zₖ − zᵢ)/u‖²`` over pairs of samples i and k. ρ is the constant STRENGTH. Smoothing
-    adds ½ Σⱼ λ_j z_j² to the objective, and ρ is the size of this term relative to the typical difference in cost
-    between two decisions. The choice does not depend on the units of costs and decisions. If all ranges are equal, λ is
-    one number. If the objective has a curvature H, the extra cost of another decision is ``(cᵢ + Hzᵢ)ᵀd + ½dᵀHd`` with
-    d = zₖ − zᵢ.
+    the median of ``cᵢᵀ(zₖ − zᵢ) / ‖(zₖ − zᵢ)/u‖²`` over pairs of samples i and k with costs cᵢ and decisions zᵢ and zₖ.
+    ρ is the constant STRENGTH. Smoothing adds half the sum of all λ_j times the square of variable j to the objective.
+    ρ is the size of this term relative to the typical difference in cost between two decisions. The choice does not
+    depend on the units of costs and decisions. If all ranges are equal, λ is one number. If the objective has a
+    curvature H, the extra cost of another decision is ``(cᵢ + Hzᵢ)ᵀd + ½dᵀHd`` with d = zₖ − zᵢ.
 
     Args:
         costs: (N, n) costs to be minimised; rows that are not finite are ignored.
         decisions: (N, n) optimal decisions for these costs, without smoothing.
         solved: (N,) bool, whether a sample has an optimal decision.
         bounds: lb and ub of the problem.
-        reach: maps the numbers (m,) of variables to the ranges (m,) that the constraints allow them; NaN for unknown
+        reach: maps the numbers (k,) of k variables to the ranges (k,) that the constraints allow them; NaN for unknown
             ranges.
         H: (n, n) or (N, n, n) curvature of the minimised objective; None if it is linear.
         floor: whether λ becomes the ``floor`` of the smoothing instead of its ``value``.
@@ -184,8 +184,8 @@ def _choose_units(
 ) -> Tensor:
     """Compute the range of every variable, (n,), which is its unit; NaN for unknown ranges.
 
-    The range is the distance between the bounds of the variable or, if the bounds are far apart, the spread of the
-    decisions. If the decisions do not vary, it is the range that the constraints allow.
+    The range is the distance between the bounds of the variable or, if the bounds are far apart or infinite, the spread
+    of the decisions. If a bound is infinite and the decisions do not vary, the constraints determine the range.
 
     Args:
         decisions: (N, n) decisions.
@@ -233,13 +233,14 @@ class _CurvatureInUnits(NamedTuple):
 def _choose_size(costs: Tensor, decisions: Tensor, curvature: _CurvatureInUnits | None = None) -> float:
     """Compute the median, over pairs of samples, of the extra cost of the other sample's decision per squared distance.
 
-    Without curvature this is the median of ``cᵢᵀ(zₖ − zᵢ) / ‖zₖ − zᵢ‖²``. Only pairs with different decisions count.
-    The result is 0 if no such pair exists.
+    Without curvature this is the median of ``cᵢᵀ(zₖ − zᵢ) / ‖zₖ − zᵢ‖²``, where cᵢ and zᵢ are the costs and the
+    decision of sample i. Only pairs with different decisions and a positive extra cost count. The result is 0 if no
+    such pair exists.
 
     Args:
-        costs: (N, n) costs, in units.
-        decisions: (N, n) decisions, in units.
-        curvature: the curvature of the objective, in units; None if it is linear.
+        costs: (N, n) costs of the variables measured in their units.
+        decisions: (N, n) decisions, measured in these units.
+        curvature: the curvature of the objective in these units; None if the objective is linear.
     """
     slopes = costs if curvature is None else costs + curvature(decisions)
     ratios = [costs.new_zeros(0)]
@@ -257,7 +258,7 @@ def _choose_size(costs: Tensor, decisions: Tensor, curvature: _CurvatureInUnits 
 
 
 def _choose_size_from_costs(costs: Tensor) -> float:
-    """Return the standard deviation of all costs (k, n); their mean size if all are equal, and 1 if all are zero."""
+    """Return the standard deviation of all costs (B, n); their mean size if all are equal, and 1 if all are zero."""
     entries = costs.flatten()
     return float(_deviation_for_choice(entries)) or float(entries.abs().sum()) / max(len(entries), 1) or 1.0
 

@@ -19,15 +19,15 @@ from pear.solvers.fused_pass import FusedPassDecisions
 class DecidedBatch:
     """The decisions of a batch, with methods that compute their derivatives.
 
-    They come from the pipeline or from a fused pass, which is one call of a solver that solves and verifies the whole
-    batch.
+    The decisions come from the pipeline or from a fused pass, which is one call of a solver that solves and verifies
+    the whole batch.
 
     Args:
         found: the result of the fused pass or of the pipeline.
-        solve: solves the samples at the given positions (k,), or all samples for None, in the pipeline. It is called if
-            a fused pass cannot give a derivative.
-        rest: the pipeline's solutions of the samples that the fused pass did not solve; None if it solved all.
-        program: makes the programs of the batch, which derivatives with respect to constraints need.
+        solve: solves the samples at the given positions (k,), or all samples for None, in the pipeline. This function
+            is called if a fused pass cannot give a derivative.
+        rest: the pipeline's solutions of the samples that the fused pass did not solve; None if no sample was left.
+        program: makes the programs of the batch, from which derivatives with respect to constraints are computed.
 
     Attributes:
         x: (B, n) decisions; zero for failed samples.
@@ -64,10 +64,10 @@ class DecidedBatch:
         return self._solve(None)
 
     def derivatives(self, w: Tensor, sign: int) -> list[Derivative]:
-        """Return functions that compute the derivatives with respect to cost, Q, A, b, G, h, lb and ub, per sample.
+        """Return functions that compute the derivatives of a loss, per sample: by cost, Q, A, b, G, h, lb and ub.
 
         Args:
-            w: (B, n) upstream gradient.
+            w: (B, n) upstream gradient, the derivative of the loss with respect to the decisions.
             sign: 1 for minimisation, −1 for maximisation.
 
         Raises:
@@ -92,7 +92,7 @@ class DecidedBatch:
 
     @staticmethod
     def _replace_rows(whole: Derivative, part: Derivative, rows: Tensor) -> Derivative:
-        """Return a function that computes a derivative and replaces these rows (k,) by another derivative's rows."""
+        """Return a function that computes the derivative ``whole`` with ``part`` in place of its ``rows`` (k,)."""
 
         def derivative() -> Tensor:
             found = whole().clone()
@@ -102,7 +102,7 @@ class DecidedBatch:
         return derivative
 
     def project(self, w: Tensor) -> Tensor:
-        """Apply the projection P at the decisions to vectors w (B, n); the rows of failed samples are zero.
+        """Project vectors w (B, n) onto the tangent spaces at the decisions; the rows of failed samples are zero.
 
         Raises:
             NotUniqueError: a decision is not unique.

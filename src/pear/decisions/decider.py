@@ -1,4 +1,4 @@
-"""``Decider``: decides one problem for many batches, and reuses the solutions of samples that have keys."""
+"""``Decider``: decides one problem for many batches, and reuses the solutions of samples with ids (keys)."""
 
 from __future__ import annotations
 
@@ -36,7 +36,8 @@ class Decider:
         solver: "auto" or a name that ``pear solvers`` lists.
 
     Attributes:
-        starts: the stored solutions, which serve as warm starts, and failures; empty in a copy and after unpickling.
+        starts: the stored failures and solutions. The solutions serve as warm starts. The store is empty in a deep copy
+            and after unpickling.
     """
 
     def __init__(self, problem: Problem, solver: str) -> None:
@@ -64,7 +65,7 @@ class Decider:
             self.fused.restore()
 
     def locked(self, keys: list[Hashable] | None) -> AbstractContextManager[Any]:
-        """Return the lock that protects the store; without keys, a context that does nothing."""
+        """Return the lock that protects ``starts``; if there are no keys, return a context that does nothing."""
         return nullcontext() if keys is None else self.starts.lock
 
     def row_numbers(self, keys: list[Hashable] | None, rows: Tensor | None = None) -> Tensor | None:
@@ -97,9 +98,9 @@ class Decider:
             keys: sample ids, or None.
             fields: fields that replace those of the problem in this call.
             by_rows: whether the caller needs derivatives with respect to constraints.
-            by_matrices: whether the caller needs derivatives with respect to A or G. If rows are linearly dependent,
-                these derivatives depend on the choice of multipliers. The pipeline then decides, so that the choice is
-                always the same.
+            by_matrices: whether the caller needs derivatives with respect to A or G. If so, the pipeline decides. If
+                rows are linearly dependent, these derivatives depend on the choice of multipliers, and the pipeline
+                always makes the same choice.
         """
         found = None if by_matrices else self._decide_in_pass(cost, smoothing, keys, fields, by_rows)
         if by_rows and found is not None and not found.gives_rows:
@@ -187,7 +188,7 @@ class Decider:
         known: Tensor | None = None,
         **fields: Any,
     ) -> tuple[Start, Tensor]:
-        """Solve for true costs. If cost, λ and fields of all samples are unchanged, return the stored solutions.
+        """Solve for true costs, or return the stored solutions if cost, λ and fields of no sample have changed.
 
         Args:
             cost, smoothing, keys, rows, known, fields: as for ``solve``.
@@ -226,7 +227,8 @@ class Decider:
             fields: fields that replace those of the problem in this call.
 
         Returns:
-            (B,) int8 of ``Status``, 0 for samples without a stored failure; None if no sample has one.
+            (B,) int8 of ``Status``, 0 for samples without a stored failure. None if no sample has one, if there are no
+            keys, or if the objective has a smooth term φ.
         """
         if keys is None or self.problem.phi is not None:
             return None
@@ -240,7 +242,7 @@ class Decider:
     def _keep_failures(
         self, name: str, status: Tensor, cost: Tensor, smoothing: float, keys: list[Hashable], fields: dict[str, Any]
     ) -> None:
-        """Store which samples failed, by statuses (B,), for ``known_failures``; what was stored before is replaced."""
+        """Store the failures in ``status`` (B,) for ``known_failures``, in place of those stored for these samples."""
         infeasible = status == Status.INFEASIBLE
         by_rows, by_cost = self._fingerprints(cost, smoothing, fields)
         self.starts.failures.put(_BY_CONSTRAINTS, keys, torch.where(infeasible, status, 0), by_rows)

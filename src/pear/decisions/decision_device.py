@@ -1,4 +1,4 @@
-"""The device that decides if costs and problem are on different devices.
+"""The choice of the device on which decisions are made, if costs and problem are on different devices.
 
 A GPU takes about the same time for one sample as for a thousand. The time of a CPU core is proportional to the number
 of samples. Small batches on a GPU are therefore copied to the CPU and decided there; for large batches the problem is
@@ -50,7 +50,7 @@ def estimate_device_times(problem: Problem, samples: int, fused: bool) -> tuple[
     """Estimate the time that one CPU core and that a GPU take to decide a batch, in microseconds.
 
     Args:
-        problem: the plain problem.
+        problem: the problem, not a model.
         samples: the number of samples.
         fused: whether one GPU kernel may decide the batch, as for a loss or layer with curvature.
     """
@@ -62,7 +62,7 @@ def estimate_device_times(problem: Problem, samples: int, fused: bool) -> tuple[
 def choose_device(
     problem: Problem | Model, home: torch.device, samples: int, fused: bool = False
 ) -> tuple[torch.device, str]:
-    """Choose the device that decides if costs are on another device than the problem.
+    """Choose the device on which decisions are made, for costs on another device than the problem.
 
     Args:
         problem: the problem, or a model with it.
@@ -107,7 +107,7 @@ def _kind_decided_on_cpu(problem: Problem | Model, fused: bool) -> str:
 
 
 def move_problem_to_device(problem: Decidable, device: torch.device) -> Decidable:
-    """Return the problem or model on a device. Its copy is made once and lives as long as the original."""
+    """Return the problem or model on a device. One copy per device is made, and lives as long as the original."""
     plain = problem_of_model(problem)
     if plain.device == device:
         return problem
@@ -120,7 +120,7 @@ def move_problem_to_device(problem: Decidable, device: torch.device) -> Decidabl
 
 
 def bring_to_decision_device(problem: Decidable, costs: Tensor) -> tuple[Decidable, Tensor]:
-    """Return the problem and the costs (B, n) on the device that decides; if there is a choice, log it."""
+    """Return the problem and costs (B, n) on one device; if theirs differ, choose one of them and log the choice."""
     if problem_of_model(problem).device == costs.device:
         return problem, costs
     device, note = choose_device(problem, costs.device, len(costs))
@@ -131,8 +131,8 @@ def bring_to_decision_device(problem: Decidable, costs: Tensor) -> tuple[Decidab
 def on_chosen_device(function: Function) -> Function:
     """Decorate a function of a problem and costs so that the two may be on different devices.
 
-    The function gets both on the device that ``choose_device`` chooses. Its result is copied back to the device of the
-    costs, the first tensor among its arguments.
+    The function gets both on the device that ``choose_device`` chooses. The result is copied back to the device of the
+    costs. The costs are the first tensor among the arguments after the problem.
     """
 
     @wraps(function)
@@ -191,5 +191,5 @@ def move_result_to_device(result: Result, device: torch.device) -> Result:
 
 
 def _describe_device_time(microseconds: float) -> str:
-    """Describe a time in milliseconds, with two digits."""
+    """Describe a time, given in microseconds, as milliseconds with two significant digits."""
     return f"{microseconds / 1000:.2g} ms"

@@ -160,7 +160,7 @@ def _prove_infeasible(qp: QuadraticProgram, i: int) -> Status:
 def _find_infeasible_equalities(A: sparse.csr_array, b: Array) -> Array | None:
     """Find multipliers y (p,) with Aᵀy = 0 and yᵀb < 0 by regularised least squares; None if none are found.
 
-    y is the part of b outside the range of A, up to its sign.
+    Up to a scaling of rows, a factor and the sign, y is the part of b outside the range of A.
     """
     weight = _proof_row_weights(A)
     p, n = A.shape
@@ -182,7 +182,7 @@ def _prove_infeasible_by_least_violation(s: _FailureConstraints, proven: Callabl
 
     Args:
         s: the constraints of one sample.
-        proven: whether multipliers of A (p,) and G (k,) prove that the sample is infeasible.
+        proven: returns whether multipliers of A (p,) and G (k,) prove that the sample is infeasible.
 
     Returns:
         INFEASIBLE if this is proven, SOLVED if a feasible point is found, otherwise INACCURATE.
@@ -262,7 +262,7 @@ def _proof_options(n: int, rows: int) -> dict[str, float]:
 
 
 def _refine_proof_vector(d: Array, rows: Array) -> Array:
-    """Return the vector nearest to d (n,) with ``rows @ d = 0`` to rounding; zeros of d stay zero."""
+    """Return the vector nearest to d (n,) with ``rows @ d = 0`` to rounding; tiny entries of d become zero."""
     moves = np.abs(d) > _MET * np.abs(d).max()
     J, refined = rows[:, moves], np.where(moves, d, 0.0)
     for _ in range(2):

@@ -37,10 +37,11 @@ def report_failures(
         status: (B,) int8 of ``Status``.
         on_failure: "raise" or "mask".
         what: the name of the problem to be solved, for the message.
-        spreads: whether the costs come from a model that is being trained. If so, the warning explains that NaN in the
-            inputs of the model makes the gradient of its weights NaN.
+        spreads: whether the costs come from a model that is being trained. If so, a warning of a NOT_FINITE sample
+            explains that NaN in the inputs of the model makes the gradient of the model's weights NaN.
         gap: (B,) relative gaps of integer programs, which the message contains for samples with TIME_LIMIT.
-        unchecked: (B,) bool, the samples whose status rests on the claim of a single solver, which the message says.
+        unchecked: (B,) bool, the samples whose status rests on the claim of a single solver. The message says so if the
+            status is INFEASIBLE or UNBOUNDED.
 
     Raises:
         SolveError: a sample is not solved, and ``on_failure`` is "raise".

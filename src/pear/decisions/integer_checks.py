@@ -33,8 +33,8 @@ class CheckedIntegers(TensorRecord):
             distance of the candidate to integers if it exceeds the tolerance. NaN without a point.
         gap: (B,) relative distance of the objective from the proven bound; infinite without a bound.
         feasible: (B,) bool, whether the candidate was integral and its rounded point satisfies the constraints.
-        status: (B,) SOLVED if the point is feasible and proven optimal, INACCURATE if the solver's claim of optimality
-            fails the check, otherwise the solver's own status.
+        status: (B,) the solver's own status, with two exceptions. SOLVED becomes INACCURATE if the point is not
+            feasible or not proven optimal. TIME_LIMIT becomes SOLVED if the point is feasible and proven optimal.
         active: the constraints that are tight at ``x``.
     """
 
@@ -47,7 +47,7 @@ class CheckedIntegers(TensorRecord):
 
 
 def check_integers(qp: QuadraticProgram, candidate: Candidate) -> CheckedIntegers:
-    """Round a candidate to integers, and check that it was integral, is feasible and reaches its proven bound."""
+    """Round a candidate to integers, and check that it was integral, is feasible and reaches the solver's bound."""
     assert qp.integer is not None
     x = torch.where(qp.integer, candidate.x.round(), candidate.x) + 0.0  # turns −0.0 into 0.0
     distance = torch.where(qp.integer, (candidate.x - x).abs(), 0.0).amax(1)
@@ -69,8 +69,9 @@ def check_integers(qp: QuadraticProgram, candidate: Candidate) -> CheckedInteger
 def complete_integers(qp: QuadraticProgram, candidate: Candidate) -> Candidate:
     """Replace a candidate's continuous variables by the exact optimum for its rounded integers.
 
-    The candidate's own values are only as accurate as the solver's tolerance, and belong to its integers before
-    rounding. With a coefficient of 1e7, an error of 1e-7 matters. They are kept if the linear program has no solution.
+    The candidate's own continuous values are only as accurate as the solver's tolerance, and belong to integers that
+    are not rounded. With a coefficient of 1e7, an error of 1e-7 matters. If no solver solves the linear program of the
+    continuous variables, the candidate's own values are kept.
     """
     assert qp.integer is not None
     index = candidate.x.isfinite().all(1).nonzero()[:, 0]
@@ -152,10 +153,11 @@ def _smallest_integer_coefficients(matrix: Any, integer: Tensor) -> Tensor:
 
 
 def _integer_gap_to_check(qp: QuadraticProgram, x: Tensor, bound: Tensor | None) -> Tensor:
-    """Compute the gap ``|c·x − bound|`` of points x (B, n), relative to the terms of c·x. Shape (B,).
+    """Compute the relative gap between the objectives c·x of points x (B, n) and their bounds (B,). Shape (B,).
 
-    The gap is infinite without a bound (B,), and zero if it is within rounding. A bound above the objective proves
-    nothing; its gap counts like that of a bound below.
+    ``|c·x − bound|`` is divided by the sum of the absolute terms of c·x, but at least by the smallest non-zero cost of
+    one unit of a variable. The gap is infinite without a bound, and zero if it is within rounding. A bound above the
+    objective proves nothing; its gap counts like that of a bound below.
     """
     if bound is None:
         return torch.full_like(x[:, 0], torch.inf)

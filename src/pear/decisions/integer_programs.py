@@ -115,7 +115,10 @@ class _IntegerProgramRun:
         )
 
     def execute(self, solver: str) -> None:
-        """Try the relaxation, then one solver after another, until every sample has a status."""
+        """Try one solver after another until every sample has a status.
+
+        "auto" tries the relaxation before the first solver that has no proofs of its own.
+        """
         status, relaxed = self.found.status, solver != "auto"
         for backend in usable_backends(resolve_backends(solver, "milp", self.qp.is_sparse), self.qp):
             if not relaxed and not backend.own_proofs:
@@ -136,7 +139,7 @@ class _IntegerProgramRun:
         return (self.found.status == Status.INACCURATE).nonzero()[:, 0]
 
     def _programs_at(self, index: Tensor) -> QuadraticProgram:
-        """Return the programs of the samples at ``index`` (k,); the whole batch is not copied."""
+        """Return the programs of the samples at ``index`` (k,), without a copy if these are the whole batch."""
         return self.qp if len(index) == self.qp.batch else self.qp[index]
 
     def _try_relaxation(self) -> None:
@@ -176,7 +179,7 @@ class _IntegerProgramRun:
         Args:
             index: (k,) the positions of the samples.
             part: their programs.
-            value: (k,) objectives of their known points; infinite if no point is known.
+            value: (k,) the objective of the known point of each sample; infinite if no point is known.
             nodes: the largest number of linear programs per sample.
         """
         searched = search_relaxations(part, value, nodes)
@@ -205,7 +208,7 @@ class _IntegerProgramRun:
         self.unchecked[index[good]] = False
 
     def _note_claims(self, index: Tensor, said: Tensor) -> None:
-        """Store claims ``said`` (k,) of a solver that samples have no solution; a second solver confirms a claim."""
+        """Store claims ``said`` (k,) of a solver that samples have no solution; a repeated claim becomes the status."""
         for name in _WITHOUT_POINT:
             still = index[(said == name) & (self.found.status[index] == Status.INACCURATE)]
             twice = still[self.claimed[still] == name]

@@ -47,7 +47,8 @@ class LazyRows:
         """Decide for costs (B, n); return decisions (B, n) that violate no row.
 
         Raises:
-            ProblemError: ``separate`` returns anything but violated rows, or finds violated rows in every round.
+            ProblemError: ``separate`` returns arrays of a wrong shape or with numbers that are not finite, only rows
+                that the decision satisfies, or a row that was added before; or it finds rows in every round.
             SolveError: a sample has no decision.
         """
         decisions, todo = np.zeros_like(costs), np.arange(len(costs))
@@ -81,7 +82,7 @@ class LazyRows:
             known: the keys of the lazy rows of the program whose solution is z.
 
         Raises:
-            ProblemError: ``separate`` returns no valid rows, rows that z satisfies, or a known row.
+            ProblemError: the rows have a wrong shape or are not finite, z satisfies all of them, or one is known.
         """
         found, n = self.separate(z.copy()), self.problem.n
         if found is None:
@@ -140,7 +141,7 @@ def lazy_oracle(problem: Problem, separate: Separate) -> Oracle:
         The oracle. Its ``function.rows`` and ``function.sides`` are the rows added so far and their right-hand sides.
 
     Raises:
-        ProblemError: the problem has no program, or fields per sample.
+        ProblemError: ``problem`` is no plain ``Problem`` or has fields per sample, or ``separate`` is no function.
 
     Example:
         >>> import numpy as np, pear

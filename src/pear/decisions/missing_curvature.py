@@ -1,9 +1,9 @@
 """The curvature that an objective lacks: what must be added so that every direction has at least a given curvature.
 
-With the eigenvalues w and eigenvectors V of H and the least curvature λ, the missing curvature is ``S = V diag(max(λ −
-w, 0)) Vᵀ``. H + S has no eigenvalue below λ. S adds nothing along directions in which H has at least λ. Variables that
-H does not couple are independent of each other, so that S is non-zero only for pairs of variables that H couples,
-directly or through others.
+With the eigenvalues w and eigenvectors V of H and the least curvature λ, the missing curvature is
+``S = V diag(max(λ − w, 0)) Vᵀ``. H + S has no eigenvalue below λ. S adds nothing along eigenvectors of H with an
+eigenvalue of at least λ. Variables that H does not couple are independent of each other, so that S is non-zero only for
+pairs of variables that H couples, directly or through others.
 """
 
 from __future__ import annotations

@@ -37,9 +37,10 @@ def solve_by_newton_method(
 
     Args:
         problem: the problem, which contains φ (``pear.Smooth``) and the sense.
-        base: the canonical programs without φ, whose H and c these are.
+        base: the canonical programs without φ, which contain H, c and the constraints.
         solvers: the solvers to try for the QPs, in order.
-        named: whether the user chose the first solver by name; UnknownSolverError if it does not support the programs.
+        named: whether the user chose the first solver by name. If so, a solver that does not support the programs
+            raises UnknownSolverError.
 
     Returns:
         The verified solutions of the last QPs; samples that have not converged are INACCURATE.

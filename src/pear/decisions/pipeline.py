@@ -40,7 +40,7 @@ _FROM_START = 8  # the most exchanges of constraints for a warm start; more woul
 _FROM_OTHER_SOLVERS = 3  # the most exchanges for a candidate of a second or later solver
 _AGREED = 2  # after so many candidates with a working set that failed before, a sample is INACCURATE
 _DIVERGED = 1e3  # the KKT residual above which a candidate's multipliers are ignored
-_SPARSE_FROM = 100  # the least variables of a dense program with few non-zeros that is first solved as a sparse one
+_SPARSE_FROM = 100  # variables from which a dense program with few non-zeros is first solved as a sparse one
 
 
 def solve_in_pipeline(
@@ -134,7 +134,7 @@ class _PipelineRun:
     def execute(
         self, solvers: list[Backend], named: bool, start: Start | None, seek_vertex: bool, check_starts: bool = True
     ) -> VerifiedSolutions:
-        """Run the pipeline with one solver after the other; samples that are not verified in the end are INACCURATE."""
+        """Run the pipeline with one solver after the other; unsolved samples without a proof are INACCURATE."""
         seek_vertex = seek_vertex and self.qp.is_linear
         first: Backend | None = None
         for solver in usable_backends(solvers, self.qp, named):
@@ -164,8 +164,8 @@ class _PipelineRun:
     def batches_to_solve(self, wanted: Tensor, left: Tensor, first: Backend | None) -> list[Tensor]:
         """Return the groups of samples that a solver gets together, as masks (B,).
 
-        The first solver gets all samples at once. Later solvers get each unsolved sample alone: rounding depends on the
-        shape of a batch, and the result of a hard sample must not depend on its neighbours.
+        The first solver gets all samples at once, and so does every solver on a GPU. Other solvers get each unsolved
+        sample alone: rounding depends on the shape of a batch, and a hard sample must not depend on its neighbours.
 
         Args:
             wanted: (B,) bool, the samples to solve.
@@ -187,7 +187,7 @@ class _PipelineRun:
             self.status[left] = torch.where(status == Status.INACCURATE, int(Status.SOLVED), status).to(torch.int8)
 
     def programs_at(self, index: Tensor) -> QuadraticProgram:
-        """Return the programs of the samples at ``index`` (k,); the whole batch is not copied."""
+        """Return the programs of the samples at ``index`` (k,), without a copy if these are the whole batch."""
         return self.qp if len(index) == self.qp.batch else self.qp[index]
 
     def todo(self) -> Tensor:
@@ -253,7 +253,7 @@ class _PipelineRun:
         self.prove_failures_of(suspects & self.todo())
 
     def solve_as_sparse(self, solver: Backend, wanted: Tensor, start: Start | None) -> None:
-        """Solve dense programs with few non-zeros as sparse programs; solved samples become False in ``wanted``."""
+        """Solve dense programs with few non-zeros as sparse programs; finished samples become False in ``wanted``."""
         left = wanted.nonzero()[:, 0]
         programs = None if self.qp.is_sparse else self.programs_at(left).sparse_form()
         if programs is None or not len(left):

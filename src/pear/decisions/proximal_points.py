@@ -1,7 +1,8 @@
 """Proximal points: solutions of programs with a singular H, found with the help of programs with only one solution.
 
 If H is singular, many points may be optimal, with different working sets. A solver may end between these points, where
-no working set fits, or far out along a direction in which the objective is constant. The proximal program
+no working set fits, or far out along a direction in which the objective is constant. For a given point z₀ and a small
+number ρ > 0, the proximal program
 
     min ½zᵀHz + cᵀz + ½ρ‖z − z₀‖²    over the same constraints
 

@@ -38,14 +38,14 @@ _PRICE_FACTOR, _PRICES = 100.0, 4  # the factor that raises the price, and the l
 
 
 class LeastViolation(NamedTuple):
-    """The least price at which a decision can violate the right-hand sides, with its derivatives.
+    """The least total price of the violations of the right-hand sides by any decision, with its derivatives.
 
     Attributes:
-        value: (B,) the least price of all violations of a sample.
+        value: (B,) the least total price.
         by_b: (B, p) the derivative of ``value`` with respect to b of the elastic problem.
         by_h: (B, m) the derivative of ``value`` with respect to h of the elastic problem.
-        z: (B, n) the decisions with this violation. The derivative with respect to a row of A or G is minus z times the
-            derivative with respect to its right-hand side.
+        z: (B, n) the decisions with this price. The derivative with respect to a row of A or G is minus z times the
+            derivative with respect to the right-hand side of the row.
     """
 
     value: Tensor
@@ -104,7 +104,7 @@ class RecourseDecider:
         side_guides: the ``Decider`` for predicted right-hand sides and true costs, on the elastic problem.
         deciders: all deciders in use, by name.
         plain: the model's problem, relaxed and smoothed.
-        weights: (n,) the metric of a ``Projection``; None for a ``Penalty``.
+        weights: (n,) the weights of the distance of a ``Projection``; None for a ``Penalty``.
     """
 
     def __init__(self, model: Model, solver: str = "auto", smoothing: Smoothing | None = None) -> None:
@@ -166,7 +166,8 @@ class RecourseDecider:
         Args:
             values: costs and right-hand sides.
             keys: sample ids, or None.
-            where: (B,) bool, the samples to compute; for all other samples the result is 0.
+            where: (B,) bool, the samples to compute. The result is 0 for all other samples, and for samples whose
+                linear program is not solved.
         """
         problem, rows = select_by_keys(self.elastic.violations, keys), where.nonzero()[:, 0]
         p, m = (0 if side is None else side.shape[-1] for side in (problem.b, problem.h))
@@ -220,7 +221,7 @@ class RecourseDecider:
             z: (B, n) decisions.
             truth: true costs and right-hand sides.
             keys: sample ids, or None.
-            wanted: whether to compute the derivative of the realised cost.
+            wanted: whether a ``Projection`` computes the derivative of the realised cost; a ``Penalty`` always does.
         """
         cost, fields = self.true_data(truth)
         program = self.truths.problem_of(keys).canonical(cost, 0.0, **fields)

@@ -1,20 +1,20 @@
 """``RecourseRegretFinder``: regrets with recourse, and their exact gradients, for predicted right-hand sides.
 
-Let ẑ be the decision under the forecast, and C(z) the realised cost of a decision z under the true values, recourse
-included. The regret is ``R = C(ẑ) − min C``. With w = ∇C(ẑ), the curvature H and the active rows J, the solution of
-``[H Jᵀ; J 0][p; q] = [w; 0]`` gives ``∂R/∂ĉ = −p`` and ``∂R/∂(right-hand sides) = q``. With the multipliers v of the
-rows J, it gives ``∂R/∂(coefficients) = −(v pᵀ + q ẑᵀ)``. If the gradient of R is zero, three further terms may have a
-gradient. All of them are convex and never negative:
+Let ĉ be the predicted costs, ẑ the decision under the forecast, and C(z) the realised cost of a decision z under the
+true values, recourse included. The regret is ``R = C(ẑ) − min C``. With w = ∇C(ẑ), the curvature H and the active rows
+J, the solution of ``[H Jᵀ; J 0][p; q] = [w; 0]`` gives ``∂R/∂ĉ = −p`` and ``∂R/∂(right-hand sides) = q``. With the
+multipliers v of the rows J, it gives ``∂R/∂(coefficients) = −(v pᵀ + q ẑᵀ)``. Where the gradient of R is zero, that of
+three further terms may differ from zero. All three are convex and never negative:
 
 * F is the suboptimality of the true decision z° under the predicted costs and the true right-hand sides. Its derivative
   is z° − z, where z is the best decision under these costs and right-hand sides.
-* D compares the least cost v(b̂) under the predicted right-hand sides b̂ with its tangent at the true right-hand sides
-    b: ``D = v(b̂) − v(b) + y°ᵀ(b̂ − b)``, where y° and y are the multipliers under b and b̂. Its derivative is y° − y.
-    Predicted coefficients Â change the right-hand sides to ``b̂ − (Â − A) z°``.
+* ``D = L(b̂) − L(b) + y°ᵀ(b̂ − b)`` compares the least cost L(b̂) under the predicted right-hand sides b̂ with the tangent
+  of L at the true right-hand sides b. y° and y are the multipliers under b and b̂, and the derivative of D is y° − y.
+  Predicted coefficients Â change the right-hand sides to ``b̂ − (Â − A) z°``.
 * V is the least violation that an infeasible forecast allows, minus the least violation that the true values allow. Its
-  derivative is −y.
+  derivative is −y, where y are the multipliers of the linear program for the forecast.
 
-Guidance multiplies F and D, and falls to zero during training.
+The guidance α multiplies F and D, and falls to zero during training.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ from pear.solvers.regret_call import RegretCall, RegretCallResults
 
 
 class _RecourseSlopes(NamedTuple):
-    """Derivatives with respect to the data of the elastic problem.
+    """Derivatives of one function with respect to the data of the elastic problem.
 
     Attributes:
         cost: (B, n) derivative with respect to the costs.
@@ -78,7 +78,7 @@ class RecourseRegretFinder(RegretFinder):
         self.decider = decider
 
     def known_failures(self, call: RegretCall) -> tuple[Tensor | None, Tensor | None]:
-        """Return known failures under the forecast and under the true values: statuses (B,), or None."""
+        """Return known failures under the forecast and the true values: statuses (B,), or None for no failures."""
         if call.keys is None:
             return None, None
         forecast, truth = self._forecast_and_truth(call)
@@ -134,7 +134,7 @@ class RecourseRegretFinder(RegretFinder):
         return self.decider.values(call.predicted, call.keys), self.decider.values(call.true, call.keys)
 
     def _by_values(self, slopes: _RecourseSlopes, where: Tensor) -> Tensor:
-        """Convert to derivatives with respect to predicted values (B, k); they are zero outside of ``where`` (B,)."""
+        """Convert ``slopes`` to derivatives by the predicted values (B, k), which are zero outside ``where`` (B,)."""
         model = self.decider.model
         assert model.cost_map is not None
         assert model.constraint_map is not None
@@ -189,7 +189,7 @@ class RecourseRegretFinder(RegretFinder):
     def _cost_gap(
         self, call: RegretCall, pair: tuple[RecourseValues, RecourseValues], best: Tensor
     ) -> tuple[Tensor, Tensor]:
-        """Compute α F (B,) and its derivative with respect to the costs (B, n); the module defines F."""
+        """Compute α F (B,), with α = ``call.guidance`` and F of the module, and its derivative by the costs (B, n)."""
         decider, (forecast, truth), strength = self.decider, pair, call.guidance
         if strength == 0 or not decider.model.predicts_costs:
             return torch.zeros_like(best[:, 0]), torch.zeros_like(forecast.cost)
@@ -207,7 +207,7 @@ class RecourseRegretFinder(RegretFinder):
         found: ForecastDecisions,
         ideal: tuple[Start, QuadraticProgram],
     ) -> tuple[Tensor, tuple[Tensor, Tensor]]:
-        """Compute α D (B,) and its derivatives with respect to b and h of the elastic problem; the module defines D.
+        """Compute α D (B,), with α = ``call.guidance`` and D of the module, and its derivatives by b and h (elastic).
 
         The results are zero if the model has a ``Projection`` and the forecast is infeasible.
         """

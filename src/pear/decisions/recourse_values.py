@@ -15,8 +15,8 @@ class RecourseValues(NamedTuple):
 
     Attributes:
         cost: (B, n) costs.
-        sides: the right-hand sides b, h, lb and ub by name, each (r,) or (B, r).
-        matrices: A and G by name, (B, r, n), if their coefficients are predicted.
+        sides: the right-hand sides b, h, lb and ub by name, each (r,) or (B, r) with its own number r of entries.
+        matrices: A and G by name, each (B, r, n) with its own number r of rows, if their coefficients are predicted.
     """
 
     cost: Tensor

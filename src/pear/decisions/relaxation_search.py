@@ -73,7 +73,7 @@ class _RelaxationNode(NamedTuple):
     value: float
 
     def halves(self) -> list[tuple[Tensor, Tensor]]:
-        """Return the bounds lb and ub of the two halves; the half nearer to the optimum, solved first, comes last."""
+        """Return the bounds lb and ub of two halves; the half nearer to the optimum comes last and is split first."""
         # value may exceed a bound by rounding; each half must contain a whole number
         middle = min(max(math.floor(self.value), float(self.lb[self.at])), float(self.ub[self.at]) - 1.0)
         upper, lower = self.ub.clone(), self.lb.clone()
@@ -138,7 +138,7 @@ class _RelaxationSearch:
         )
 
     def _next_halves(self, i: int) -> list[tuple[Tensor, Tensor]]:
-        """Return the halves of the next node of sample i that may contain a better point; [] if no node may."""
+        """Return the halves of sample i's next node that may be better; [] if there is none or the search gives up."""
         stack = self.open[i]
         while stack:
             node = stack.pop()

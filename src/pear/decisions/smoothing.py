@@ -52,7 +52,7 @@ class Smoothing:
 
     @classmethod
     def from_state(cls, state: Mapping[str, Any]) -> Smoothing | None:
-        """Make the smoothing of a saved state, which has λ as "smoothing"; return None if that is None."""
+        """Make the smoothing of a saved state, which has λ as "smoothing"; return None if that λ is None."""
         value = state["smoothing"]
         return None if value is None else cls(value, state.get("units"), state.get("note", ""), state.get("floor", 0.0))
 

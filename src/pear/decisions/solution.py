@@ -24,13 +24,14 @@ class Solution(TensorRecord):
     Attributes:
         x: (B, n) decisions. The row of a sample whose status is neither SOLVED nor CLAIMED contains NaN or, if the
             status is TIME_LIMIT and a feasible point was found, the best such point.
-        value: (B,) objective in the problem's own sense, smoothing included.
+        value: (B,) objective at ``x`` in the problem's own sense, smoothing included; NaN without a point.
         status: (B,) int8 of ``Status``.
         active: the constraints that are tight at ``x``.
         weak: the tight constraints whose multiplier is zero; they count as active.
         duals: multipliers of the minimised problem; None for integer problems.
         kkt_residual: (B,) the largest of the scaled primal, dual and complementarity residuals; for integer problems
-            the largest of constraint violation, distance to integers and relative gap; NaN for decisions of an oracle.
+            the largest of constraint violation, distance to integers and relative gap. NaN for decisions of an oracle,
+            and for samples without a point.
         repaired: (B,) bool, whether the solver's active set was wrong and was corrected.
         gap: (B,) relative distance of the objective at ``x`` from the proven bound: 0 for a solved continuous problem,
             infinite without a bound, NaN without a point.

@@ -35,7 +35,7 @@ def solve_sparse_batch(
         qp: B > 0 sparse programs.
         check_starts: checks the warm starts of the samples at positions (k,). A sample gets the status INACCURATE if
             its warm start fails the check. None if there are no warm starts.
-        solve_one: solves the sample at position (1,).
+        solve_one: solves one sample, whose position it gets as a tensor (1,).
     """
     everything = torch.arange(qp.batch)
     checked = [] if check_starts is None else [check_starts(at) for at in everything.split(_TOGETHER)]

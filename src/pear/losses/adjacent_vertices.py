@@ -25,7 +25,7 @@ def adjacent_vertices_in_problem(problem: Problem, z: Tensor) -> list[Tensor]:
         z: (B, n) vertices.
 
     Returns:
-        B tensors of shape (k, n).
+        B tensors (k, n), whose rows are the k adjacent vertices of a sample.
     """
     if problem.is_sparse:
         raise ProblemError("the neighbours of a vertex are found for dense problems; this one is sparse: use PEAR")
@@ -161,7 +161,7 @@ def _eliminate_vertex_columns(G_KF: Array) -> tuple[Array, Array]:
 
 
 def _adjacent_along_directions(z: Array, directions: Array, G: Array, h: Array, lb: Array, ub: Array) -> Array:
-    """Return the points at which directions (k, n) from z meet their first constraint, without unlimited directions."""
+    """Return the points at which directions (k, n) from z meet their first constraint; drop unlimited ones."""
     size = np.maximum(np.abs(directions).max(1, keepdims=True, initial=0.0), 1e-300)
     directions = np.where(np.abs(directions) <= RANK * size, 0.0, directions)
     with np.errstate(divide="ignore", invalid="ignore"):

@@ -24,6 +24,7 @@ from pear.setting_checks import check_share_setting
 class CaVELoss(DrawingLoss):
     """``ℓ = u (1 − cos(−ĉ, p))``, where p is the projection of −ĉ on the cone of the constraints active at z*(c).
 
+    ĉ and c are the predicted and the true costs, z*(c) is the best decision under c, and u is the unit of the costs.
     The cone consists of all non-negative combinations of the normals of these constraints. If it contains −ĉ, then
     z*(c) is optimal in the relaxation under ĉ, and the loss is zero (cone-aligned vector estimation; Tang and Khalil,
     2024). The projection is exact: ``p = −ĉ − d``, where d is the projection of −ĉ on the feasible directions at z*(c),
@@ -31,8 +32,8 @@ class CaVELoss(DrawingLoss):
     id is computed once. A training step solves one continuous QP per sample, also for an integer problem.
 
     With ``inner_ratio`` r the loss compares ĉ with a point inside the cone, ``(1 − r) p/‖p‖ + r a``, where a is the
-    mean of the unit normals. It replaces the projection that CaVE+ stops early. With ``solve_ratio`` below 1, some
-    batches use −ĉ in place of p and solve nothing (CaVE Hybrid).
+    mean of the unit normals. This point replaces the inexact projection of CaVE+, which ends early. With
+    ``solve_ratio`` below 1, some batches use −ĉ in place of p and solve nothing (CaVE Hybrid).
 
     Args:
         problem: the decision problem, dense, with a linear objective; an ``Oracle`` must have a relaxation.

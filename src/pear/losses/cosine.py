@@ -12,9 +12,10 @@ from pear.losses.decision_loss import DecisionLoss
 class CosineLoss(DecisionLoss):
     """``ℓ = u (1 − cos(ĉ, c))``, mean over the batch: how far the predicted costs point away from the true ones.
 
-    The decisions of a linear objective depend only on the direction of the costs, and so does this loss. It solves
-    nothing; only the default metric of ``fit`` uses the problem. ``CaVELoss`` compares ĉ with all costs that have the
-    same best decision as c. The distance ``1 − cos`` is that of its publication (Tang and Khalil, 2024).
+    ĉ and c are the predicted and the true costs, and u is their unit. The decisions of a linear objective depend only
+    on the direction of the costs, and so does this loss. It solves nothing; only the default metric of ``fit`` uses the
+    problem. ``CaVELoss`` compares ĉ with all costs that have the same best decision as c. The distance ``1 − cos`` is
+    that of its publication (Tang and Khalil, 2024).
 
     Args:
         problem, cost_unit: as for ``DecisionLoss``.

@@ -1,4 +1,4 @@
-"""Pairs of predicted and true costs: checked, detached, and with the curvatures that come with them."""
+"""Pairs of predicted and true costs: their checks, their detached values, and the curvatures given with them."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def detach_cost_pair(
 
 
 def true_curvature_of_pair(problem: Problem, Q: Any, true_Q: Any, batch: int) -> Any:
-    """Return the curvature of the true objective if a curvature is predicted, otherwise None.
+    """Return the curvature of the true objective; None if no curvature is predicted.
 
     Args:
         problem: the decision problem, whose Q is the default of ``true_Q``.

@@ -16,9 +16,10 @@ from pear.setting_checks import check_positive_setting
 class DBBLoss(DecisionLoss):
     """``ℓ = mean |cᵀz*(ĉ) − cᵀz*(c)|``, with the gradient ``(z*(ĉ + λw) − z*(ĉ)) / λ``, where w = ∂ℓ/∂z*(ĉ).
 
-    The loss differentiates a black-box solver by interpolation (Vlastelica et al., 2020). w contains the factor 1/B of
-    the mean, so that the step λw depends on the size of the batch, and on the sample's weight if samples have weights.
-    For maximisation every cost changes its sign. Each training step solves two problems per sample.
+    ĉ and c are the predicted and the true costs, and z*(c) is the best decision under c. The loss differentiates a
+    black-box solver by interpolation (Vlastelica et al., 2020). w contains the factor 1/B of the mean, so that the step
+    λw depends on the size of the batch, and on the sample's weight if samples have weights. For maximisation every cost
+    changes its sign. Each training step solves two problems per sample.
 
     Args:
         interpolation: λ > 0, the size of the step λw along which the backward pass moves the costs. w is in the unit of

@@ -166,7 +166,8 @@ class DecisionLoss(nn.Module):
 
         Args:
             costs: (N, n) true costs, preferably of the training set; with a cost map (N, k) true values.
-            keys: N sample ids, which select known costs of the samples; the first N rows if omitted.
+            keys: N sample ids, which select rows of a cost map with known costs per sample; the first N rows if
+                omitted.
         """
         values = to_batch_tensor(costs).detach()
         if self.cost_map is not None:

@@ -18,9 +18,10 @@ from pear.setting_checks import check_count_setting, check_positive_setting
 class DPOLoss(DrawingLoss):
     """``ℓ = mean |cᵀz̄ − cᵀz*(c)|`` with ``z̄ = mean_m z*(ĉ + σuε_m)``; gradient ``mean_m (wᵀz_m − b_m) ε_m / σu``.
 
-    This is the differentiable perturbed optimiser with additive noise (Berthet et al., 2020). z_m is the decision under
-    perturbation m, w is ∂ℓ/∂z̄, and ε is standard normal and drawn anew in every step. b_m is the mean of wᵀz over the
-    other perturbations, which reduces the variance. For maximisation every cost changes its sign.
+    This is the differentiable perturbed optimiser with additive noise (Berthet et al., 2020). ĉ and c are the predicted
+    and the true costs, z* is the best decision, and z_m is the decision under perturbation m. w is ∂ℓ/∂z̄, u is the unit
+    of the costs, and ε is standard normal and drawn anew in every step. b_m is the mean of wᵀz over the other
+    perturbations, which reduces the variance. For maximisation every cost changes its sign.
 
     Args:
         samples: the number of perturbations per sample and step.
@@ -65,18 +66,19 @@ class DPOLoss(DrawingLoss):
         """Perturb costs (B, n) by standard normal noise (m, B, n).
 
         Returns:
-            The perturbed costs (m, B, n), and their derivative with respect to the noise divided by that with respect
-            to the costs, (B, n) or a scalar.
+            The perturbed costs (m, B, n), and the ratio of two derivatives of them, (B, n) or a scalar: the derivative
+            with respect to the noise over that with respect to the costs.
         """
         size = cost.new_tensor(self.problem.sign * sigma * unit)
         return cost + size * noise, size
 
 
 class DPOMultiplicativeLoss(DPOLoss):
-    """``DPOLoss`` with multiplied noise: ``z̄ = mean_m z*(ĉ ⊙ exp(σε_m − σ²/2))``; the gradient is divided by ``σĉ``.
+    """``DPOLoss`` with multiplied noise: ``z̄ = mean_m z*(ĉ ⊙ exp(σε_m − σ²/2))``, with σĉ for σu in the gradient.
 
-    Every cost keeps its sign (Dalle et al., 2022), as solvers need that accept only costs of one sign, such as
-    Dijkstra's. A predicted cost of exactly zero stays zero and gets no gradient; small costs get large gradients.
+    The symbols are those of ``DPOLoss``, and ⊙ multiplies entry by entry. Every cost keeps its sign (Dalle et al.,
+    2022), as solvers need that accept only costs of one sign, such as Dijkstra's. A predicted cost of exactly zero
+    stays zero and gets no gradient; small costs get large gradients.
 
     Args:
         sigma: σ, the standard deviation of a perturbed cost's logarithm; it has no unit.

@@ -1,9 +1,10 @@
-"""``FrankWolfeLoss``: the base of losses whose decisions have a square added, over the hull of all decisions.
+"""``FrankWolfeLoss``: the base of losses whose decision minimises the costs plus a square.
 
-The regularised decision ``argmin_z ĉᵀz + ½λ‖z‖²`` over the hull is the point of the hull nearest to ``−ĉ/λ``.
-Frank-Wolfe methods find it from best decisions under other linear costs. This file uses Wolfe's variant (1976). After
-each new decision, it finds the nearest point in the hull of the decisions kept so far, and drops the decisions that
-this point does not need. It ends after finitely many decisions, with a point as exact as the linear algebra.
+The regularised decision under costs ĉ is ``argmin_z ĉᵀz + ½λ‖z‖²`` over the convex hull of all decisions, with λ > 0.
+It is the point of the hull nearest to ``−ĉ/λ``. Frank-Wolfe methods find it from best decisions under other linear
+costs. This file uses Wolfe's variant (1976). After each new decision, it finds the nearest point in the hull of the
+decisions kept so far, and drops the decisions that this point does not need. It ends after finitely many decisions,
+with a point as exact as the linear algebra.
 """
 
 from __future__ import annotations
@@ -32,7 +33,7 @@ class FrankWolfePoints:
     Attributes:
         z: (B, n) float64, the points.
         directions: (B, r, n) an orthonormal basis of the directions between the decisions that a point combines, in
-            which it can move when its costs change; rows of zeros fill up.
+            which it can move when its costs change; rows of zeros are padding.
         gap: (B,) upper bounds of how much better the best point is, in the unit of the costs.
         calls: how many decisions were computed one after another.
     """
@@ -47,7 +48,7 @@ class _FrankWolfeCorral:
     """The decisions that the nearest point of one sample combines, with their weights (Wolfe calls them a corral).
 
     Args:
-        target: (n,) the point that the hull approaches.
+        target: (n,) the point to which the nearest point of the hull is sought.
         vertex: (n,) the first decision.
     """
 
@@ -82,7 +83,7 @@ class _FrankWolfeCorral:
             self.vertices, self.weights = self.vertices[kept], weights[kept] / weights[kept].sum()
 
     def _nearest_weights_in_span(self) -> Array:
-        """Compute the weights, of sum 1 and any sign, of the point nearest to the target."""
+        """Compute the weights, of sum 1 and any sign, of the combination nearest to the target."""
         first, others = self.vertices[0], self.vertices[1:] - self.vertices[0]
         found = np.linalg.lstsq(others.T, self.target - first, rcond=RANK)[0]
         return np.concatenate([[1.0 - found.sum()], found])
@@ -140,7 +141,7 @@ class FrankWolfeLoss(DecisionLoss):
     """A loss of the regularised decision ``z_λ(ĉ) = argmin_z ĉᵀz + ½λu‖z‖²`` over the hull of all decisions.
 
     Args:
-        strength: λ > 0, in units u of the costs.
+        strength: λ > 0, in units u of the costs; ĉ are the predicted costs.
         max_iter: the largest number of decisions of a sample in a step. If a sample needs more, ``last.gap`` bounds how
             much better its best point is.
         problem, decide, mse_weight, cost_unit: as for ``DecisionLoss``.

@@ -1,4 +1,4 @@
-"""``guided_regret``: the regret R plus guidance α F, with gradients in closed form.
+"""``guided_regret``: the regret R plus the guidance F times its strength α, with gradients in closed form.
 
 Let f be the smoothed objective, ĉ the predicted and c the true costs, z* the decision under ĉ, and z° the best decision
 under c. F is the suboptimality of z° under the forecast,
@@ -7,7 +7,7 @@ under c. F is the suboptimality of z° under the forecast,
 
 F is convex in ĉ, never negative, and zero only if z° is optimal under the forecast. It is the Fenchel–Young loss of the
 smoothed problem. The two decisions of the regret suffice to compute F, because ``R + F = (ĉ − c)ᵀ(z° − z*)``. The
-gradient of F is z° − z*. If the decision is a vertex, the gradient of R is zero and that of F is not.
+gradient of F is z° − z*. If the decision is a vertex other than z°, the gradient of R is zero and that of F is not.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ def guidance_gap(call: RegretCall, parts: RegretCallResults, sign: int, all_good
     Args:
         call: the inputs of the regrets.
         parts: the regrets.
-        sign: −1 for maximisation.
+        sign: 1 for minimisation, −1 for maximisation.
         all_good: whether all samples are solved.
     """
     to_best = parts.best - parts.x
@@ -57,7 +57,7 @@ def guided_regret(
         call: the same inputs, detached.
         parts: the regrets. If right-hand sides are predicted, they already contain guidance, violations and gradient.
         shares: the number that divides the sum over the samples; with 0 the result is the value of each sample, (B,).
-        sign: −1 for maximisation.
+        sign: 1 for minimisation, −1 for maximisation.
         all_good: whether all samples are solved.
     """
     if torch.is_grad_enabled() and any(map(input_requires_gradient, inputs)):

@@ -27,11 +27,11 @@ RATE = 1e-3
 class IMLELoss(DrawingLoss):
     """``ℓ = mean |cᵀz̄ − cᵀz*(c)|``, ``z̄ = mean_m z*(ĉ − σuε_m)``; gradient ``mean_m (z*(ĉ + λw − σuε_m) − z_m) / λ``.
 
-    This is implicit maximum likelihood estimation (Niepert et al., 2021). z_m is z*(ĉ − σuε_m), and w is ∂ℓ/∂z̄. The
-    noise ε is a sum of gamma variables, ``ε = (Σ_{i=1..s} γ_i − log s) / κ`` with γ_i ~ Gamma(1/κ, κ/i) and s = 10.
-    With this noise, decisions that choose κ entries are nearly Gibbs distributed. The noise is subtracted, because a
-    negative cost is a log-likelihood. w contains the factor 1/B of the mean, as in ``DBBLoss``. For maximisation every
-    cost changes its sign.
+    This is implicit maximum likelihood estimation (Niepert et al., 2021). ĉ and c are the predicted and the true costs,
+    z* is the best decision, z_m is z*(ĉ − σuε_m), and w is ∂ℓ/∂z̄. The noise is ``ε = (Σ_{i=1..s} γ_i − log s) / κ``,
+    with gamma variables γ_i ~ Gamma(1/κ, κ/i) and s = 10. With this noise, decisions that choose κ entries are nearly
+    Gibbs distributed. The noise is subtracted, because a negative cost is a log-likelihood. w contains the factor 1/B
+    of the mean, as in ``DBBLoss``. For maximisation every cost changes its sign.
 
     Args:
         samples: the number of perturbations per sample and step.
@@ -97,15 +97,16 @@ class IMLELoss(DrawingLoss):
         return self.interpolation
 
     def adapt_step(self, difference: Tensor) -> None:
-        """Do nothing; ``AIMLELoss`` adapts λ here to the differences of decisions (B, n) of a backward pass."""
+        """Do nothing; ``AIMLELoss`` adapts λ here, given the differences of decisions (B, n) in a backward pass."""
 
 
 class AIMLELoss(IMLELoss):
     """``IMLELoss`` with an adaptive step ``λ = α ‖ĉ‖ / ‖w‖``, both norms over the batch (Minervini et al., 2023).
 
-    α begins at 1. After every step it rises by 0.001 if the samples' gradients have fewer than ``target`` non-zero
-    entries on average, and falls by 0.001 otherwise, but not below 0.001. The average is a moving average over steps.
-    If no sample of a batch has a regret, w is zero, and α stays the same.
+    ĉ are the predicted costs, and w is the gradient of the loss with respect to the mean decisions. α begins at 1.
+    After every step it rises by 0.001 if the samples' gradients have fewer than ``target`` non-zero entries on average,
+    and falls by 0.001 otherwise, but not below 0.001. The average is a moving average over steps. If no sample of a
+    batch has a regret, w is zero, and α stays the same.
 
     Args:
         target: the number of non-zero entries that a sample's gradient should have.

@@ -25,10 +25,11 @@ _DIGITS = 9  # decimals in which two solutions agree if they are the same vertex
 class LAVALoss(DecisionLoss):
     """The mean of ``ĉᵀ(z*(c) − v)`` over the vertices v adjacent to z*(c); terms below τu count as zero.
 
-    If no adjacent vertex is cheaper, z*(c) is optimal under ĉ. The mean is that of an array (B, k), where k is the
-    largest number of adjacent vertices of a sample in the batch; missing entries are zero. For maximisation every cost
-    changes its sign. For samples with ids, nothing is solved after the first epoch, because their best vertices are
-    stored; adjacent vertices are stored for all samples.
+    ĉ and c are the predicted and the true costs, and z*(c) is the best vertex of the relaxation under c. If no adjacent
+    vertex is cheaper, z*(c) is optimal under ĉ. The mean is that of an array (B, k), where k is the largest number of
+    adjacent vertices of a sample in the batch; missing entries are zero. For maximisation every cost changes its sign.
+    For samples with ids, nothing is solved after the first epoch, because their best vertices are stored; adjacent
+    vertices are stored for all samples.
 
     Args:
         problem: the decision problem; an integer problem is relaxed.

@@ -90,8 +90,8 @@ class Method:
             the published experiments add ``published_unit``, which makes them absolute.
         shuffled: whether an epoch visits the samples in random order instead of their own order.
         note: a description in one line.
-        requires: what the method needs from the user, in words of ``REQUIREMENTS``; () if another package does not
-            say so.
+        requires: what the method needs from the user, in words of ``REQUIREMENTS``; () if the package that adds the
+            method does not say.
     """
 
     name: str
@@ -130,7 +130,7 @@ class Method:
 
     @property
     def published_unit(self) -> dict[str, float]:
-        """The option that makes the settings of the row absolute, as in the paper; {} if they have no unit.
+        """The option that makes the settings of the row absolute, as in the paper; {} if the loss has no ``cost_unit``.
 
         Example:
             >>> from pear.losses import method

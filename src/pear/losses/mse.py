@@ -43,7 +43,7 @@ class MSELoss(nn.Module):
     def forward(
         self, predicted: Tensor, true: Tensor, keys: Tensor | Iterable[Hashable] | None = None, weight: Any = None
     ) -> Tensor:
-        """Compute the mean of (ĉ − c)² over all entries (B, n), weighted by ``weight`` (B,); ``keys`` is ignored."""
+        """Compute the mean squared error over all entries (B, n), weighted by ``weight`` (B,); ``keys`` is ignored."""
         check_cost_pair(predicted, true)
         if weight is None:
             return nn.functional.mse_loss(predicted, true)

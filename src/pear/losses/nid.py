@@ -13,10 +13,11 @@ from pear.losses.surrogate_gradient import with_surrogate_gradient
 class NIDLoss(DecisionLoss):
     """``ℓ = mean |cᵀz*(ĉ) − cᵀz*(c)|``, with the gradient ``−w / u``, where w = ∂ℓ/∂z*(ĉ).
 
-    The gradient replaces the derivative of the decision with respect to the costs by ``−I / u``, the negative identity
-    per unit u of the costs (Sahoo et al., 2023). A descent step then raises the predicted costs of variables that are
-    chosen although their true costs are high. Only ``mse_weight`` keeps the forecast near the truth. For maximisation
-    every cost changes its sign. Each training step solves one problem per sample.
+    ĉ and c are the predicted and the true costs, and z*(c) is the best decision under c. The gradient replaces the
+    derivative of the decision with respect to the costs by ``−I / u``, the negative identity per unit u of the costs
+    (Sahoo et al., 2023). If a sample has a regret, a descent step then raises its predicted costs in proportion to its
+    true costs. Only ``mse_weight`` keeps the forecast near the truth. For maximisation every cost changes its sign.
+    Each training step solves one problem per sample.
 
     Args:
         problem, decide, mse_weight, cost_unit: as for ``DecisionLoss``.

@@ -66,15 +66,16 @@ def paired_difference(
         a: (N,) losses of the samples in time order.
         b: (N,) other losses of the same samples.
         block: the number of consecutive samples in a block; None chooses about the cube root of N.
-        weight: (N,) how much each sample counts in the mean; None for equal weights. With weights, each difference is
-            replaced by the weighted mean plus the difference's deviation from it, times its weight over the mean
-            weight.
+        weight: (N,) how much each sample counts in the mean; None for equal weights. With weights, each difference d is
+            replaced by ``μ + (w/w̄)(d − μ)``, where μ is the weighted mean of all differences, w the weight of the
+            sample, and w̄ the mean weight.
         level: the probability that the interval contains the expected difference.
         draws: the number of bootstrap samples.
         seed: the seed of the bootstrap; the same seed gives the same interval.
 
     Raises:
-        ProblemError: a and b differ in length or contain numbers that are not finite, or the block is too long.
+        ProblemError: a and b differ in length, are empty or contain numbers that are not finite; the block is too long;
+            or ``level`` or ``draws`` is out of range.
 
     Example:
         >>> paired_difference([3.0, 1.0, 2.0, 4.0], [1.0, 1.0, 1.0, 1.0], block=1).mean

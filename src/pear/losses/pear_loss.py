@@ -39,9 +39,9 @@ class PEARLoss(DecisionModule):
     ĉ and c are the predicted and the true costs, z* the best decision, and f the objective with smoothing. The loss is
     never negative and is zero at ĉ = c, and its gradient agrees with finite differences. P projects onto the tangent
     space of the active constraints; ``pear.regret_gradient`` has its formula. Guidance adds ``α F`` to R. F is the
-    suboptimality of the true decision under the forecast, whose gradient is not zero at vertices, where that of R is. α
-    falls to zero during training, so that only the regret is left. ``step()`` lowers α. Call it after each step of the
-    optimiser, as ``pear.fit`` does.
+    suboptimality of the true decision under the forecast. At vertices the gradient of R is zero, and that of F is not.
+    α falls to zero during training, so that only the regret is left. ``step()`` lowers α. Call it after each step of
+    the optimiser, as ``pear.fit`` does.
 
     With a predicted curvature Q̂ (``Q``) and a true curvature Q (``true_Q``) the gradient of R is ``g = P[(ĉ − c) + (Q̂
     − Q) z*]`` with respect to ĉ and ``½ (g z*ᵀ + z* gᵀ)`` with respect to Q̂. An integer problem is trained on its
@@ -49,9 +49,9 @@ class PEARLoss(DecisionModule):
 
     Args:
         problem: the decision problem. If its fields differ by sample, ``keys`` selects its rows. With a ``Model`` that
-            predicts values ŷ, costs are ``ĉ = M ŷ + known``, and gradients are those with respect to ŷ. If the model
-            predicts right-hand sides, the loss is the regret with recourse, plus the least violation of an infeasible
-            forecast.
+            predicts values ŷ, costs are ``ĉ = M ŷ + known`` with the matrix M of its cost map, and gradients are those
+            with respect to ŷ. If the model predicts right-hand sides, the loss is the regret with recourse, plus the
+            least violation of an infeasible forecast.
         smoothing: λ, the curvature added to the objective. "auto" chooses λ once from true costs and decisions, those
             of the training set (``calibrate``, which ``pear.fit`` calls) or of the first batch. The choice does not
             depend on units.

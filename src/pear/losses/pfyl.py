@@ -16,9 +16,9 @@ from pear.setting_checks import check_count_setting, check_positive_setting
 class PFYLLoss(DrawingLoss):
     """``ℓ = ĉᵀz*(c) − mean_m min_z (ĉ + σuε_m)ᵀz``, mean over the batch; gradient ``z*(c) − mean_m z*(ĉ + σuε_m)``.
 
-    This is the perturbed Fenchel–Young loss (Berthet et al., 2020). ε is standard normal and drawn anew in every step.
-    The least value of the loss is not zero and not known, so that only changes of the value have a meaning. For
-    maximisation every cost changes its sign.
+    This is the perturbed Fenchel–Young loss (Berthet et al., 2020). ĉ and c are the predicted and the true costs, z* is
+    the best decision, and ε is standard normal and drawn anew in every step. The least value of the loss is not zero
+    and not known, so that only changes of the value have a meaning. For maximisation every cost changes its sign.
 
     Args:
         samples: the number of perturbations per sample and step.

@@ -20,12 +20,13 @@ Difference = Literal["forward", "backward", "central"]
 class PGLoss(DecisionLoss):
     """``ℓ = mean (V(ĉ + hc) − V(ĉ − hc)) / 2h``, V(t) = min_z tᵀz; gradient ``(z*(ĉ + hc) − z*(ĉ − hc)) / 2h``.
 
-    This is the perturbation gradient loss (Huang and Gupta, 2024). The true cost of the decision, ``cᵀz*(ĉ)``, is the
-    derivative of V at ĉ along the true cost c, and ℓ approximates this derivative, above by the central difference. The
-    backward difference ``(V(ĉ) − V(ĉ − hc)) / h`` never underestimates the true cost, and the forward difference
-    ``(V(ĉ + hc) − V(ĉ)) / h`` never overestimates it. The central difference is their mean. ℓ is a cost, not a regret,
-    so that it needs no best decisions under the true costs. For maximisation every cost changes its sign. Each training
-    step solves two problems per sample.
+    This is the perturbation gradient loss (Huang and Gupta, 2024). ĉ and c are the predicted and the true costs, and z*
+    is the best decision. The true cost of the decision, ``cᵀz*(ĉ)``, is the derivative of V at ĉ along c. ℓ
+    approximates this derivative; the formula above is the central difference. The backward difference
+    ``(V(ĉ) − V(ĉ − hc)) / h`` never underestimates the true cost, and the forward difference ``(V(ĉ + hc) − V(ĉ)) / h``
+    never overestimates it. The central difference is their mean. ℓ is a cost, not a regret, so that it needs no best
+    decisions under the true costs. For maximisation every cost changes its sign. Each training step solves two problems
+    per sample.
 
     Args:
         width: h > 0, the width of the difference as a multiple of the true costs; it has no unit.

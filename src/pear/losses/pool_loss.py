@@ -143,7 +143,7 @@ class PoolLoss(DrawingLoss):
         """Return a name of each sample's set of constraints; equal constraints have equal names.
 
         The name is a digest of the sample's constraints, or None if all samples have the same constraints. It is the
-        sample's id if a function decides that has an argument for ids, or an ``Oracle`` with fields per sample.
+        sample's id if a function with an argument for ids decides, or an ``Oracle`` with fields per sample.
 
         Args:
             ids: the sample ids, or None.

@@ -12,9 +12,10 @@ from pear.losses.frank_wolfe import FrankWolfeLoss
 class RFYLLoss(FrankWolfeLoss):
     """``ℓ = ĉᵀz*(c) + ½λu‖z*(c)‖² − min_z (ĉᵀz + ½λu‖z‖²)`` over the hull; gradient ``z*(c) − z_λ(ĉ)``.
 
-    The hull is that of all decisions, and z_λ(ĉ) is the regularised decision, which attains the minimum. This is the
-    Fenchel-Young loss of the regulariser ½λu‖z‖² (Dalle et al., 2022). It is convex, never negative, and zero if z_λ(ĉ)
-    is z*(c). For maximisation every cost changes its sign.
+    ĉ and c are the predicted and the true costs, and z*(c) is the best decision under c. The hull is that of all
+    decisions, and z_λ(ĉ) is the regularised decision, which attains the minimum. This is the Fenchel-Young loss of the
+    regulariser ½λu‖z‖² (Dalle et al., 2022). It is convex, never negative, and zero if z_λ(ĉ) is z*(c). For
+    maximisation every cost changes its sign.
 
     Args:
         strength, max_iter: as for ``FrankWolfeLoss``.

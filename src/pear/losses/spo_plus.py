@@ -12,9 +12,10 @@ from pear.losses.decision_loss import DecisionLoss
 class SPOPlusLoss(DecisionLoss):
     """``ℓ = −min_z (2ĉ − c)ᵀz + 2ĉᵀz*(c) − cᵀz*(c)``, mean over the batch; gradient ``2 (z*(c) − z*(2ĉ − c))``.
 
-    The loss is a convex upper bound of the regret (Elmachtoub and Grigas, 2022). For maximisation every cost changes
-    its sign. Each training step solves one problem per sample. For an integer problem, ``decide`` may return exact
-    decisions or those of the relaxation. The relaxation gives another loss, which is much faster.
+    ĉ and c are the predicted and the true costs, and z*(c) is the best decision under c. The loss is a convex upper
+    bound of the regret (Elmachtoub and Grigas, 2022). For maximisation every cost changes its sign. Each training step
+    solves one problem per sample. For an integer problem, ``decide`` may return exact decisions or those of the
+    relaxation. The relaxation gives another loss, which is much faster.
 
     Args:
         problem, decide, mse_weight, cost_unit: as for ``DecisionLoss``.

@@ -18,13 +18,13 @@ from pear.setting_checks import check_positive_setting
 class SSVMLoss(DecisionLoss):
     """``ℓ = max_z ĉᵀ(z*(c) − z) + μu Δ(z, z*(c))``; gradient ``z*(c) − z'`` with z' the decision of the maximum.
 
-    This is the structured hinge loss with a rescaled margin (Taskar et al., 2005), one of the methods that Elmachtoub
-    and Grigas (2022) compare with. The loss is zero if, under the forecast, every other decision z costs more than
-    z*(c) by at least the margin μu Δ(z, z*(c)). The distance ``Δ(z, z*)`` is the sum of ``z_j − z*_j`` over the
-    variables j for which z* is at its lower bound, minus the same sum over all other variables. For decisions of zeros
-    and ones it is the Hamming distance; for others it is at most the distance in the 1-norm. Δ is linear in z, so that
-    z' is the best decision under changed costs. The true costs enter only through z*(c). For maximisation every cost
-    changes its sign.
+    ĉ and c are the predicted and the true costs, and z*(c) is the best decision under c. This is the structured hinge
+    loss with a rescaled margin (Taskar et al., 2005), one of the methods that Elmachtoub and Grigas (2022) compare
+    with. The loss is zero if, under the forecast, every other decision z costs more than z*(c) by at least the margin
+    μu Δ(z, z*(c)). The distance ``Δ(z, z*)`` is the sum of ``z_j − z*_j`` over the variables j for which z* is at its
+    lower bound, minus the same sum over all other variables. For decisions of zeros and ones it is the Hamming
+    distance; for others it is at most the distance in the 1-norm. Δ is linear in z, so that z' is the best decision
+    under changed costs. The true costs enter only through z*(c). For maximisation every cost changes its sign.
 
     Args:
         margin: μ > 0, in units u of the costs.

@@ -6,10 +6,10 @@ of this package solves
     [ H_FF  J_Fᵀ ] [x]   [f]
     [ J_F    0   ] [v] = [r].
 
-J_F is usually rank deficient, so that this matrix cannot be factored. The *fast path* puts −δI into the lower right
-corner, factors a Schur complement, and refines the solution with the residual of the system without δ: x converges to
-the exact, unique answer for any rank. Samples whose residual does not vanish take the *careful path*: a singular value
-decomposition of J_F decides the rank, and the reduced Hessian on the null space of J_F gives x.
+J_F is usually rank deficient, so that this matrix cannot be factored. The *fast path* puts −δI with a small δ into the
+lower right corner, factors a Schur complement, and refines the solution with the residual of the system without δ: x
+converges to the exact, unique answer for any rank. Samples whose residual does not vanish take the *careful path*: a
+singular value decomposition of J_F decides its rank, and the reduced Hessian on its null space gives x.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ class DenseReducedSystems:
     Args:
         qp: the programs.
         active: the constraints to hold with equality.
-        sizes: the padded numbers of free variables and of active inequalities; None for the smallest that fit.
+        sizes: the padded numbers f of free variables and k of active inequalities; None for the smallest that fit.
 
     Attributes:
         cheap: True, because a dense factorisation is fast enough to exchange active constraints one at a time.
@@ -178,7 +178,7 @@ class DenseReducedSystems:
     def project(self, e: Tensor, least_multipliers: bool = False) -> tuple[Tensor, Tensor, Tensor, Tensor]:
         """Compute P e, the projection of H⁻¹e onto the tangent space.
 
-        The careful path is used only for samples at which the fast path fails.
+        Unless ``least_multipliers`` is True, the careful path solves only samples at which the fast path fails.
 
         Args:
             e: (B, n) vectors to project.
@@ -284,7 +284,7 @@ class DenseReducedSystems:
         return x, v
 
     def _residual(self, f: Tensor, r: Tensor, x: Tensor, v: Tensor) -> tuple[Tensor, Tensor]:
-        """Compute f − Hx − Jᵀv (B, f) and r − Jx (B, p + k)."""
+        """Compute f − Hx − Jᵀv and r − Jx, of the same shapes as the right-hand sides f and r."""
         return f - _mv(self._H, x) - _mv(self._J.mT, v), r - _mv(self._J, x)
 
     def _residual_vanishes(self, rest_f: Tensor, rest_r: Tensor, f: Tensor, r: Tensor, x: Tensor, v: Tensor) -> Tensor:

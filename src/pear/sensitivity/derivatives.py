@@ -1,4 +1,4 @@
-"""Derivatives of a loss L with respect to the data of a problem, from the derivative w = ∂L/∂z by the decisions z."""
+"""Derivatives of a loss L by the data of a problem, computed from w = ∂L/∂z, the derivatives by the decisions z."""
 
 from __future__ import annotations
 
@@ -21,10 +21,10 @@ Derivative = Callable[[], Tensor]
 
 
 def objective_derivatives(p: Tensor, z: Tensor, sign: int) -> list[Derivative]:
-    """Return functions that compute the derivatives with respect to the cost (B, n) and Q (B, n, n).
+    """Return functions that compute the derivatives of a loss with respect to the cost (B, n) and Q (B, n, n).
 
     Args:
-        p: (B, n) the projections P w of the upstream gradients w.
+        p: (B, n) the upstream gradients, projected by ``pear.sensitivity.projection.project``.
         z: (B, n) the decisions.
         sign: 1 for minimisation, −1 for maximisation.
     """
@@ -48,11 +48,11 @@ class DecisionPoint(NamedTuple):
 
 
 def all_derivatives(solved: VerifiedSolutions, w: Tensor, sign: int) -> list[Derivative]:
-    """Return functions that compute the derivatives with respect to the cost, Q, A, b, G, h, lb and ub, in this order.
+    """Return functions that compute the derivatives of a loss by the cost, Q, A, b, G, h, lb and ub, in this order.
 
     Args:
         solved: the verified solutions. The derivatives of failed samples are zero.
-        w: (B, n) upstream gradients.
+        w: (B, n) upstream gradients, the derivatives of the loss with respect to the decisions.
         sign: 1 for minimisation, −1 for maximisation.
 
     Returns:
@@ -74,7 +74,8 @@ def derivatives_of_part(solved: VerifiedSolutions, w: Tensor, sign: int) -> list
 
     A variable that can move at no cost, such as a slack of a scenario without weight, has no derivative. The loss
     nevertheless has derivatives if w is zero along all directions that cost nothing. In this case, which is checked,
-    the system ``[H Jᵀ; J 0][p; q] = [w; 0]`` has a solution, from which the derivatives follow.
+    the system ``[H Jᵀ; J 0][p; q] = [w; 0]`` has a solution, from which the derivatives follow. H is the curvature, and
+    J has the active constraints as rows.
 
     Args:
         solved: the verified solutions. The derivatives of failed samples are zero.
@@ -110,10 +111,12 @@ def derivatives_at(
 ) -> list[Derivative]:
     """Return the functions of ``all_derivatives``, given a solution of ``[H Jᵀ; J 0][p; q] = [w; 0]``.
 
+    H is the curvature, and J has the active constraints as rows.
+
     Args:
         point: the decisions.
         w: (B, n) upstream gradients.
-        p: (B, n) the projections P w.
+        p: (B, n) the part p of the solution.
         q_eq: (B, p) the entries of q for the equalities.
         q_in: (B, m) the entries of q for the inequalities, zero for inequalities that are not tight.
         sign: 1 for minimisation, −1 for maximisation.

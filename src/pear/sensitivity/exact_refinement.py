@@ -65,8 +65,9 @@ class RefinementSystem:
         [ H_FF  J_Fᵀ ]
         [ J_F    0   ]
 
-    until the largest entry of each is about 1, and counts singular values at the level of rounding as zero. If the rank
-    is still wrong, the exact residuals do not converge, which the refinement notices.
+    until the largest entry of each is about 1. H is the curvature, F are the free variables, and J has the equalities
+    and the active inequalities as rows. Singular values at the level of rounding count as zero. If the rank is still
+    wrong, the exact residuals do not converge, which the refinement notices.
 
     Args:
         qp: a batch of one program.
@@ -97,7 +98,7 @@ class RefinementSystem:
         self._along, self._curvature = Z @ vectors[:, curved], values[curved]
 
     def refine(self, x: RefinementVector, y: RefinementVector) -> OptimalityResiduals:
-        """Correct a point and its multipliers in place, until the correction of a round is not half of the last one.
+        """Correct a point and its multipliers in place, while each correction is less than half of the one before.
 
         Args:
             x: (n,) the point.

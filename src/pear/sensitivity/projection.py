@@ -15,7 +15,7 @@ from pear.solvers.normal_component import add_normal_component
 def project(solution: VerifiedSolutions, e: Tensor) -> Tensor:
     """Compute P e, the H-orthogonal projection of H⁻¹e onto the tangent space of the active constraints J.
 
-    The matrix ``P = H⁻¹ − H⁻¹Jᵀ(JH⁻¹Jᵀ)⁻¹JH⁻¹`` is never formed.
+    H is the curvature of the objective. The matrix ``P = H⁻¹ − H⁻¹Jᵀ(JH⁻¹Jᵀ)⁻¹JH⁻¹`` is never formed.
 
     Args:
         solution: the verified solutions.
@@ -33,7 +33,7 @@ def project(solution: VerifiedSolutions, e: Tensor) -> Tensor:
 
 
 def project_and_test_curvature(solution: VerifiedSolutions, e: Tensor) -> tuple[Tensor, Tensor]:
-    """Project e, and test whether the objective is curved along every tangent direction.
+    """Project vectors e as ``project`` does, and test whether the objective is curved along every tangent direction.
 
     The solver's projector is used for the samples at which its refinement converges. All other samples use the reduced
     systems, which decide the rank.
@@ -58,9 +58,10 @@ def project_and_test_curvature(solution: VerifiedSolutions, e: Tensor) -> tuple[
 
 
 def inject_into_projection(solution: VerifiedSolutions, e: Tensor, g: Tensor, strength: float) -> Tensor:
-    """Add the normal component n = H⁻¹e − g to a projection: g + β (‖g‖/‖n‖) n, or g if n = 0.
+    """Add the normal component n = H⁻¹e − g to a projection g: g + β (‖g‖/‖n‖) n, or g if n = 0.
 
-    If H is singular, H is replaced by the definite matrix ``H + ρJᵀJ``, which has the same projection P.
+    H is the curvature. If it is singular, the definite matrix ``H + ρJᵀJ`` replaces it, with ρ > 0 and the active
+    constraints J. Both matrices have the same projection P.
 
     Args:
         solution: the verified solutions, whose decisions are unique.

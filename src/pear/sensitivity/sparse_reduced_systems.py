@@ -1,8 +1,8 @@
 """The reduced KKT systems of sparse programs.
 
 The systems are those of ``pear.sensitivity.dense_reduced_systems``, with a sparse factorisation. Rows and columns are
-equilibrated, −δI is put into the lower right corner, and solutions are refined to rounding. Rows without a free
-variable are left out, and their multipliers are zero.
+equilibrated, −δI with a small δ > 0 is put into the lower right corner, and solutions are refined to rounding. Rows
+without a free variable are left out, and their multipliers are zero.
 """
 
 from __future__ import annotations

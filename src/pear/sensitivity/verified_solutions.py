@@ -25,7 +25,7 @@ class VerifiedSolutions:
         active: the constraints that are tight.
         weak: the tight constraints whose multiplier is zero.
         status: (B,) the ``Status`` of each sample.
-        kkt_residual: (B,) the largest scaled violation of the optimality conditions.
+        kkt_residual: (B,) the largest scaled violation of the optimality conditions; NaN for failed samples.
         repaired: (B,) bool, True if the active set of the solver's point was wrong and was corrected.
         reused: (B,) bool, True if a warm start passed the verification and no solver was called.
         working: the constraints that x was computed with, from which the next solve starts. At a degenerate vertex
