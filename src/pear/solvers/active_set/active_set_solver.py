@@ -77,8 +77,8 @@ def prepare(qp: QuadraticProgram) -> Any:
 def solve(qp: QuadraticProgram, tol: float, plan: Any) -> Candidate:
     """Solve a batch of LPs or QPs up to rounding, whatever ``tol`` is.
 
-    A sample that the method cannot solve has status INACCURATE. On the CPU its point is NaN, unless the point fails
-    only because its KKT residual is too large.
+    A sample that the method cannot solve has the status INACCURATE. On the CPU, the point of such a sample is NaN,
+    unless only a residual of the point is too large.
     """
     return solve_active_set_on_gpu(qp, plan) if qp.c.is_cuda else _solve_active_set_on_cpu(qp, plan)
 

@@ -100,7 +100,7 @@ def invert_basis(D: ProgramData, w: Workspace) -> bool:
 
 @inner
 def apply_basis_inverse(D: ProgramData, j: int, w: Workspace, out: Array) -> None:
-    """Write B⁻¹ times the column of variable j to ``out``."""
+    """Write B⁻¹ times the column of variable j to ``out``, where B is the matrix of the basic columns."""
     R, n = D.J.shape
     if j >= n:
         for b in span(R):
@@ -124,7 +124,7 @@ def apply_basis_inverse(D: ProgramData, j: int, w: Workspace, out: Array) -> Non
 
 @inner
 def set_superbasic_columns(D: ProgramData, w: Workspace) -> None:
-    """Compute W, whose rows are B⁻¹ times the columns of the superbasic variables."""
+    """Compute ``w.W``: row t is the inverse of the basis times the column of the superbasic variable at position t."""
     for t in span(w.tally[ix.SUPERS]):
         apply_basis_inverse(D, w.sup[t], w, w.W[t])
     w.tally[ix.FACTORED] = 0
@@ -132,12 +132,12 @@ def set_superbasic_columns(D: ProgramData, w: Workspace) -> None:
 
 @inner
 def replace_basic_variable(w: Workspace, b: int, column: Array) -> None:
-    """Update B⁻¹ and W for another basic variable at position b.
+    """Update ``w.inverse`` and ``w.W`` for another basic variable at position b.
 
     Args:
         w: the workspace.
         b: the position in the basis.
-        column: B⁻¹ times the column of the variable that becomes basic.
+        column: the old inverse of the basis times the column of the variable that becomes basic.
     """
     R = len(w.inverse)
     pivot = 1.0 / column[b]
@@ -277,7 +277,9 @@ def is_basis_steep(w: Workspace) -> bool:
 
 @inner
 def set_nonbasic_variables(D: ProgramData, w: Workspace) -> bool:
-    """Put nonbasic variables on bounds that exist and superbasic ones between theirs; compute the basic ones.
+    """Put nonbasic variables on finite bounds and superbasic ones between their bounds; compute the basic ones.
+
+    A FREE variable, such as one without bounds, is put at zero.
 
     Returns:
         False if the basic variables cannot be computed accurately.
@@ -320,7 +322,10 @@ def refresh_basis_inverse(D: ProgramData, w: Workspace) -> bool:
 
 @inner
 def set_basis_residuals(D: ProgramData, w: Workspace) -> float:
-    """Set ``w.left`` to the residuals rhs − Jx − s of the rows; return the largest of them relative to its terms."""
+    """Set ``w.left`` to the residuals rhs − Jx − s of the rows J with slacks s; return the largest relative residual.
+
+    Each residual is relative to the sum of the sizes of its terms.
+    """
     R, n = D.J.shape
     for k in span(R):
         w.left[k] = w.rhs[k] - w.x[n + k]

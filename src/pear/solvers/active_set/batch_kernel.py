@@ -147,11 +147,11 @@ def run_batch_kernel(
         task: START, SOLVE, DECIDE, PROJECT or REGRET.
         pair: the problem of the decision and, for REGRET, what else the regret needs.
         samples: the costs of the samples.
-        table: warm starts. Sample i starts from row ``slots[i]`` and is written back to this row. A predicted problem
-            without a start takes the solution of the true one. If ``samples`` has no slots, nothing is kept: ``best``
-            has row i for sample i, and the states have a row for each worker.
-        default: the start of samples without a warm start, as States with one row; if it has no rows, each sample finds
-            a start from its constraints. The start must not depend on the samples of a batch, so that no result depends
+        table: warm starts. Sample i starts from row ``slots[i]``, and its solution is written back to this row. For
+            REGRET, a predicted problem without a start takes the solution of the true one. If ``samples`` has no slots,
+            nothing is kept: ``best`` has row i for sample i, and the states have a row for each worker.
+        default: the start of samples without a warm start, as States with one row; without rows, each sample finds a
+            start from its constraints. The start must not depend on the samples of a batch, so that no result depends
             on the other samples.
         strength: β of the injection. If β is negative, ``results.injected`` becomes the error of the objective's
             gradient.

@@ -47,7 +47,9 @@ _OWN = np.inf  # fingerprint of the problem's own curvature
 
 
 def fused_pass(problem: Problem, starts: WarmStarts, name: str) -> FusedPass | None:
-    """Return the fused pass for the problem's device; None if the problem is not dense, or too large.
+    """Return the fused pass for the problem's device; None if no pass takes the problem.
+
+    Both passes take dense problems without a smooth term φ. The pass for the CPU takes only small problems.
 
     Args:
         problem: the decision problem, continuous.
@@ -63,7 +65,7 @@ class CompiledPass:
     """The fused pass of one problem on the CPU: it solves, verifies and projects batches in compiled code.
 
     Args:
-        problem: the decision problem: continuous, dense, on the CPU, without φ.
+        problem: the decision problem: continuous, dense, on the CPU, without a smooth term φ.
         starts: the store of warm starts.
 
     Attributes:
@@ -143,7 +145,7 @@ class CompiledPass:
 
         Args:
             cost: (B, n) costs.
-            smoothing: λ.
+            smoothing: the coefficient λ of the quadratic smoothing term.
         """
         prepared = self.programs.prepare(cost, smoothing, None, {})
         if prepared is None or not self.programs.supports_own(smoothing):
@@ -232,7 +234,8 @@ class CompiledPass:
     def shared_factor(self, smoothing: float) -> Tensor | None:
         """Return the lower Cholesky factor (n, n) of the Hessian that all samples share.
 
-        The result is None if the Hessian differs by sample or is not positive definite.
+        The result is None if the Hessian differs by sample or is not positive definite, or if the active-set solver
+        does not support the programs.
         """
         if not self.programs.supports_call(smoothing):
             return None

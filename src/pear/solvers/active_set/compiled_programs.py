@@ -31,7 +31,7 @@ class CompiledPrograms:
     What depends on the problem's own fields alone is computed once.
 
     Args:
-        problem: the decision problem: continuous, dense, on the CPU, without φ.
+        problem: the decision problem: continuous, dense, on the CPU, without a smooth term φ.
 
     Attributes:
         equalities: the number of equality rows.
@@ -62,7 +62,7 @@ class CompiledPrograms:
         return self._own
 
     def is_own(self, P: Programs) -> bool:
-        """Return True if P are the programs that ``own`` has returned last."""
+        """Return True if P is the result of the last call of ``own``."""
         return self._own is not None and P is self._own[0]
 
     def prepare(
@@ -72,7 +72,7 @@ class CompiledPrograms:
 
         Args:
             cost: (B, n) costs.
-            smoothing: λ.
+            smoothing: the coefficient λ of the quadratic smoothing term.
             keys: keys of the samples, or None.
             fields: values that replace fields of the problem in this call.
 
@@ -106,7 +106,7 @@ class CompiledPrograms:
 
         Args:
             checked: all fields of the call.
-            smoothing: λ.
+            smoothing: the coefficient λ of the quadratic smoothing term.
             changed: the names of the fields that the call replaces.
         """
         P = pack_programs(checked, self.problem.n, self.problem.sign, smoothing)
@@ -121,7 +121,7 @@ class CompiledPrograms:
         It takes programs of few variables without asking the solver, because the answer would need a copy of Q.
 
         Args:
-            smoothing: λ.
+            smoothing: the coefficient λ of the quadratic smoothing term.
             cost: (B, n) costs, needed if ``fields`` is not empty.
             fields: values that replace fields of the problem in this call.
         """
@@ -172,7 +172,7 @@ class CompiledPrograms:
         return self._own_factor if len(P.Q) == 1 else self._own_factor[torch.from_numpy(at)]
 
     def apply_inverse(self, P: Programs, at: Index, active: ActiveSet, e: Tensor) -> Tensor:
-        """Compute H⁻¹e (B, n) at solutions with these active sets, if H is singular; see ``apply_dense_inverse``."""
+        """Compute H⁻¹e (B, n) for errors e (B, n) at solutions, even if H is singular; see ``apply_dense_inverse``."""
         A, G = (torch.from_numpy(J if len(J) == 1 else J[at]) for J in (P.J[:, : P.equalities], P.J[:, P.equalities :]))
         return apply_dense_inverse(self._hessians(P, at), A, G, active, e)
 

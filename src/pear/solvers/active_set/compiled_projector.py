@@ -31,7 +31,7 @@ class CompiledProjector:
     at: Index
 
     def project(self, e: Tensor) -> tuple[Tensor, Tensor]:
-        """Project errors e (B, n); return P e (B, n), and (B,) bool, True if the refinement converged."""
+        """Project errors (B, n); return the projections (B, n), and (B,) bool, True if the refinement converged."""
         rows = np.arange(len(e))
         g, good = kernel_calls.call_kernel_to_project(self.programs, pack_costs(e), self.at, self.states, rows)
         return torch.from_numpy(g), torch.from_numpy(good)
@@ -55,7 +55,7 @@ class CompiledProjector:
         return FusedRowResponse(p, multipliers[:, :equalities], multipliers[:, equalities:], good & accurate)
 
     def _row_multipliers(self, based: Index, active: ActiveSet, w: Tensor, p: Tensor) -> tuple[Tensor, Tensor]:
-        """Solve ``Jᵀq = w − Hp`` on the free variables for the multipliers q of the active rows.
+        """Solve ``Jᵀq = w − Hp`` on the free variables for the multipliers q of the active rows among the R rows J.
 
         The basis determines q, unless a basic variable is at a bound or the slack of a tight row is basic. Each of
         these leaves a direction in which q is not determined. The result is then the solution of least norm, with rows
@@ -65,7 +65,7 @@ class CompiledProjector:
             based: (k,) positions of samples with a basis; the other arguments are about these samples alone.
             active: the tight constraints.
             w: (k, n) right-hand sides of the reduced systems.
-            p: (k, n) projections P w.
+            p: (k, n) the projections of w.
 
         Returns:
             (k, R) multipliers of all rows, and (k,) bool, True if they are accurate.
@@ -104,7 +104,7 @@ class CompiledProjector:
 
     @staticmethod
     def _transpose_times(J: Tensor, q: Tensor) -> Tensor:
-        """Return Jᵀq (k, n) for J (1 or k, R, n) and q (k, R)."""
+        """Return Jᵀq (k, n) for R rows J (1 or k, R, n) and multipliers q (k, R)."""
         return q @ J[0] if len(J) == 1 else (q[:, None] @ J)[:, 0]
 
     @staticmethod
@@ -112,7 +112,7 @@ class CompiledProjector:
         """Remove from q its part along the directions in which q is not determined.
 
         Args:
-            q: (k, R) multipliers.
+            q: (k, R) multipliers of the R rows.
             directions: (k, R, R) matrices whose non-zero rows are these directions.
             norm: (k, R) squared lengths of the rows of J.
         """

@@ -10,12 +10,12 @@ from pear.solvers.active_set.kernel_arrays import Array, DualPlan, Programs
 from pear.solvers.active_set.settings import MOST_CONSTRAINTS
 
 _ROWS_PER_VARIABLE = 0.25
-"""Rows for each variable from which on the dual method is used.
+"""Smallest number of rows per variable for which the dual method is used.
 
-All rows count if they have few non-zeros, otherwise the inequalities alone. The primal method begins at a corner and
-keeps an inverse of the size of all rows, which most inequalities enlarge without being active. The dual method begins
-at the minimum without inequalities and adds those that are active. Its cost does not depend on the number of
-equalities. Rows with few non-zeros are those of networks and schedules, whose equalities and bounds leave little
+All rows count if many of their entries are not zero, otherwise the inequalities alone. The primal method begins at a
+corner and keeps an inverse of the size of all rows, which most inequalities enlarge without being active. The dual
+method begins at the minimum without inequalities and adds those that are active. Its cost does not depend on the number
+of equalities. Rows with few non-zeros are those of networks and schedules, whose equalities and bounds leave little
 freedom. For such rows, the dual method begins far from the solution, and the primal one has little to do. ``pear bench
 gradient`` measures both.
 """
@@ -30,7 +30,7 @@ def no_dual_plan() -> DualPlan:
 
 
 class KeptDualPlan:
-    """The dual plan of constraints whose curvature may change from call to call; the plan of the last one is kept."""
+    """The dual plan of programs whose curvature may change from call to call; the plan of the last call is kept."""
 
     def __init__(self) -> None:
         self._last: tuple[Programs, DualPlan] | None = None
@@ -50,7 +50,7 @@ class KeptDualPlan:
 
 
 def make_dual_plan(P: Programs) -> DualPlan:
-    """Make the plan of the dual method; empty if the method does not apply or does not pay.
+    """Make the plan of the dual method; the plan is empty if the method does not apply or saves no time.
 
     The method applies to strictly convex programs whose Hessian and equality rows are the same for all samples.
     Inequality rows, right-hand sides and bounds may differ.
@@ -112,9 +112,10 @@ def _split_space_for_dual_plan(A: Array) -> tuple[Array, Array]:
 
 
 def _dual_plan_row_scales(H: Array, G: Array) -> Array:
-    """Return (n + m,) how far a unit of each constraint's multiplier would move its value if there were no equalities.
+    """Return how far a unit of each constraint's multiplier would move its value if there were no equalities.
 
-    The constraints are the bounds and the m inequality rows G. The Hessian is taken to be diagonal.
+    The result (n + m,) has one number for the bounds of each variable and for each of the m inequality rows G. The
+    Hessian is taken to be diagonal.
     """
     curvature = H.diagonal()
     inverse = 1.0 / np.where(curvature > 0, curvature, curvature.max(initial=0.0) or 1.0)

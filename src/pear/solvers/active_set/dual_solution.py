@@ -96,7 +96,8 @@ def refine_dual_solution(D: ProgramData, w: Workspace) -> float:
 def set_dual_solution_multipliers(D: ProgramData, w: Workspace) -> None:
     """Compute the multipliers y of the rows.
 
-    Those of inequalities are in the working set. Those of equalities follow from the gradient and the held constraints.
+    The multipliers of inequalities are those of the working set. The multipliers of equalities follow from the gradient
+    and the held constraints.
     """
     R, n = D.J.shape
     p = D.equalities

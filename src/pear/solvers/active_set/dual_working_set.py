@@ -183,9 +183,9 @@ def hold_tight_in_dual_working_set(D: ProgramData, w: Workspace) -> bool:
 def depends_on_dual_working_set(D: ProgramData, w: Workspace, i: int) -> bool:
     """Return True if the row of constraint i is a combination of the rows in the working set, up to rounding.
 
-    The pivot of the constraint is the square of the difference, which is too small to tell nearly parallel rows from
-    dependent ones. The caller has just called ``hold_in_dual_working_set``, which leaves the constraint's row of the
-    factor.
+    The result is also True if the factor has no room for another constraint. The pivot of the constraint is the square
+    of the difference between the row and the nearest combination, and too small to tell nearly parallel rows from
+    dependent ones. The caller has just called ``hold_in_dual_working_set``, which has written the row of the factor.
     """
     n, size, row = D.n, w.tally[ix.WORKING], gram_row(D, w, i)
     if size == len(w.L) - 1:
@@ -206,8 +206,8 @@ def depends_on_dual_working_set(D: ProgramData, w: Workspace, i: int) -> bool:
 def empty_dual_working_set(D: ProgramData, w: Workspace) -> None:
     """Empty the working set, and set the weights of the constraints.
 
-    If samples have rows of their own, the weight of a row is estimated from the diagonal of P until the row's entries
-    of the Gram matrix are known.
+    If samples have rows of their own, the weight of a row is estimated from the diagonal of ``DualPlan.response``. It
+    becomes 0 if the row of the Gram matrix, once computed, shows that the equalities fix the value of the constraint.
     """
     n, N = D.n, gram_size(D)
     w.tally[ix.WORKING] = w.tally[ix.GRAM_ROWS] = 0

@@ -29,10 +29,13 @@ from pear.solvers.active_set.settings import NOISE, REFINEMENTS
 
 @inner
 def project_error_primal(D: ProgramData, error: Array, g: Array, w: Workspace) -> bool:
-    """Compute ``g = P error`` at a working set of the primal method, whose superbasic variables span the tangent space.
+    """Write the projection of ``error`` to ``g``, at a working set of the primal method.
+
+    The superbasic variables are coordinates of the tangent space.
 
     Returns:
-        False if the objective is flat along a tangent direction, or if refinement has not converged.
+        False if a variable is FREE, if the objective is flat along a tangent direction, if the basis is too badly
+        conditioned, if refinement has not converged, or if the result is of the size of rounding.
     """
     R, n = D.J.shape
     supers = w.tally[ix.SUPERS]
@@ -106,7 +109,7 @@ def correct_error_projection(D: ProgramData, error: Array, w: Workspace) -> floa
 
 @inner
 def project_error_dual(D: ProgramData, error: Array, g: Array, w: Workspace) -> bool:
-    """Compute ``g = P error`` at a working set of the dual method, which must contain every tight constraint.
+    """Write the projection of ``error`` to ``g``, at a working set of the dual method with every tight constraint.
 
     Returns:
         False if refinement has not converged, or if the result is of the size of rounding.

@@ -96,7 +96,7 @@ def append_gram_factor_row(D: ProgramData, w: Workspace, entering: int) -> float
 
 @inner
 def solve_gram_factor(w: Workspace, size: int, v: Array) -> None:
-    """Solve L u = v in place, for the first ``size`` constraints of the working set."""
+    """Solve L u = v in place with the factor ``w.L``, for the first ``size`` constraints of the working set."""
     for a in span(size):
         s = v[a]
         for b in span(a):
@@ -106,7 +106,7 @@ def solve_gram_factor(w: Workspace, size: int, v: Array) -> None:
 
 @inner
 def solve_transposed_gram_factor(w: Workspace, size: int, v: Array) -> None:
-    """Solve Lᵀu = v in place, for the first ``size`` constraints of the working set."""
+    """Solve Lᵀu = v in place with the factor ``w.L``, for the first ``size`` constraints of the working set."""
     for a in range(size - 1, -1, -1):
         s = v[a] / w.L[a, a]
         v[a] = s
@@ -116,7 +116,7 @@ def solve_transposed_gram_factor(w: Workspace, size: int, v: Array) -> None:
 
 @inner
 def gram_constraint_value(D: ProgramData, x: Array, i: int) -> float:
-    """Return entry i of C x: the value of constraint i at x."""
+    """Return the value of constraint i at x: x_i, or the product of x with an inequality row."""
     if i < D.n:
         return x[i]
     s = 0.0

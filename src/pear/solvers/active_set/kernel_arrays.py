@@ -74,13 +74,13 @@ class DualPlan(NamedTuple):
 
 
 class Programs(NamedTuple):
-    """A batch of ``min ½xᵀ(σQ + λI)x + σcᵀx, Ax = b, Gx ≤ h, lb ≤ x ≤ ub``; samples share a field with one row.
+    """K programs ``min ½xᵀ(σQ + λI)x + σcᵀx, Ax = b, Gx ≤ h, lb ≤ x ≤ ub``. They share fields that have one row.
 
     Attributes:
         Q: (1 or K, n, n), or (0, 0, 0) if the objective has no Q.
         sign: σ.
         smoothing: λ.
-        J: (1 or K, R, n) rows [A; G].
+        J: (1 or K, R, n) the R rows [A; G].
         norm: (1 or K, R) squared lengths of the rows.
         start, row, value: the non-zeros of J by columns; ``value`` is (1 or K, nonzeros). Empty if J itself is used.
         rhs: (1 or K, R) right-hand sides [b; h].
@@ -128,8 +128,8 @@ class States(NamedTuple):
 
     Attributes:
         has_start: (K,) NO_START, BASIS_START or DUAL_START. A start of the dual method has no basis and no inverse.
-        place: (K, N) int8 places of the variables, LOWER to FREE.
-        basis: (K, R) the basic variables.
+        place: (K, N) int8 places of the N variables and slacks, LOWER to FREE.
+        basis: (K, R) the basic variables, one for each of the R rows.
         inverse: (K, R, R) inverses of the basic columns.
         x: (K, N) points.
         age: (K,) the number of pivots since the basis was inverted.
@@ -189,7 +189,7 @@ class Workspace(NamedTuple):
     Attributes:
         x: the point, by variable.
         lo, up: bounds, by variable.
-        reduced: the reduced gradient, by variable: grad − Jᵀy, and −y for slacks.
+        reduced: the reduced gradient, by variable: grad − Jᵀy with the rows J, and −y for slacks.
         dual_scale: natural sizes of the multipliers, by variable.
         size: natural sizes of the point, by variable.
         step: a direction, by variable.
@@ -215,10 +215,10 @@ class Workspace(NamedTuple):
         sup: the superbasic variables; in the dual method, the constraints of the working set.
         gram_at: the row of ``gram`` that holds the row of the Gram matrix, −1 for none, by constraint.
         tally: single integers, at the positions SUPERS to GRAM_ROWS.
-        inverse: (R, R) B⁻¹.
+        inverse: (R, R) B⁻¹, where B is the matrix of the basic columns.
         scratch: (R, R) memory for the inversion.
-        W: (most, R), row t is B⁻¹ times the column of superbasic variable t.
-        L: (most, most) Cholesky factor of ZᵀHZ; in the dual method, of the working set's part of the Gram matrix.
+        W: row t, of R numbers, is B⁻¹ times the column of superbasic variable t.
+        L: Cholesky factor of the reduced Hessian; in the dual method, of the working set's part of the Gram matrix.
         gram: rows of the Gram matrix of a sample with rows of its own, in the order in which they are first needed.
     """
 
@@ -297,7 +297,7 @@ class ProgramPair(NamedTuple):
         decision: the programs with the predicted objective.
         true_Q: Q of the true objective, in the form of ``Programs.Q``.
         curved: whether the two Q differ.
-        factor: (1 or B, n, n) lower Cholesky factors of the samples' Hessians; (0, 0, 0) if the Hessian is λI.
+        factor: (1 or B, n, n) lower Cholesky factors of the Hessians; (0, 0, 0) if they are λI or not needed.
     """
 
     decision: Programs
@@ -328,8 +328,8 @@ class SolutionTable(NamedTuple):
         predicted: warm starts of the problems with predicted costs.
         true: warm starts of the problems with true costs.
         best: solutions of the problems with true costs.
-        fingerprints: (K, f) data that ``best`` was computed from: the true cost, and more after the first n entries.
-            NaN if the true problem must be solved again. If the array has no rows, it is solved in every call.
+        fingerprints: (K, f) data that ``best`` was computed from: the true cost in the first n columns, then others.
+            NaN if the true problem must be solved again. Without rows, true problems are solved in every call.
     """
 
     predicted: States

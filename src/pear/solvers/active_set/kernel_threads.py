@@ -60,13 +60,13 @@ def count_kernel_threads(B: int, n: int, rows: int) -> int:
 
 
 def kernel_threads_for_batch(B: int, n: int, rows: int) -> ThreadTeam:
-    """Return the threads for a batch of B programs of n variables, at the beginning of the batch."""
+    """Return the threads for a batch of B programs of n variables, ready to begin with the first sample."""
     count = count_kernel_threads(B, n, rows)
     return kernel_thread_team(n, rows, count, max(1, B // (count * _PARTS)))
 
 
 def kernel_thread_team(n: int, rows: int, count: int = 1, step: int = 1) -> ThreadTeam:
-    """Return a team of ``count`` threads that take ``step`` samples at a time, at the beginning of a batch.
+    """Return a team of ``count`` threads that take ``step`` samples at a time, ready to begin with the first sample.
 
     The calling thread keeps the memory of the team for its next call. If OpenMP is not available, the team is the
     calling thread alone.

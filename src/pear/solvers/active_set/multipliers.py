@@ -19,7 +19,7 @@ from pear.solvers.active_set.program_products import (
 
 @inner
 def set_multipliers(D: ProgramData, w: Workspace) -> None:
-    """Compute the multipliers of the rows, y = B⁻ᵀ grad_B, and the reduced gradient."""
+    """Compute the multipliers of the rows from the gradient at the basic variables, then the reduced gradient."""
     R, n = D.J.shape
     for k in span(R):
         w.y[k] = 0.0
@@ -33,7 +33,7 @@ def set_multipliers(D: ProgramData, w: Workspace) -> None:
 
 @inner
 def subtract_multipliers_from_gradient(D: ProgramData, w: Workspace) -> None:
-    """Set the reduced gradient ``w.reduced`` to grad − Jᵀy for the variables and to −y for the slacks."""
+    """Set ``w.reduced`` to grad − Jᵀy for the variables and −y for the slacks; y are the multipliers of the rows J."""
     R, n = D.J.shape
     for j in span(n):
         w.reduced[j] = w.grad[j]
@@ -44,7 +44,10 @@ def subtract_multipliers_from_gradient(D: ProgramData, w: Workspace) -> None:
 
 @inner
 def refine_multipliers(D: ProgramData, w: Workspace) -> None:
-    """Compute the multipliers with one round of refinement. Rows that are not tight get multipliers of exactly zero."""
+    """Compute the multipliers with one round of refinement.
+
+    Rows whose slack is basic or superbasic get multipliers of exactly zero.
+    """
     R, n = D.J.shape
     set_multipliers(D, w)
     for b in span(R):
@@ -76,11 +79,11 @@ def set_tight_multipliers(D: ProgramData, w: Workspace) -> None:
 
 @inner
 def centre_multipliers(D: ProgramData, w: Workspace) -> bool:
-    """Make multipliers of tight constraints positive that are zero only because a variable is basic.
+    """Make those multipliers of tight constraints positive that are zero only because a variable is basic.
 
     If the multiplier of a tight basic variable grows by t, those of the nonbasic variables change by t times the row of
-    B⁻¹J that belongs to the variable. The function takes half of the largest t that keeps all of them nonnegative, so
-    that all stay positive.
+    B⁻¹J that belongs to the basic variable, where B has the basic columns of the rows J. The function takes half of the
+    largest t that keeps all multipliers nonnegative, so that all stay positive.
 
     Returns:
         True if a multiplier has changed.

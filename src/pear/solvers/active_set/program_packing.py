@@ -67,7 +67,7 @@ def _pack_field(fields: dict[str, Tensor], name: str, dimensions: int) -> Array 
 
 
 def _pack_rows(parts: list[Array | None], empty: tuple[int, ...]) -> Array:
-    """Stack equality rows above inequality rows. If only one part differs by sample, the other is repeated for each."""
+    """Stack equality rows above inequality rows. If only one part differs by sample, the other part is repeated."""
     given = [part for part in parts if part is not None]
     if not given:
         return np.zeros(empty)
@@ -77,7 +77,7 @@ def _pack_rows(parts: list[Array | None], empty: tuple[int, ...]) -> Array:
 
 
 def _pack_nonzeros(J: Array) -> tuple[Any, Any, Array]:
-    """Return the non-zeros of J (1 or K, R, n) by columns: ``start``, ``row`` and ``value`` of ``Programs``.
+    """Return the non-zeros of the rows J, column by column: ``start``, ``row`` and ``value`` of ``Programs``.
 
     An entry counts if it is not zero for any sample. The arrays are empty if more than the share ``_SPARSE`` of the
     entries counts.

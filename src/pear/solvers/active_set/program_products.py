@@ -11,7 +11,7 @@ from pear.solvers.active_set.kernel_arrays import Array, ProgramData, Workspace
 
 
 def _compile_products(term: Any) -> tuple[Any, Any]:
-    """Compile the two products with J for one kind of term: the one adds to the rows, the other to the columns.
+    """Compile two products with J for one kind of term: one sums over the entries of each row, one of each column.
 
     Args:
         term: a compiled function of an entry of J and a factor.

@@ -12,7 +12,7 @@ from pear.solvers.active_set.kernel_arrays import ProgramData, Workspace
 
 @inner
 def factorise_reduced_hessian(D: ProgramData, w: Workspace) -> int:
-    """Extend the Cholesky factor of ZᵀHZ to all superbasic variables.
+    """Extend the Cholesky factor of the reduced Hessian to all superbasic variables.
 
     Returns:
         The position of the first superbasic variable along which the objective is flat; −1 if there is none.
@@ -50,9 +50,9 @@ def factorise_reduced_hessian(D: ProgramData, w: Workspace) -> int:
 
 @inner
 def set_reduced_hessian_product(D: ProgramData, w: Workspace, t: int) -> None:
-    """Set ``w.step`` to σQz, where z is the column of Z that belongs to the superbasic variable at position t.
+    """Set ``w.step`` to σQz, where σ is the sign and z the tangent direction of the superbasic variable at position t.
 
-    Rows of Q are added, one for each variable that z moves, because most columns of Z move few variables.
+    Rows of Q are added, one for each variable that z moves, because most such directions move few variables.
     """
     R, n = D.J.shape
     for j in span(n):
@@ -69,7 +69,7 @@ def set_reduced_hessian_product(D: ProgramData, w: Workspace, t: int) -> None:
 
 @inner
 def solve_reduced_hessian(w: Workspace, count: int) -> None:
-    """Solve ``L Lᵀ x = w.along`` in place, for the first ``count`` superbasic variables."""
+    """Solve ``L Lᵀ x = w.along`` in place with the factor ``w.L``, for the first ``count`` superbasic variables."""
     for t in span(count):
         s = w.along[t]
         for a in span(t):

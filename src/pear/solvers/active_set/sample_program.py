@@ -1,4 +1,4 @@
-"""The program of one sample: its data, and what of its data is loaded into the workspace."""
+"""The program of one sample: functions that select its data and load them into the workspace."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def load_sample_program(P: Programs, D: ProgramData, cost: Array, r: int, w: Wor
         w: the workspace.
 
     Returns:
-        False if a number is not finite, or if bounds contradict each other.
+        False if a cost is too large, if bounds contradict each other, or if a number that must be finite is not.
     """
     R, n = D.J.shape
     good = True

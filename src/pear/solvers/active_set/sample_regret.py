@@ -88,8 +88,8 @@ def is_sample_regret_best_kept(table: SolutionTable, slot: int, true: Array) -> 
 def measure_sample_regret(T: ProgramData, best: CompiledSolutions, slot: int, w: Workspace) -> float:
     """Return the regret of the decision ``w.x`` under the true program T, as a sum of terms that are never negative.
 
-    The terms are ½dᵀHd, where d is the difference to the best decision, and multiplier times slack for every
-    constraint.
+    The terms are ½dᵀHd, where d is the difference to the best decision and H the true Hessian, and the product of
+    multiplier and slack for every constraint.
     """
     R, n = T.J.shape
     p, total = T.equalities, 0.0
@@ -136,9 +136,10 @@ def set_sample_regret_error(
 
 @inner
 def inject_in_sample_regret(D: ProgramData, factor: Array, i: int, strength: float, e: Array, g: Array) -> None:
-    """Replace the error e of sample i by g + β (‖g‖/‖n‖) n with n = H⁻¹e − g, in place; see ``add_normal_component``.
+    """Replace the error e of sample i by g + β (‖g‖/‖v‖) v with v = H⁻¹e − g, in place; see ``add_normal_component``.
 
-    β is ``strength``. For β = 0 the result is g. For β < 0 the error stays as it is.
+    H is the Hessian, g the projection of e, and β is ``strength``. For β = 0 the result is g. For β < 0 the error stays
+    as it is.
     """
     n = len(e)
     if strength < 0.0:

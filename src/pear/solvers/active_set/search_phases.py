@@ -190,7 +190,7 @@ def search_phase_two(D: ProgramData, w: Workspace, careful: bool) -> bool:
         careful: compare every multiplier with its natural size from the first step on.
 
     Returns:
-        False if this fails.
+        False if no such minimum is found.
     """
     N, most = len(D.J) + D.n, len(w.L) - 1
     stalled = 0
@@ -239,7 +239,7 @@ def reverse_search_direction(w: Workspace) -> None:
 
 @inner
 def hold_flat_search_variable(w: Workspace) -> None:
-    """Hold the superbasic variable along which the objective is constant, because every value is as good."""
+    """Hold the superbasic variable along which the objective is constant: all of its values are equally good."""
     t = w.tally[ix.FACTORED]
     w.place[w.sup[t]] = ix.FREE
     drop_superbasic(w, t)
@@ -316,8 +316,8 @@ def set_search_direction(D: ProgramData, w: Workspace) -> float:
     """Write the search direction to ``w.along`` (superbasic variables) and ``w.column`` (basic variables).
 
     Returns:
-        The longest useful step: 1, to the minimum, if the objective is curved; infinite if it is flat along the
-            direction and falls; −infinity if it is flat and constant.
+        The longest useful step: 1, which leads to the minimum, if the objective is curved; infinity if the objective is
+        flat along the direction and falls; −infinity if it is constant along the direction.
     """
     R = len(D.J)
     supers = w.tally[ix.SUPERS]

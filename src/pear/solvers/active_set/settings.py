@@ -9,7 +9,7 @@ from __future__ import annotations
 START_SLOP = 1e-13
 """Largest violation of a bound or row at the start of a step, relative to its natural size.
 
-It is below the rule's FEASIBLE.
+It is smaller than ``FEASIBLE`` in ``pear.optimality.rule``.
 """
 
 BASICS = 1e-15
@@ -34,7 +34,7 @@ STALLED = 30
 """Number of steps of length zero after which a search takes the first candidate instead of the best."""
 
 FAR = 1e6
-"""Size of a bound above which no variable starts there, relative to right-hand sides and to costs over curvature.
+"""Size of a bound above which no variable starts at it, relative to right-hand sides and to costs over curvature.
 
 At such a bound, rows and gradients would lose their digits.
 """
@@ -57,8 +57,8 @@ NOISE = 1e-3
 KERNEL_SIGN = 1e-11
 """Size of a multiplier of the wrong sign, relative to the sample's largest slope, above which a GPU kernel drops it.
 
-It is coarser than the rule's SIGN, because the kernel never recomputes its inverse. The kernel's solutions are refined
-and verified afterwards.
+It is larger than ``SIGN`` in ``pear.optimality.rule``, because the kernel never recomputes its inverse. The solutions
+of the kernel are refined and verified afterwards.
 """
 
 KERNEL_DRIFT = 1e-14
@@ -74,7 +74,7 @@ KERNEL_PUSHES = 3
 """How often the GPU's primal kernel raises the cost of a violation that remains in a solution."""
 
 KERNEL_PUSH = 1e3
-"""Factor by which this cost is raised each time."""
+"""Factor by which the primal kernel raises the cost of a remaining violation each time."""
 
 DUAL_DRIFT = 1e-14
 """Rounding error of the values of the constraints in the dual search, relative to the largest of them at its start."""

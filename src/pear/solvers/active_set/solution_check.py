@@ -161,7 +161,7 @@ def check_solution_feasibility(D: ProgramData, w: Workspace) -> bool:
 def mark_checked_working_set(D: ProgramData, w: Workspace) -> None:
     """Mark only the constraints of the working set as held.
 
-    Other constraints that look tight may turn out not to be, once the point has more digits.
+    Other constraints that look tight may turn out not to be tight, once the point has more digits.
     """
     for v in span(len(D.J) + D.n):
         place = w.place[v]

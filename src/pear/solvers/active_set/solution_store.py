@@ -24,7 +24,8 @@ _NAME = "compiled"  # of the table in the store of warm starts
 class SolutionStore:
     """The ``SolutionTable`` of one problem, kept in a store of warm starts.
 
-    The fingerprint of a row consists of the true cost (n), the fingerprint of the true curvature (n), and λ.
+    The fingerprint of a row consists of the true cost (n numbers), the fingerprint of the true curvature (n numbers),
+    and the coefficient λ of the quadratic smoothing term.
 
     Args:
         starts: the store of warm starts.
@@ -90,7 +91,7 @@ class SolutionStore:
             table: the table.
             slots: (B,) row numbers.
             mark: fingerprint of the curvature, (B, n) or one number.
-            smoothing: λ.
+            smoothing: the coefficient λ of the quadratic smoothing term.
         """
         if not len(table.fingerprints):
             return

@@ -38,17 +38,17 @@ class BinaryResult(NamedTuple):
 
 @dataclass(frozen=True)
 class BinaryPlan:
-    """A set of constraints for ``z = low + x``, where x_j is 0 or 1 for a free variable and 0 for a fixed variable.
+    """A set of constraints for decisions ``low + z``; z_j is 0 or 1 for a free variable, and 0 for a fixed variable.
 
     Attributes:
         key: the bytes of all constraints.
         low: (n,) the least value of each variable.
         free: (k,) the free variables, which may have two values.
-        J: (r, k) the columns of the free variables, equality rows first.
+        J: (r, k) the columns of the free variables in the r rows, equality rows first.
         upper, lower: (r,) the limits of these rows.
-        rows: the tightened rows.
+        rows: the same rows, tightened.
         possible: False if the bounds leave no value for some variable.
-        answers: earlier results, by the bytes of the values v of a program.
+        answers: earlier results, by the bytes of the item values of a program.
         recent: the packed bits of recent decisions, the newest last.
     """
 
@@ -86,9 +86,12 @@ class BinaryPlan:
         return cls(key, low, free, J, upper, lower, TightenedRows.of(J, upper, lower), bool((high >= low).all()))
 
     def starts(self, values: Array) -> Array | None:
-        """Return the best recent decision for each row of ``values`` (B, k); None if a start does not help.
+        """Return for each program the best recent decision, (B, k), as the start of a search.
 
-        Shape (B, k).
+        The result is None if there is no recent decision, or if dynamic programming solves the programs.
+
+        Args:
+            values: (B, k) the values of the k free variables in B programs.
         """
         recent = list(self.recent)
         if not recent or self.rows.weights is not None:

@@ -82,7 +82,7 @@ class _BinaryJob(NamedTuple):
     Attributes:
         plan: the plan of their constraints.
         keys: the bytes of the values of each program.
-        values: (B, k) the values v.
+        values: (B, k) the values of the k free variables in B programs.
         starts: (B, k) selections to start from; None if there are none.
         budget: (1,) the number of nodes that each search may visit; 0 stops the searches.
     """

@@ -86,7 +86,8 @@ def _choose_branch(node: Node, solved: bool, gap: float, work: SearchWorkspace) 
         work: memory for computations.
 
     Returns:
-        The place: a row, or M plus a column, or −1 if every item is fixed. Whether the branch upwards comes first.
+        The place: a dictionary row, or the number of rows plus a column, or −1 if every item is fixed; and whether the
+        upward branch comes first.
     """
     n, M = node.n, node.M
     place, up, best = -1, False, -1.0
@@ -216,7 +217,7 @@ def _accept_branch_selection(program: Program, z: Bytes, low: float, step: float
         best: (n,) the best selection so far; overwritten.
 
     Returns:
-        The value of ``best``. Whether ``z`` is another selection of equal value, for a negative ``step``.
+        The value of ``best``; and whether ``z`` is another selection of equal value, always False if ``step`` ≥ 0.
     """
     value = _feasible_branch_value(program, z)
     if step < 0 and abs(value - low) <= -step:
@@ -266,7 +267,7 @@ def _explore_branches(
         budget: (1,) set to 0 by another thread to stop the search.
 
     Returns:
-        PROVEN, SPENT or TIED. The value of ``best``. The number of nodes that may still be visited.
+        PROVEN, SPENT or TIED; the value of ``best``; and the number of nodes that may still be visited.
     """
     depth = 1
     copy_dictionary(refer(dictionary_at(tree, 0)), refer(dictionary_at(tree, 1)))
@@ -306,7 +307,7 @@ class SharedRows(NamedTuple):
     """The rows and the number of nodes for all samples of a search.
 
     Attributes:
-        A: (n, M) the coefficients of the rows, at most 1 in absolute value. The last column is −1.
+        A: (n, M) the coefficients of M rows, at most 1 in absolute value. The last column is −1.
         b: (M,) the limits of the rows; the last one is 0.
         width: (M,) how far below its limit a row may be; the last one is n.
         budget: (1,) the number of nodes per sample. Another thread stops the search by setting this number to 0.

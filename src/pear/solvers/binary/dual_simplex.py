@@ -104,8 +104,10 @@ def _dual_entering_column(node: Node, p: int, work: SearchWorkspace) -> int:
 def run_dual_simplex(program: Program, node: Node, least: float, work: SearchWorkspace) -> tuple[int, int]:
     """Pivot until the relaxation is solved, the objective is below ``least``, or a row proves infeasibility.
 
+    The search also ends after a largest number of pivots.
+
     Returns:
-        AT_OPTIMUM, BELOW, INFEASIBLE or STUCK. The row that proves infeasibility, else −1.
+        AT_OPTIMUM, BELOW, INFEASIBLE or STUCK; and the row that proves infeasibility, or −1 for another outcome.
     """
     for _ in span(100 + 10 * node.M):
         if dictionary_objective(program, node) < least:

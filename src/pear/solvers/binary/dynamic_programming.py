@@ -13,11 +13,11 @@ from pear.solvers.binary.simplex_dictionary import Array, Bytes, Ints
 
 
 class DynamicPrograms(NamedTuple):
-    """B programs ``max values·z, weights·z ≤ capacity``, and their solutions.
+    """B programs ``max values·z, weights·z ≤ capacity`` for 0-1 variables z, and their solutions.
 
     Attributes:
         values: (B, n) values of any sign.
-        weights: (N, n) weights ≥ 0.
+        weights: (N, n) weights ≥ 0 of N different rows.
         capacities: (N,) capacities ≥ 0.
         rows: (B,) the row of each program in ``weights`` and ``capacities``.
         chosen: (B, n) overwritten by the selections of greatest value.

@@ -1,6 +1,7 @@
 """The linear relaxation of a node, and an upper bound that is valid in spite of rounding errors. Compiled.
 
-Every dictionary has multipliers u of the rows: −d at the columns of y. For any u the bound
+The symbols are those of ``simplex_dictionary``, and A_j has the coefficients of item j. Every dictionary has
+multipliers u of the rows: −d at the columns of y. For any u the bound
 
     v·z ≤ u·b + Σ max(v_j − A_j·u, 0) + Σ max(−u_i lo_i, −u_i hi_i)
 
@@ -21,7 +22,7 @@ _EPS = 2.220446049250313e-16
 
 @inner
 def _relaxation_multipliers(node: Node, u: Array) -> None:
-    """Write the multipliers of the rows to ``u`` (M,). If y_i has no upper bound, u_i is not negative."""
+    """Write the multipliers of the rows to ``u``. A negative multiplier of an inequality is replaced by zero."""
     n, M = node.n, node.M
     for i in span(M):
         u[i] = 0.0
@@ -35,7 +36,7 @@ def _relaxation_multipliers(node: Node, u: Array) -> None:
 
 @inner
 def _move_along_relaxation_ray(node: Node, p: int, length: float, u: Array) -> None:
-    """Move the multipliers ``u`` by ``length`` along the dual ray with which row ``p`` proves infeasibility."""
+    """Move the multipliers ``u`` by ``length`` along the dual ray by which row ``p`` proves infeasibility."""
     n, M = node.n, node.M
     step = length if node.x[p] < node.least[p] else -length
     if node.basic[p] >= n:
@@ -50,7 +51,7 @@ def _move_along_relaxation_ray(node: Node, p: int, length: float, u: Array) -> N
 
 @jit.inner
 def relaxation_reduced_cost(program: Program, u: Array, item: int) -> float:
-    """Return the reduced cost v_j − A_j·u of ``item``."""
+    """Return the reduced cost of ``item``: its value minus the product of its coefficients and the multipliers u."""
     r = program.v[item]
     for i in span(len(u)):
         r -= u[i] * program.A[item, i]

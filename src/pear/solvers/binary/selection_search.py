@@ -45,11 +45,11 @@ class SelectionSearch:
     """A search for the feasible selections of greatest value, with proofs.
 
     Dynamic programming solves programs with one row of small whole weights. Branch and bound solves all other programs.
-    The result depends on ``value`` and ``rows`` only: ``start`` saves time, and never decides between selections of
-    equal value.
+    A proven result depends on ``value`` and ``rows`` only: ``start`` saves time, and never decides between selections
+    of equal value.
 
     Args:
-        value: (B, n) the values v of B programs.
+        value: (B, n) the item values of B programs.
         rows: the rows of all programs.
         start: (B, n) feasible selections to start from, good ones if possible; None for no start.
         budget: (1,) the number of nodes to visit for each program before the program is given up; None for

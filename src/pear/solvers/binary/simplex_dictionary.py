@@ -38,13 +38,14 @@ inner = partial(jit.inner, any_order=False)
 
 
 class Program(NamedTuple):
-    """The data of a program, which do not change during a search.
+    """The data of a program of n items and M rows, which do not change during a search.
 
     Attributes:
         v: (n,) values of the items.
         A: (n, M) coefficients, one row per item. The last column, of −1, counts the items.
         b: (M,) limits.
-        width: (M,) upper bounds of y: infinite for inequalities, finite for equalities and for the count.
+        width: (M,) upper bounds of the slacks y of the rows: infinite for inequalities, finite for equalities and for
+            the count.
         close: the largest difference of two values that counts as rounding.
     """
 
@@ -56,18 +57,19 @@ class Program(NamedTuple):
 
 
 class Node(NamedTuple):
-    """The dictionary and the fixed items of a node. Variables have numbers: first the items, then the y of the rows.
+    """The dictionary and the fixed items of a node. Variables have numbers: first the items, then the slacks y of rows.
 
     Attributes:
-        T: (M + 2, n) the coefficients of the nonbasic variables, then d, then a slightly perturbed d that chooses
-            pivots. The first ``size[0]`` columns are in use.
+        T: (M + 2, n) the coefficients of the nonbasic variables in the M basic variables and in the objective. The last
+            row has slightly perturbed coefficients of the objective, which choose pivots. The first ``size[0]`` columns
+            are in use.
         column: (n,) the variable of each column.
         upper: (n,) 1 if the variable of a column lies at its upper bound, else 0.
         fixed_at: (n,) the value of each item: 0, 1 or FREE.
         x: (M,) the values of the basic variables.
         least, most: (M,) the bounds of the basic variables.
-        lo, hi: (M,) the bounds of y.
-        room: (M,) b minus the coefficients of the items fixed at 1.
+        lo, hi: (M,) the bounds of the slacks y.
+        room: (M,) the limits of the rows minus the coefficients of the items fixed at 1.
         base: (M,) the first entry is the value of the items fixed at 1.
         basic: (M,) the basic variables.
         size: (1,) the number of columns in use.
@@ -94,6 +96,8 @@ class Node(NamedTuple):
 class Tree(NamedTuple):
     """The nodes on the path from the root to the current node, and their branches that are not yet explored.
 
+    There are n items and M rows.
+
     Attributes:
         T: (DEPTH, M + 2, n) the fields ``T`` of the nodes.
         item: (DEPTH, 3, n) the fields ``column``, ``upper`` and ``fixed_at`` of the nodes.
@@ -114,7 +118,7 @@ class Tree(NamedTuple):
 
 
 class SearchWorkspace(NamedTuple):
-    """Memory for the computations of a search.
+    """Memory for the computations of a search with n items and M rows.
 
     Attributes:
         ratio: (n,) the ratios of a ratio test.
@@ -178,7 +182,7 @@ def _copy_dictionary_row(row: Array, to: Array, k: int) -> None:
 
 @inner
 def reset_dictionary(program: Program, node: Node) -> None:
-    """Make every y basic, and every item nonbasic: at 1 if its perturbed value is positive, else at 0."""
+    """Make every slack basic, and every item nonbasic: at 1 if its perturbed value is positive, else at 0."""
     n, M = program.A.shape
     node.size[0] = n
     node.base[0] = 0.0

@@ -22,9 +22,9 @@ class TightenedRows:
     """The rows ``low ≤ Gz ≤ h`` for 0-1 variables z, scaled, without rows that always hold.
 
     Attributes:
-        A: (n, M) the coefficients, one column per row of the program. Columns are divided by powers of two, so that no
-            coefficient exceeds 1. A last column of −1 counts the items taken.
-        b: (M,) the upper limits of the rows; the last one is 0.
+        A: (n, M) the coefficients, one column for each of M − 1 rows. These columns are divided by powers of two, so
+            that no coefficient exceeds 1. A last column of −1 counts the items taken.
+        b: (M,) the upper limits of these rows; the last limit, that of the count, is 0.
         width: (M,) how far below its upper limit a row may be, infinite for inequalities; the last one is n.
         weights: (n,) whole weights ≥ 0, for a program with one row that dynamic programming solves; None otherwise.
         capacity: the whole limit of this row.

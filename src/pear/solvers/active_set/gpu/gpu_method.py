@@ -23,9 +23,9 @@ class GPUMethod(ABC):
     Attributes:
         rooms: the values that ``room`` can have, smallest first.
         n: variables of the kernel's programs, which may be more than the decisions.
-        J: (B or 1, R, n) rows.
-        lower, upper: (B or 1, n or more) bounds.
-        room: how large the working set may become.
+        J: (B or 1, R, n) the R rows.
+        lower, upper: (B or 1, n or more) bounds; the dual method appends the limits of the rows.
+        room: for how much there is memory: slots of the working set, or rank-one terms in the dual method.
     """
 
     rooms: ClassVar[Iterable[int]]

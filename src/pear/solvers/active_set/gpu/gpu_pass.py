@@ -66,7 +66,7 @@ class GPUPass:
     """The fused pass of one problem on a GPU.
 
     Args:
-        problem: a continuous, dense problem on a GPU, without φ.
+        problem: a continuous, dense problem on a GPU, without a smooth term φ.
         solver: the name under which the problem keeps the plan of its constraints; the pipeline uses the same plan.
     """
 
@@ -81,7 +81,7 @@ class GPUPass:
 
     @staticmethod
     def supports(problem: Problem) -> bool:
-        """Return True for dense, continuous problems on a GPU without φ."""
+        """Return True for dense, continuous problems on a GPU without a smooth term φ."""
         return problem.phi is None and problem.device.type == "cuda" and not problem.is_sparse
 
     def decide(
@@ -210,7 +210,7 @@ class GPUPass:
 
         Args:
             predicted, true_cost: (B, n) costs.
-            injection: β.
+            injection: the strength β of the normal component of the gradient.
             pair: the programs with the predicted and with the true objective.
             change: (B, n, n) or (n, n) predicted minus true Q; None if they are equal.
         """
@@ -241,7 +241,7 @@ class GPUPass:
 
     @property
     def _current_plan(self) -> gpu.GPUPlan:
-        """The plan. Calls of a pass without a plan do not come this far."""
+        """The plan of the problem. Calls of a pass without a plan end before they need it."""
         assert self._plan is not None  # calls without a plan do not come this far
         return self._plan
 
@@ -284,7 +284,7 @@ class GPUPass:
 
         Args:
             cost: (B, n) costs.
-            smoothing: λ.
+            smoothing: the coefficient λ of the quadratic smoothing term.
             keys: keys of the samples, or None.
             given: curvatures that come with the call.
         """

@@ -35,8 +35,8 @@ def supports_gpu_plan(qp: QuadraticProgram) -> bool:
 def has_gpu_plan_method(qp: QuadraticProgram) -> bool:
     """Return True for programs that are small enough for a kernel, and that one of the methods can solve.
 
-    The dual method needs H⁻¹. If no other method takes the programs, the call waits for the device to say whether any
-    sample has H⁻¹.
+    The dual method needs the inverse of H. If no other method takes the programs, the call waits for the device to say
+    whether the H of any sample is positive definite.
     """
     rows = qp.p + qp.m
     small = fits_gpu_plan(qp.n, rows, qp.is_linear)
@@ -154,7 +154,7 @@ class GPUPlan:
 
 
 def make_gpu_plan(qp: QuadraticProgram) -> GPUPlan | None:
-    """Make the plan for programs with these constraints; None if they have no feasible point.
+    """Make the plan for programs with these constraints; None if no feasible start is found for shared constraints.
 
     Programs with many rows are for the dual method alone. The others begin with the primal method.
     """

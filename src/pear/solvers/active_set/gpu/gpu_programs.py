@@ -92,7 +92,7 @@ class GPUPrograms:
         Args:
             Q: (n, n) or (B, n, n), not yet checked.
             sign: 1 if the objective is minimised, −1 if it is maximised.
-            smoothing: λ.
+            smoothing: the coefficient λ of the quadratic smoothing term.
         """
         wide = Q.detach().double()
         wide = wide if wide.dim() == 3 else wide[None]

@@ -42,7 +42,7 @@ class GPUSolution:
     Attributes:
         qp: the programs.
         x, curvature: (B, n) solutions and Hx.
-        y: (B, R) multipliers of all rows, zero if a row is not held.
+        y: (B, R) multipliers of all R rows, zero if a row is not held.
         lower, upper: (B, n) bool, variables held at a bound.
         rows: (B, m) bool, inequalities that are held.
         optimal: (B,) bool, True if the kernel reports an optimum.
@@ -106,7 +106,7 @@ class GPUSolution:
             e: (B, n) errors.
 
         Returns:
-            (B, n) P e, refined up to rounding, and (B,) bool, True if the refinement converged.
+            (B, n) the projections, refined up to rounding, and (B,) bool, True if the refinement converged.
         """
         return self.projection(e, *self.kept)
 

@@ -35,7 +35,7 @@ class GPUTangentSpace:
     proven: bool = False
 
     def project(self, e: Tensor) -> tuple[Tensor, Tensor]:
-        """Project errors e (B, n); return P e (B, n), and (B,) bool, True if P e is correct.
+        """Project errors (B, n); return the projections (B, n), and (B,) bool, True if a projection is correct.
 
         The kernel projects onto the null space of the constraints in the working set. The null space of all tight
         constraints is contained in it, and the projection onto this smaller space is wanted. The result is correct if

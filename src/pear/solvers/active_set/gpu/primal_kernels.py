@@ -88,7 +88,7 @@ def search_primal_kernel(  # type: ignore[no-untyped-def]
         position_all: (B, n) int32 slots of the variables, −1 if a variable is not free; written for the first cost.
         slot_all: (B, slots) int32 indices, −1 if a slot is empty; written for the first cost.
         M_all: (B, slots, slots); written for the first cost.
-        status: (K, B) int32, written: OPTIMAL, NO_ROOM, SINGULAR, or RUNNING if the rounds ran out.
+        status: (K, B) int32, written: OPTIMAL, NO_ROOM, SINGULAR, or RUNNING if ``rounds`` steps were not enough.
         order, scratch: (blocks, slots) int32 and float64 memory to work with.
         begun: number of free variables at the start.
         rounds: the largest number of steps for each cost.

@@ -28,13 +28,13 @@ _PRICE = 10.0  # cost of a violation at the start, relative to an estimate of wh
 
 @dataclass(frozen=True)
 class PrimalStart:
-    """The working set that all samples start with, in the kernel's form.
+    """The working set that all samples start with, in the kernel's form, for n variables and R rows.
 
     Attributes:
         slot: (room,) int32, the index in each slot: j < n is a free variable, n + i a held row, −1 an empty slot.
         position, row_position: (n,) and (R,) int32, the slot of each variable and of each row, −1 if it has none.
-        M: (room, room) the part of the inverse that depends on the rows alone.
-        free: number of free variables, which have the first slots.
+        M: (room, room) the part of the inverse of the KKT matrix that depends on the rows alone.
+        free: the number of free variables, which have the first slots.
     """
 
     slot: Tensor
@@ -50,7 +50,7 @@ class PrimalMethod(GPUMethod):
 
     Attributes:
         J: (B or 1, R, n) rows, equalities first.
-        limit: (B or 1, R) their right-hand sides.
+        limit: (B or 1, R) the right-hand sides of the rows.
         equalities: the number of rows that are equalities.
         x: (B or 1, n) the point to start from.
         place: (B or 1, n) int32 codes that say for each variable whether it starts free or at which bound.
@@ -203,10 +203,10 @@ class VertexPrimalMethod(PrimalMethod):
 class ElasticPrimalMethod(PrimalMethod):
     """The primal method for constraints that differ by sample. It starts from an infeasible point.
 
-    The point x⁰ is at the bounds. Let v be Jx⁰ − limit in the rows that x⁰ violates, and zero elsewhere. With t = 1, x⁰
-    satisfies Jx − vt ≤ limit and 0 ≤ t ≤ 1. So t is the share of the violation that is left. It is one more variable,
-    whose cost is higher than what any decision costs. Once t is zero, the kernel leaves t there. The working set at the
-    start is t alone.
+    Each variable of this point x⁰ is at the bound nearer to zero, or at zero if it has no bounds. Let v be Jx⁰ − limit
+    in the rows that x⁰ violates, and zero elsewhere. With t = 1, x⁰ satisfies Jx − vt ≤ limit and 0 ≤ t ≤ 1. So t is
+    the share of the violation that is left. It is one more variable, with a cost that is likely to exceed what a
+    feasible decision costs. Once t is zero, the kernel leaves t there. The working set at the start is t alone.
 
     Attributes:
         distance: (B,) the largest distance of x⁰ to a row that x⁰ violates.
@@ -217,7 +217,7 @@ class ElasticPrimalMethod(PrimalMethod):
 
     @classmethod
     def of(cls, qp: QuadraticProgram) -> ElasticPrimalMethod:
-        """Make the method with its start at the bounds."""
+        """Make the method with its start at the bounds of the programs."""
         B = max(len(getattr(qp, name)) for name in _CONSTRAINTS)
         A, b, G, h, lower, upper = (v.expand(B, *v.shape[1:]) for v in (getattr(qp, k) for k in _CONSTRAINTS))
         J, limit = torch.cat([A, G], 1), torch.cat([b, h], 1)
@@ -245,7 +245,10 @@ class ElasticPrimalMethod(PrimalMethod):
         )
 
     def extend_curvature(self, H: Tensor, qp: QuadraticProgram) -> Tensor:
-        """Return H with a curvature of t that takes t to zero in one step: (B, n, n), or (B, n) if H is diagonal."""
+        """Return H with a curvature of t that takes t to zero in one step: (B, n, n), or (B, n) if H is diagonal.
+
+        Here t is the last variable, the share of the violation that is left.
+        """
         corner = self._violation_cost(qp.c, qp)
         if qp.diagonal:
             return torch.cat([H.expand(len(corner), -1), corner[:, None]], 1)
@@ -254,13 +257,16 @@ class ElasticPrimalMethod(PrimalMethod):
         return padded
 
     def extend_costs(self, costs: Tensor, qp: QuadraticProgram) -> Tensor:
-        """Return (K, B, n) costs with a cost of t. The search for the first cost has to bring t to zero."""
+        """Return (K, B, n) costs, with a cost of the violation for the first of the K costs.
+
+        The search for the first cost has to end the violation.
+        """
         padded = pad(costs, (0, 1))
         padded[0, :, -1] = self._violation_cost(costs[0], qp)
         return padded
 
     def _violation_cost(self, cost: Tensor, qp: QuadraticProgram) -> Tensor:
-        """Return (B,) a cost of t that is likely to exceed what a feasible point costs."""
+        """Return (B,) a cost of the violation that is likely to exceed what a feasible point costs."""
         slope = cost.abs() + matvec(qp.H, self.x[:, :-1].expand(len(cost), -1)).abs()
         price = _PRICE * slope.sum(1) * self.distance
         return torch.where(price > 0, price, 1.0)
