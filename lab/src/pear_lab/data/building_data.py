@@ -95,7 +95,9 @@ def load_building(path: str | Path | None = None, features: Features = "all") ->
 
 
 def fetch_building(folder: str | Path, url: str = URL, timeout: float = 60.0) -> Path:
-    """Download the workbook into ``folder/building``, unless the workbook exists there. UCI's page states its licence.
+    """Download the workbook into ``folder/building``, unless the workbook exists there.
+
+    The licence of the workbook is stated on UCI's page.
 
     Args:
         folder: the folder that ``$PEAR_DATA`` names.
@@ -237,7 +239,7 @@ def _add_building_data_localities(locality: Array, columns: Array, names: list[s
 def _make_building_data(
     file: Path, files: list[Path], columns: Array, names: Sequence[str], prices: Array, costs: Array
 ) -> BuildingData:
-    """Check that construction costs are positive, and make the ``BuildingData`` of arrays."""
+    """Check that construction costs are positive, and make the ``BuildingData`` from arrays."""
     if not (costs > 0).all():
         raise DataError(f"{file}: construction costs must be positive; property {int(np.argmin(costs)) + 1} has none")
     features, sold, built = (torch.from_numpy(np.ascontiguousarray(part)) for part in (columns, prices, costs))

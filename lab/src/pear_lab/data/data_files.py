@@ -47,7 +47,7 @@ def read_data_file_table(file: Path, delimiter: str = ",") -> tuple[list[str], d
 
     Args:
         file: a file in UTF-8, which is decompressed if its name ends in ``.gz``.
-        delimiter: the character between two fields. Several blanks in a row count as one delimiter.
+        delimiter: the character between two fields. If it is a blank, several blanks in a row count as one.
 
     Returns:
         The fields of the first line, and a dictionary from line numbers to the fields of the other lines. Empty lines

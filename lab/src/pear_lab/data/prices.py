@@ -26,7 +26,7 @@ Array = NDArray[np.float64]
 Gaps = Literal["error", "drop-names", "drop-days"]
 
 LONGEST_BREAK = 10
-"""The most calendar days between two rows. In a century no exchange has been closed for more than seven days."""
+"""The most calendar days between two rows. New York's trading days around 11 September 2001 were seven days apart."""
 
 
 @dataclass(frozen=True)
@@ -200,7 +200,7 @@ def load_prices(source: str | Path = "skfolio", gaps: Gaps = "error") -> Prices:
         gaps: what to do if prices are missing, as in ``read_prices``. The table of skfolio has no gaps.
 
     Raises:
-        DataError: there is no such file, or it is no table of prices.
+        DataError: there is no such file, it is no table of prices, or it has a gap that may not be dropped.
         MissingExtraError: skfolio is not installed.
     """
     if source == "skfolio":
@@ -225,7 +225,7 @@ def fetch_prices(
 
     Raises:
         MissingExtraError: yfinance is not installed.
-        DataError: Yahoo sent no prices of some names, or prices with gaps.
+        DataError: Yahoo did not answer, or sent no prices of some names, or prices with gaps.
     """
     try:
         import yfinance

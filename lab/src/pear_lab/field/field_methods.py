@@ -48,7 +48,7 @@ TRIES: Mapping[str, tuple[Setting, ...]] = {
     "pear": _method_tries("smoothing", 0.01, 0.1, 1.0, 10.0, 100.0),
     "pear-guided": _method_tries("guidance", 0.0, 1.0, 10.0, 30.0, 100.0),
 }
-"""Five settings of each method that has a strength. All other methods try ``LEARNING_RATES``."""
+"""Five settings of each method that has a strength. All other methods of the library try ``LEARNING_RATES``."""
 
 OURS, DEFAULT, FIT = "pear-guided", "pear-default", "pear-fit"
 """PEAR with five tries, PEAR with its defaults, and PEAR trained by ``pear.fit``."""

@@ -257,7 +257,7 @@ def _field_section_share(times: Sequence[float | None]) -> float:
 
 
 def _field_section_difference(one: TaskResults, name: str) -> str:
-    """Return a method's difference from the best method, with its interval, as text."""
+    """Return a method's difference from the best method, with its interval, as text; a dash for the best method."""
     if name == one.best:
         return "–"
     interval = one.differences[name]
@@ -267,7 +267,7 @@ def _field_section_difference(one: TaskResults, name: str) -> str:
 
 
 def _field_section_seconds(times: Sequence[float | None]) -> str:
-    """Return the median time to come near the best regret, and how often this happens, as text."""
+    """Return the median time to come near the best regret, and how many runs do so, as text; "never" if none does."""
     reached = [time for time in times if time is not None]
     if not reached:
         return "never"

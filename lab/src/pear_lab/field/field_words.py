@@ -75,7 +75,7 @@ def _field_method_words(found: Sequence[TaskResults], method: str) -> str:
 
 
 def _field_tries_words(found: Sequence[TaskResults]) -> list[str]:
-    """Return a sentence on how five tries compare with PEAR's defaults."""
+    """Return a text on how five tries compare with PEAR's defaults; nothing if no task has both."""
     both = [one for one in found if DEFAULT in one.methods and OURS in one.methods]
     if not both:
         return []

@@ -1,7 +1,7 @@
 """The tasks and methods that the published comparison leaves out, each with the reason.
 
-The reasons are running times, tasks to which few methods apply, and similar tasks or methods that are run. No result is
-a reason.
+The reasons are running times, the small number of methods that apply to a task, and similar tasks or methods that are
+run. No result is a reason.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ TASKS: Mapping[str, str] = {
     "energy-scheduling": _DEAR,
     "energy-knapsack": _DEAR,
 }
-"""By the name of a public task, the reason why the published comparison does not run the task."""
+"""The public tasks that the published comparison does not run, each with the reason."""
 
 METHODS: Mapping[str, str] = {
     "spo+relaxed": "it is SPO+ on the relaxation",
@@ -42,7 +42,7 @@ METHODS: Mapping[str, str] = {
     "pfyl-fit": "its runs did not end in the time that there was; SPO+ by pear.fit shows what pear.fit brings",
     "lava": "it does not apply to three of the tasks, and the neighbours of its vertices take seconds on others",
 }
-"""By the name of a method, the reason why the published comparison does not run the method."""
+"""The methods that the published comparison does not run, each with the reason."""
 
 
 def left_out_section(found: Sequence[TaskResults]) -> PageSection | None:

@@ -37,7 +37,7 @@ class MeanRankStatistics:
     critical_difference: float
 
     def groups(self) -> list[tuple[str, ...]]:
-        """Return the maximal groups of methods whose mean ranks differ by at most the critical difference.
+        """Return the maximal groups of two or more methods whose mean ranks differ by at most the critical difference.
 
         Example:
             >>> MeanRankStatistics({"a": 1.0, "b": 1.5, "c": 2.4}, 9, 0.0, 1.0, 1.0).groups()
@@ -153,8 +153,9 @@ def sign_test_statistics(values: Mapping[str, Sequence[float]], control: str) ->
 def complete_rank_block(has: Mapping[str, frozenset[str]], tasks: Sequence[str]) -> tuple[list[str], list[str]]:
     """Return methods and tasks such that every method has a result on every task.
 
-    The method or the task with the largest share of missing results is removed until none is missing. Of equal shares
-    a method is removed first, and of equal methods or tasks the last one. The values of the results have no effect.
+    The method or the task with the largest share of missing results is removed until none is missing. If a method and
+    a task have the same share, the method is removed. Among methods or tasks with the same share, the last one is
+    removed. The values of the results have no effect.
 
     Args:
         has: by method, the tasks with a result.

@@ -53,7 +53,7 @@ class TaskResults:
         return self.factor * np.array([run.metrics["regret"] for run in self._runs(method)])
 
     def start_regrets(self) -> np.ndarray:
-        """Return the test regret of the common start for each seed, multiplied by ``factor``."""
+        """Return the test regret of the common start, multiplied by ``factor``, in the order of the seeds."""
         found = {run.seed: run.metrics["start_regret"] for runs in self.done.values() for run in runs.values()}
         return self.factor * np.array([found[seed] for seed in sorted(found)])
 
@@ -85,9 +85,10 @@ class TaskResults:
         return method == self.best or self.differences[method].low <= 0
 
     def seconds_to_near_best(self) -> dict[str, list[float | None]]:
-        """Return, by method and seed, the seconds until the validation regret is near the best; None if it never is.
+        """Return, for each method, the seconds in each seed until the validation regret is near the best.
 
-        The best is the lowest final validation regret of all methods for the seed.
+        The best is the lowest final validation regret of all methods for the seed. The entry of a run that never comes
+        near it is None.
         """
         found: dict[str, list[float | None]] = {name: [] for name in self.methods}
         for seed in self.seeds:
@@ -132,9 +133,11 @@ def read_task_results(records: Iterable[RunRecord]) -> list[TaskResults]:
 
 
 def counted_task_seeds(ended: Mapping[str, frozenset[int]]) -> tuple[int, ...]:
-    """Choose the seeds of a task that maximise the number of seeds times the number of methods with all these seeds.
+    """Choose the seeds of a task: as many as possible, for as many methods as possible.
 
-    In a stopped comparison the last seed has runs of few methods, and some methods may have no run. The values of the
+    The candidates are the 1, 2, 3, … seeds with the most ended runs. The chosen candidate has the largest product of
+    the number of its seeds and the number of methods with all these seeds; of equal products, the most seeds. In a
+    stopped comparison the last seed has runs of few methods, and some methods may have no run. The values of the
     results have no effect on the choice.
 
     Args:
@@ -157,7 +160,7 @@ def counted_task_seeds(ended: Mapping[str, frozenset[int]]) -> tuple[int, ...]:
 
 
 def _task_results(task: PublicTask, groups: Mapping[str, list[RunRecord]], order: list[str]) -> TaskResults:
-    """Make the results of a task from its records, which ``groups`` has by method. ``order`` has all methods."""
+    """Make the results of a task. ``groups`` has the records of the task by method, and ``order`` has all methods."""
     latest = {name: _latest_task_runs(groups[name]) if name in groups else [] for name in order}
     seeds = counted_task_seeds({name: frozenset(run.seed for run in runs) for name, runs in latest.items()})
     shown = {name: [run for run in runs if run.seed in seeds] for name, runs in latest.items()}

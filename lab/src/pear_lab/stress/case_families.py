@@ -139,7 +139,7 @@ def huge_bounds_family(r: Recipe, rng: Rng) -> StressCase:
 
 
 def low_rank_family(r: Recipe, rng: Rng) -> StressCase:
-    """Draw programs with a curvature F Fᵀ of low rank, where F holds small integers. Some costs are zero."""
+    """Draw programs with a curvature F Fᵀ of low rank, where F holds small integers. Some cases have zero costs."""
     f = r.draw_polytope(rng, whole=rng.random() < 0.5)
     F = rng.integers(-2, 3, (*r.batch_shape, r.n, max(1, r.n // 2))).astype(float)
     f["Q"] = F @ np.swapaxes(F, -1, -2)
@@ -159,7 +159,7 @@ def low_rank_family(r: Recipe, rng: Rng) -> StressCase:
 
 
 def flat_family(r: Recipe, rng: Rng) -> StressCase:
-    """Draw programs with zero cost and a feasible point in the null space of Q, so that all gradients vanish."""
+    """Draw programs with zero cost, and a feasible point in the null space of Q, where the objective is flat."""
     F = rng.integers(-2, 3, (r.n, max(1, r.n // 2))).astype(float)
     if r.exponent % 2:
         F = F + rng.normal(size=F.shape)
@@ -213,7 +213,7 @@ def hilbert_family(r: Recipe, rng: Rng) -> StressCase:
 
 
 def unbounded_family(r: Recipe, rng: Rng) -> StressCase:
-    """Draw linear programs with free variables, of which rows or the signs of costs keep some samples bounded."""
+    """Draw linear programs with free variables. Rows, or the signs of costs, keep some samples bounded."""
     r = replace(r, smoothed=False, curved=False)
     f = r.draw_polytope(rng)
     free = rng.random(r.n) < 0.5
@@ -249,7 +249,7 @@ def mixes_family(r: Recipe, rng: Rng) -> StressCase:
 
 
 def sparse_family(r: Recipe, rng: Rng) -> StressCase:
-    """Draw programs with matrices in SciPy's sparse form. One seed in forty is large enough to be solved as sparse."""
+    """Draw programs with matrices in SciPy's sparse form. One case in forty is large enough to be solved as sparse."""
     large = r.seed % 40 == 0
     r = replace(r, per_sample=False, n=520 if large else r.n, batch=min(r.batch, 4) if large else r.batch)
     r = replace(r, rows=60 if large else max(1, r.rows), equalities=20 if large else r.equalities)

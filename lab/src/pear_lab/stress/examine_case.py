@@ -81,7 +81,7 @@ class CaseExamination:
         ]
 
     def run(self) -> CaseVerdicts:
-        """Compare the answers with another solver, with answers to single samples, and with gradients."""
+        """Compare the answers with another solver and with answers to samples solved alone, and judge gradients."""
         if self.verdicts[0].kind == "right":  # HiGHS solves only one sample of a batch, which saves time
             self.blame(0, judging.judge_answer_objective(self.programs[0], self.batch[0]))
         seconds = np.zeros(self.case.batch)
@@ -121,7 +121,8 @@ class CaseExamination:
         """Return the longest time divided by the median time. Samples that look slow are timed twice more.
 
         Args:
-            seconds: (B,) the times of the samples, in which a shorter time of a slow sample replaces the longer one.
+            seconds: (B,) the times of the samples. The time of a slow sample is replaced, in place, by the shortest of
+                its three times.
         """
         median = max(float(np.median(seconds)), _FLOOR)
         for i in np.flatnonzero(seconds > SLOW * median):
@@ -129,7 +130,7 @@ class CaseExamination:
         return float(seconds.max() / median)
 
     def judge_gradients(self) -> int:
-        """Judge the gradients of all samples that have one, and return the number of these samples."""
+        """Judge the gradients of all samples that have one, and return their number; 0 if an error was raised."""
         case, batch = self.case, self.batch
         spaces = [judging.answer_tangent(*pair) for pair in zip(self.programs, self.verdicts, strict=True)]
         truth = case.programs(case.true)

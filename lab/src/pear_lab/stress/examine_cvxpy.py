@@ -23,7 +23,10 @@ from pear_lab.stress.cvxpy_families import CVXPY_FAMILIES, CvxpyFamilyCase, cp, 
 from pear_lab.stress.examine_numbers import ExaminedNumbers, examine_numbers
 
 OPTIMUM = 1e-7
-"""The largest difference from CVXPY's optimum, and the largest violation, relative to the optimum or the unit."""
+"""The largest allowed violation, and the largest allowed difference from CVXPY's optimum.
+
+The difference is relative to the optimum or, if that is larger, to the unit of the objective.
+"""
 SLOPE = 1e-5
 """The largest relative difference of a directional derivative from a difference quotient."""
 STEPS = (1e-3, 1e-4, 1e-5, 1e-6)

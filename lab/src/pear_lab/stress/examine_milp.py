@@ -31,7 +31,7 @@ from pear_lab.stress.milp_references import (
 )
 
 VALUE = 1e-8
-"""The largest allowed excess of an objective over the best reference, relative to its terms."""
+"""The largest allowed excess of an objective over that of the best reference, relative to the size of its terms."""
 _SECONDS = 10 * SECONDS  # PEAR's time limit; the first call compiles code
 _CRASHES = (ArithmeticError, AssertionError, AttributeError, LookupError, RuntimeError, TypeError, ValueError)
 
@@ -107,7 +107,7 @@ def _examine_milp_answer(
         s: the minimised program.
         status, x: PEAR's status and point (n,).
         said: the statuses of the references.
-        best: the smallest objective of the references.
+        best: the smallest objective of the references; infinite if neither has a point.
 
     Returns:
         A sentence on a wrong answer, empty if it is right; and whether the answer is better than the references.

@@ -22,7 +22,10 @@ BATCH = 8
 KEPT = 25
 """The largest number of counterexamples that are kept for each family and kind of verdict."""
 GOALS = {"wrong": 0.0, "inaccurate": 1e-3, "inaccurate, nearly parallel": 1e-2, "slowest": 50.0}
-"""The largest allowed number of wrong samples, shares of inaccurate ones, and time of a sample over the median time."""
+"""The largest allowed number of wrong samples, shares of inaccurate samples, and time of a sample.
+
+The time of a sample is relative to the median time of its batch.
+"""
 PARALLEL = ("nearly parallel", "Hilbert")
 """The families with nearly dependent rows, which have their own goal."""
 
@@ -36,7 +39,7 @@ class FuzzFailure:
         sample: the position of the sample in the case.
         kind: "wrong" or "inaccurate".
         reason: the judge's reason.
-        alone: whether the sample has the same kind of verdict as a case of one sample.
+        alone: whether the sample was examined again as a case of its own, and got the same kind of verdict.
     """
 
     recipe: Recipe

@@ -197,7 +197,7 @@ class _Sweep:
         return process.returncode
 
     def _give_up(self, process: subprocess.Popen[str]) -> None:
-        """Kill a command that exceeds the time limit. Its exit code makes it count as wrong, unless it was killed."""
+        """Kill a command that exceeds the time limit. It counts as wrong, unless its driver was killed before."""
         self.verdict.examples.append(f"a command did not come to its end within {_LIMIT_SECONDS:.0f} s")
         os.killpg(process.pid, signal.SIGKILL)
 
@@ -268,7 +268,7 @@ class _Sweep:
             self._count_orphans(below)
 
     def _count_orphans(self, below: list[SweepProcess]) -> None:
-        """Count the processes that are alive ``_ORPHAN_SECONDS`` after their driver was killed."""
+        """Count the processes, except Ray's agents, that live ``_ORPHAN_SECONDS`` after their driver was killed."""
         until = time.monotonic() + _ORPHAN_SECONDS
         while (
             left := [one for one in below if one.living_parent() and not one.is_ray_agent()]

@@ -60,7 +60,8 @@ class MilpFamilyBuilder:
         whole: whether numbers are integers, so that costs tie and vertices are degenerate.
         unit: the unit of every continuous variable.
         lower, upper, costs, integers: bounds, costs and kinds of the variables so far.
-        equal, limits: equalities and inequalities as pairs of coefficients, by variable, and right-hand side.
+        equal, limits: the equalities and the inequalities, each with its coefficients by variable and its right-hand
+            side.
     """
 
     rng: Rng
@@ -83,7 +84,7 @@ class MilpFamilyBuilder:
         return [self.number(low, high) for _ in range(count)]
 
     def big_m(self, needed: float) -> float:
-        """Draw the coefficient of a switch: ``needed`` or a multiple up to 1e5, as users choose."""
+        """Draw the coefficient of a switch: ``needed`` times a factor from 1 to 1e5, as users choose."""
         return needed * float(self.rng.choice([1.0, 1.0, 1.0, 2.0, 10.0, 1e3, 1e5]))
 
     def amounts(self, count: int, costs: list[float], most: float = np.inf) -> list[int]:
@@ -116,7 +117,7 @@ class MilpFamilyBuilder:
         self.equal.append((row, value))
 
     def build(self, family: str) -> MilpFamilyCase:
-        """Return the program in the unit of quantities. Some programs maximise, and some have another unit of money."""
+        """Return the program, with quantities in ``unit``. Some programs maximise; some have another unit of money."""
         n, integer = len(self.costs), np.array(self.integers)
         (A, b), (G, h) = (_milp_family_matrix(rows, n) for rows in (self.equal, self.limits))
         per = np.where(integer, 1.0, self.unit)  # coefficients of a variable in other units are divided by the unit

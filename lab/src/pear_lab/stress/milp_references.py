@@ -22,7 +22,7 @@ from pear_lab.judge.integer_judge import IntegerJudge
 from pear_lab.judge.judged_program import Array, JudgedProgram
 
 VIOLATED = 1e-8
-"""The largest allowed violation of a row, relative to its terms."""
+"""The largest allowed violation of a row, relative to the size of its terms."""
 SECONDS = 30.0
 """The time limit of a reference. The random programs need a few seconds at most."""
 SOLVED, INFEASIBLE, UNBOUNDED, OPEN = "solved", "infeasible", "unbounded", "open"

@@ -282,7 +282,7 @@ class SoakTraining:
         self.plain.append(time.process_time() - began)
 
     def _tie_costs(self, anew: bool) -> None:
-        """Set the weights to multiples of 1/4, so that costs tie exactly. They are rounded or, if ``anew``, drawn."""
+        """Round the weights to multiples of 1/4 or, if ``anew``, draw such multiples, so that costs tie exactly."""
         with torch.no_grad():
             weight = self.model.weight
             drawn = torch.from_numpy(self.rng.integers(-8, 9, tuple(weight.shape)).astype(float))
