@@ -101,7 +101,7 @@ class Backend:
         return backend_kind(qp) in self.kinds and supports(qp)
 
     def fits_gpu(self, n: int, rows: int) -> bool:
-        """Return whether one kernel of the solver solves curved programs of this size on a GPU."""
+        """Return whether one kernel on a GPU solves curved programs of n variables and this number of rows."""
         fits: Callable[[int, int], bool] = getattr(self._load(), "fits_gpu", lambda n, rows: False)
         return fits(n, rows)
 

@@ -93,7 +93,7 @@ class CompiledProjector:
         return torch.where(tight[:, n:], q, 0.0), left <= PROJECTED * top
 
     def _hessian_times(self, at: Index, p: Tensor) -> Tensor:
-        """Return H p (k, n) for the programs in rows ``at`` (k,) and p (k, n)."""
+        """Return the products (k, n) of the Hessians of the k programs in rows ``at`` and the vectors p (k, n)."""
         P = self.programs
         product = P.smoothing * p
         if not len(P.Q):

@@ -68,7 +68,7 @@ def find_dual_solution(
 
 @inner
 def refine_dual_solution(D: ProgramData, w: Workspace) -> float:
-    """Refine point and multipliers on the working set, from the data; return the residual of stationarity."""
+    """Refine the point and its multipliers on the working set, from the data; return the residual of stationarity."""
     n = D.n
     for j in span(n):
         w.x[j] = w.value[j]

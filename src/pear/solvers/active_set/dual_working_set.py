@@ -183,9 +183,9 @@ def hold_tight_in_dual_working_set(D: ProgramData, w: Workspace) -> bool:
 def depends_on_dual_working_set(D: ProgramData, w: Workspace, i: int) -> bool:
     """Return True if the row of constraint i is a combination of the rows in the working set, up to rounding.
 
-    The result is also True if the factor has no room for another constraint. The pivot of the constraint is the square
-    of the difference between the row and the nearest combination, and too small to tell nearly parallel rows from
-    dependent ones. The caller has just called ``hold_in_dual_working_set``, which has written the row of the factor.
+    The result is also True if the factor has no room for another constraint. The pivot cannot answer the question: it
+    is the square of the difference between the row and the nearest combination, and too small to tell nearly parallel
+    rows from dependent ones. ``hold_in_dual_working_set`` must have written the constraint's row of the factor.
     """
     n, size, row = D.n, w.tally[ix.WORKING], gram_row(D, w, i)
     if size == len(w.L) - 1:

@@ -62,7 +62,7 @@ of the kernel are refined and verified afterwards.
 """
 
 KERNEL_DRIFT = 1e-14
-"""Rounding error of a point of the GPU's dual method, relative to its first point.
+"""Rounding error of a point of the GPU's dual method, relative to the first point of the search.
 
 A bound that is exceeded by no more than this does not count as violated.
 """
@@ -85,7 +85,7 @@ constraint.
 """
 
 MOST_CONSTRAINTS = 1_000
-"""Largest number of variables and inequalities of the CPU's dual method, the size of its Gram matrix."""
+"""Largest number of variables and inequalities for the CPU's dual method, whose Gram matrix has this size."""
 
 MOST_SUPERBASICS = 512
-"""Largest number of superbasic variables of the CPU's primal method, the size of its reduced Hessian."""
+"""Largest number of superbasic variables of the CPU's primal method, whose reduced Hessian has this size."""

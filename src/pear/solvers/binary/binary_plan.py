@@ -65,7 +65,7 @@ class BinaryPlan:
 
     @classmethod
     def of(cls, batch: ProgramArrays, i: int) -> BinaryPlan:
-        """Return the plan for the constraints of sample ``i``, which is made only once."""
+        """Return the plan for the constraints of sample ``i``, which all samples with these constraints share."""
         fields = [np.ascontiguousarray(row(getattr(batch, name), i)) for name in _FIELDS]
         key = b"".join([np.array([x.shape[0] for x in fields]).tobytes(), *(x.tobytes() for x in fields)])
         kept = _plans.find([key])[0]

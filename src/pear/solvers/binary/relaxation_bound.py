@@ -36,7 +36,7 @@ def _relaxation_multipliers(node: Node, u: Array) -> None:
 
 @inner
 def _move_along_relaxation_ray(node: Node, p: int, length: float, u: Array) -> None:
-    """Move the multipliers ``u`` by ``length`` along the dual ray by which row ``p`` proves infeasibility."""
+    """Move the multipliers ``u`` by ``length`` along the dual ray of the dictionary's infeasible row ``p``."""
     n, M = node.n, node.M
     step = length if node.x[p] < node.least[p] else -length
     if node.basic[p] >= n:

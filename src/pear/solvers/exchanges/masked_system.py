@@ -129,7 +129,7 @@ def solve_masked_system(
     Args:
         P: the plan.
         place: (n,) the places of the variables.
-        f, r: (n,) and (p + m,) the right-hand sides, zero on what is left out.
+        f, r: (n,) and (p + m,) the right-hand sides, zero for variables and rows that are left out.
         x, v: (n,) and (p + m,) the solution; written.
         w: the memory, with the factored system.
 

@@ -1,4 +1,4 @@
-"""Linear algebra: elimination orders and factors of sparse systems, and Cholesky factors of batches of dense ones."""
+"""Linear algebra: elimination orders and factors of sparse systems, and Cholesky factors of dense matrices."""
 
 from typing import Any
 

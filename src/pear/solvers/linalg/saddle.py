@@ -191,9 +191,9 @@ class Saddle:
         return solution[: len(f)], solution[len(f) :]
 
     def _solve_by_factor(self, rhs: Array) -> Array:
-        """Solve the factored system for rhs (n + r,): the whole system, or that of the preconditioner.
+        """Solve the factored system for a right-hand side: the whole system, or that of the preconditioner.
 
-        The variables outside of the factor are eliminated first. Shape (n + r,).
+        The variables outside of the factor are eliminated first.
         """
         pattern = self._pattern
         if not pattern.alone_J.shape[1]:
@@ -205,7 +205,7 @@ class Saddle:
         return solution
 
     def _matrix_times(self, vector: Array) -> Array:
-        """Multiply the whole matrix by a vector (n + r,). Shape (n + r,)."""
+        """Multiply the whole matrix by a vector with an entry for each variable, then for each row."""
         pattern = self._pattern
         x, v = vector[: pattern.n], vector[pattern.n :]
         return np.concatenate([pattern.H @ x + self._D * x + pattern.JT @ v, pattern.J @ x - self._E * v])
@@ -214,12 +214,12 @@ class Saddle:
         """Improve a solution by conjugate gradients. The residuals of the rows stay zero.
 
         Args:
-            rhs: (n + r,) the right-hand side.
+            rhs: (n + r,) the right-hand side for n variables and r rows.
             solution: (n + r,) the solution of the preconditioner, which satisfies the rows.
             tolerance: the relative residual at which the iterations stop.
 
         Returns:
-            (n + r,).
+            (n + r,) the improved solution.
         """
         n = self._pattern.n
         rest = rhs - self._matrix_times(solution)

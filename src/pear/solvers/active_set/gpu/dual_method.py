@@ -107,7 +107,7 @@ class DualMethod(GPUMethod):
 
         Args:
             qp: the programs.
-            inverse: (B or 1, n, n) H⁻¹ if it is known, else None.
+            inverse: (B or 1, decisions, decisions) the inverses of H if they are known, else None.
         """
         from pear.solvers.active_set.gpu.inverse_kernel import invert_by_kernel
 
@@ -164,7 +164,7 @@ class DualMethod(GPUMethod):
         return torch.cat([equalities, w[..., self.n :]], 2)
 
     def _project(self, e: Tensor, response: Tensor, H: Tensor, *kept: Tensor) -> tuple[Tensor, Tensor]:
-        """Project errors e (B, n) at the solutions that the search left in ``kept``; see ``GPUSolution.project``."""
+        """Project errors (B, decisions) at the solutions that are left in ``kept``; see ``GPUSolution.project``."""
         from pear.solvers.active_set.gpu.dual_kernels import project_dual_kernel
 
         B, decisions = e.shape

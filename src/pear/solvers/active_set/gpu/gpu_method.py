@@ -56,7 +56,7 @@ class GPUMethod(ABC):
 
         Args:
             qp: the programs, with the first of the costs.
-            costs: (K, B, n) costs.
+            costs: (K, B, decisions) costs.
             curvature: what the method computes from H alone, if the caller has it, else None.
 
         Returns:

@@ -94,7 +94,7 @@ class GPUPlan:
 
         Args:
             qp: the programs.
-            inverse: (B or 1, n, n) H⁻¹.
+            inverse: (B or 1, n, n) the inverses of H.
         """
         assert isinstance(self.method, DualMethod)
         return self.method.curvature(qp, inverse)

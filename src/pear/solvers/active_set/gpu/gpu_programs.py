@@ -67,7 +67,7 @@ class GPUPrograms:
 
     @cached_property
     def twice(self) -> GPUPrograms:
-        """The constraints and sizes of the batch, each twice, for the verification of 2B points. H is not repeated."""
+        """The programs for the verification of 2B points: the constraints and sizes are repeated, and H is not."""
         sizes = Sizes(**self._repeated(self.sizes, (one.name for one in fields(self.sizes))))
         return replace(self, qp=replace(self.qp, **self._repeated(self.qp, _CONSTRAINTS)), sizes=sizes)
 

@@ -145,7 +145,7 @@ class PrimalMethod(GPUMethod):
         )  # fmt: skip
 
     def _project(self, diagonal: bool, e: Tensor, H: Tensor, *kept: Tensor) -> tuple[Tensor, Tensor]:
-        """Project errors e (B, n) at the solutions that the search left in ``kept``; see ``GPUSolution.project``."""
+        """Project errors (B, decisions) at the solutions that are left in ``kept``; see ``GPUSolution.project``."""
         from pear.solvers.active_set.gpu.primal_kernels import project_primal_kernel
 
         (B, n), sizes = e.shape, self._launch_sizes()
