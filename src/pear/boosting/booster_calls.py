@@ -54,7 +54,7 @@ class BoosterCallReader:
         return array
 
     def _read_call(self, first: Any, second: Any) -> tuple[Array, Array]:
-        """Return the predicted and the true values (N, k) of a call.
+        """Return the predicted values and the true values of a call, k of each sample, (N, k).
 
         The arguments of a call are the predicted values and a ``Dataset`` or ``DMatrix``; or, from the interfaces of
         scikit-learn, the true values and the predicted values.

@@ -40,7 +40,7 @@ def metric(problem: Problem | Model, true: Any = None, *, groups: Any = None) ->
 
     Args:
         problem: the decision problem, with its integers.
-        true: (N, k) true values of the validation rows, in the order of the rows. By default the labels.
+        true: (N, k), k true values of each validation row, in the order of the rows. By default the labels.
         groups: (N·k,) ids of the samples that the rows of a long table belong to, as in ``objective``.
 
     Example:

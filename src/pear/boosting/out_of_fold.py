@@ -22,7 +22,7 @@ def out_of_fold(base: Any, X: Any, y: Any, *, groups: Any = None, folds: int = F
     Args:
         base: an estimator of scikit-learn, such as ``LGBMRegressor``, fitted or not. It is not changed.
         X: the rows, an array or a DataFrame.
-        y: (N,) or (N, k) the true values.
+        y: the true values: one for each row, (N,), or k, (N, k).
         groups: (N,) ids of the groups of rows that stay in one block. All groups have the same number of rows. None if
             every row is a sample.
         folds: the number of blocks.

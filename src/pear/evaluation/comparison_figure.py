@@ -89,7 +89,7 @@ class _ComparisonAxes:
             axes.set_xlabel("row")
 
     def draw_means(self, axes: Any) -> None:
-        """Draw a dot with its interval for each forecaster: the mean difference to the reference."""
+        """Draw a dot with an interval for each forecaster: the mean difference from the reference."""
         found, colors = self.found, self.colors
         order = sorted(colors, key=lambda name: found.differences[name].mean)
         left, right = _comparison_limits(

@@ -26,7 +26,7 @@ class Forecaster(Protocol):
     """An object that forecasts the T test samples of a fold."""
 
     def forecast(self, samples: WalkSamples, fold: TimeFold) -> Any:
-        """Return forecasts of the test samples, (T, k) or (T·k,), learnt from the training samples only."""
+        """Return forecasts of k values for the T test samples, (T, k) or (T·k,), learnt from training samples only."""
 
 
 class EstimatorForecaster:
@@ -122,7 +122,8 @@ class TableForecaster:
 
     Args:
         name: the user's name of the forecaster, for messages.
-        table: (N, k) forecasts of all samples, or (N·k,) in a long table. Samples that are not tested may have NaN.
+        table: forecasts of k values for all N samples: (N, k), or (N·k,) in a long table. Samples that are not tested
+            may have NaN.
         samples: all samples.
     """
 
@@ -145,7 +146,7 @@ class MeanForecaster:
     """A forecaster that forecasts the mean of the training costs for every sample."""
 
     def forecast(self, samples: WalkSamples, fold: TimeFold) -> Array:
-        """Return the mean of the training costs for each of the T test samples, (T, k)."""
+        """Return the means of the k columns of training costs for each of the T test samples, (T, k)."""
         return np.tile(samples.true[fold.train].mean(axis=0), (len(fold.test), 1))
 
 

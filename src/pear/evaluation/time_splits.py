@@ -64,7 +64,7 @@ class TimeSplits:
         """Yield the training rows and the test rows of each fold, as row numbers.
 
         Args:
-            X: (N, p) the rows. Only their number matters.
+            X: the N rows. Only their number matters.
             y, groups: ignored; scikit-learn passes them.
 
         Raises:

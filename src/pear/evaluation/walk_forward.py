@@ -63,14 +63,14 @@ def walk_forward(
 ) -> WalkForward:
     """Compare forecasters by what their decisions cost over time: train on the past, decide for what follows.
 
-    Every forecaster is trained on the training rows of a fold and forecasts its test rows. The decisions under the
-    forecasts are paid for at the true costs. The comparison also includes a constant forecast, "mean of the training
-    costs": a forecaster that loses more than this forecast is worth nothing.
+    Every forecaster is trained on the training rows of a fold and forecasts the test rows of this fold. The decisions
+    under the forecasts are paid for at the true costs. The comparison also includes a constant forecast, "mean of the
+    training costs": a forecaster that loses more than this forecast is worth nothing.
 
     Args:
         problem: the decision problem, with its integers. With a ``Model``, the k values that its cost map takes are
             forecast. If samples have fields of their own, these belong to the samples in the order of X.
-        X: (N, p) features in time order: an array or a DataFrame. Dates in an index must be in order.
+        X: (N, p), p features in time order: an array or a DataFrame. Dates in an index must be in order.
         C: (N, k) the true costs or values; (N,) if k is 1.
         forecasters: the forecasters by name. A forecaster is an estimator with ``fit(X, y)`` and ``predict(X)``
             (scikit-learn, LightGBM, ``DecisionRegressor``), of which a copy is trained on every fold, and for every
@@ -89,7 +89,7 @@ def walk_forward(
             rows. Choose a span, such as a week or a season, after which losses no longer depend on earlier ones.
         progress: a function that is called after each fold of each forecaster.
         known: the known values of each of the N samples, if the model has any; see ``Model.with_known``. A
-            ``DecisionRegressor`` of this model is trained with the known data of its rows.
+            ``DecisionRegressor`` of this model is trained with the known values of its training rows.
 
     Raises:
         ForecasterError: a forecaster fails; the message names the forecaster and the fold.
@@ -186,7 +186,8 @@ class _WalkForwardRun:
         """Train all forecasters and forecast all tested rows.
 
         Returns:
-            For each forecaster by name, its forecasts (T, k) in the order of ``tested``, and its time in seconds.
+            For each forecaster by name, its forecasts of k values for the T tested rows, (T, k), in the order of
+            ``tested``, and its time in seconds.
         """
         folds = self.folds if self.retrain else [self._fold_trained_once()]
         forecasts, seconds = {}, {}
@@ -202,7 +203,7 @@ class _WalkForwardRun:
         return forecasts, seconds
 
     def judge_forecasts(self, name: str, judge: ForecastJudge, forecasts: Array) -> RegretOutcome:
-        """Judge the decisions under the forecasts (T, k) of the forecaster ``name``."""
+        """Judge the decisions under k forecasts for each of T tested rows, (T, k), by the forecaster ``name``."""
         with _name_forecaster_in_errors(name, "its decisions"):
             try:
                 return judge(sample_rows_to_tensor(self.samples.problem, forecasts))
@@ -235,7 +236,7 @@ class _WalkForwardRun:
         return TimeFold(self.folds[0].train, tests)
 
     def _read_forecast(self, values: Any, fold: TimeFold) -> Array:
-        """Check what a forecaster returned for a fold, and return it as float64 (T, k) for its T test rows."""
+        """Check what a forecaster returned for a fold, and return it as float64 (T, k): k values for T test rows."""
         samples = self.samples
         columns, own = pandas_columns(values), pandas_columns(samples.C)
         if columns != own and set(columns or ()) == set(own or (None,)):

@@ -71,17 +71,20 @@ class WalkForward:
 
     @property
     def cost(self) -> Array:
-        """(F, T) the objective of each decision at the true costs, in the problem's own sense, without its constant."""
+        """The objective of each decision, (F, T), at the true costs, in the problem's own sense, without its constant.
+
+        F and T are as in ``WalkForward``.
+        """
         return self.best + (-1 if self.sense == "max" else 1) * self.regret
 
     @property
     def squared_error(self) -> Array:
-        """(F, T) the squared error of each forecast, averaged over the k values."""
+        """The squared error of each of F forecasters for each of T tested rows, (F, T), averaged over the k values."""
         return np.stack([((values - self.true) ** 2).mean(axis=1) for values in self.forecasts.values()])
 
     @property
     def fold_regret(self) -> Array:
-        """(F, folds) the mean regret in each test fold."""
+        """The mean regret of each of F forecasters in each test fold, (F, folds)."""
         return np.stack([self.regret[:, self.fold == number].mean(axis=1) for number in np.unique(self.fold)], axis=1)
 
     @property

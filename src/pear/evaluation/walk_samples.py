@@ -30,7 +30,8 @@ class WalkFeatures:
 
     Args:
         name: the name of the table in messages.
-        X: (N, p) a wide table or (N·k, p) a long table: an array, a DataFrame, a tensor, a sparse matrix or lists.
+        X: p features, in a wide table (N, p) or a long table (N·k, p): an array, a DataFrame, a tensor, a sparse
+            matrix or lists.
         count: N, the number of samples.
         groups: which rows of long tables belong to each sample, or None if the user gave no groups.
 
@@ -70,7 +71,7 @@ class WalkSamples:
 
     Args:
         problem: the decision problem.
-        X: (N, p) features; with groups also (N·k, p).
+        X: (N, p), p features; with groups also (N·k, p).
         C: (N, k) the true values, or (N,) if k is 1; with groups also (N·k,).
         groups: (N·k,) for each row of a long table, the id of its sample; None without long tables.
         known: the known values of each sample, if the problem is a model with known values.
@@ -122,13 +123,16 @@ class WalkSamples:
         return found
 
     def check_pairing(self, name: str, table: Any) -> None:
-        """Raise ``ProblemError`` if a table's index differs from that of X, C, groups or known of the same length."""
+        """Raise ``ProblemError`` if a table's index differs from that of the known values, or of X, C or groups.
+
+        X, C and groups are compared with the table if they have as many rows.
+        """
         if has_pandas_index(table):
             as_long = {own: one for own, one in self._given.items() if has_pandas_index(one) and len(one) == len(table)}
             check_pandas_rows({**as_long, "known": self._given["known"], name: table})
 
     def read_values(self, values: Any, name: str) -> Array:
-        """Return forecasts or true values of all samples, from a wide or a long table, as float64 (N, k)."""
+        """Return k forecasts or true values of all N samples, from a wide or a long table, as float64 (N, k)."""
         table = to_walk_table(values)
         if self.groups is not None and self.groups.rows.size == np.size(table) and len(table) != len(self.groups):
             table = self.groups.gather(np.asarray(table).reshape(-1))

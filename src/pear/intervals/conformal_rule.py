@@ -1,7 +1,8 @@
 """``ConformalRule``: bounds on the residuals of new samples from the residuals of known samples.
 
 A residual is the realised cost of a decision minus its planned cost. A score is a residual divided by a scale, which
-grows with the size of the planned cost. The bounds of a new residual are bounds on its score times its scale.
+grows with the size of the planned cost. The bounds on a new residual are the bounds on its score, multiplied by its
+scale.
 
 *Exchangeable* samples: the scale is fitted to the first third of the samples, and the bounds on the score are order
 statistics of the other n scores. With few samples, the scale is 1, and n is the number of all samples. Let ``tail`` be
@@ -55,7 +56,7 @@ class ResidualBounds(NamedTuple):
 
     @classmethod
     def from_scores(cls, bounds: tuple[float, float] | Array, scale: Array, two_sided: bool) -> ResidualBounds:
-        """Return bounds on residuals from a lower and an upper bound on scores, and the scales (M,) of the residuals.
+        """Return bounds on residuals from a lower and an upper bound on scores, and the M scales of the residuals.
 
         In time order, both bounds may move inwards until they cross. Crossed bounds are replaced by their middle.
         """
@@ -199,7 +200,7 @@ class ConformalRule:
 
     @staticmethod
     def _exchangeable_bounds(known: Residuals, size: Array, tail: float, two_sided: bool) -> ResidualBounds:
-        """Return bounds for new samples of sizes (M,), if the order of samples has no meaning."""
+        """Return bounds for M new samples with the sizes ``size`` (M,), if the order of samples has no meaning."""
         count = len(known.value)
         third = count // 3
         scale = ONE_SCALE

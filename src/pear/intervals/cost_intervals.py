@@ -89,7 +89,7 @@ class CostIntervals:
         """Learn from samples whose true values are known. In time order, the latest sample comes last.
 
         Args:
-            forecasts: (N, k) predicted values.
+            forecasts: (N, k), k predicted values of each sample.
             true: (N, k) true values.
             problem: the problem of these samples, if they have fields of their own.
             known: the known values of each sample, if the model has any; see ``Model.with_known``.
@@ -111,7 +111,7 @@ class CostIntervals:
         """Decide under forecasts, and bound the realised costs or the regrets of the decisions.
 
         Args:
-            forecasts: (B, k) predicted values of samples that come after those of ``calibrate``.
+            forecasts: (B, k), k predicted values of each sample. The samples come after those of ``calibrate``.
             level: the probability with which the cost or regret of a decision lies within its bounds.
             problem, known: as for ``calibrate``.
 
@@ -151,7 +151,8 @@ class CostIntervals:
         The samples of ``calibrate`` are neither used nor changed.
 
         Args:
-            forecasts: (N, k) predicted values, by forecasters that had not seen the sample. Samples are in time order.
+            forecasts: (N, k), k predicted values of each sample, by forecasters that had not seen it. Samples are in
+                time order.
             true: (N, k) true values.
             level: the probability that the bounds promise.
             gap: the number of samples directly before each sample whose truth is not known yet when the sample is

@@ -36,7 +36,7 @@ class PlannedDecisions(NamedTuple):
 
 
 def plan_decision_costs(problem: Problem | Model, predicted: Any) -> PlannedDecisions:
-    """Decide under predicted values (B, k), with integers and without smoothing.
+    """Decide under k predicted values of each sample, (B, k), with integers and without smoothing.
 
     Args:
         problem: the problem of these samples, with their known values.
@@ -63,7 +63,7 @@ def cost_of_decisions(problem: Problem | Model, z: Tensor, values: Any) -> Array
     Args:
         problem: the problem of these samples, with their known values.
         z: (B, n) decisions.
-        values: (B, k) costs, or the values that a model maps to costs and right-hand sides.
+        values: (B, k), k costs of each sample, or k values that a model maps to costs and right-hand sides.
 
     Returns:
         (B,) costs.
@@ -79,14 +79,14 @@ def cost_of_decisions(problem: Problem | Model, z: Tensor, values: Any) -> Array
 
 
 def regrets_of_decision_costs(problem: Problem | Model, cost: Array, true: Any) -> Array:
-    """Return the regret of decisions, (B,), from their realised costs (B,) and the true values (B, k)."""
+    """Return the regret of decisions, (B,), from realised costs (B,) and the k true values of each sample, (B, k)."""
     problem, values = read_cost_values(problem, true, "true values")
     best = ForecastJudge(problem, values).best + (problem.offset if isinstance(problem, Model) else 0.0)
     return np.maximum(problem_of_model(problem).sign * (cost - _cost_array(best)), 0.0)
 
 
 def read_forecasts_and_truth(problem: Problem | Model, predicted: Any, true: Any) -> tuple[Tensor, Tensor]:
-    """Check forecasts and true values of the same samples, and return them as tensors (B, k).
+    """Check forecasts and true values of the same samples, k of each, and return them as tensors (B, k).
 
     Raises:
         ProblemError: shapes, columns or rows differ, or a number is not finite.
@@ -102,7 +102,7 @@ def read_forecasts_and_truth(problem: Problem | Model, predicted: Any, true: Any
 
 
 def read_cost_values(problem: Problem | Model, given: Any, name: str) -> tuple[Any, Tensor]:
-    """Check values; return the problem and the values (B, k), in float64, both on the device that decides.
+    """Check the k values of each sample; return problem and values (B, k), in float64, on the device that decides.
 
     Raises:
         ProblemError: the shape is wrong, or a number is not finite.
@@ -121,7 +121,7 @@ def read_cost_values(problem: Problem | Model, given: Any, name: str) -> tuple[A
 
 
 def _objective_cost(problem: Problem | Model, z: Tensor, values: Tensor) -> Array:
-    """Return the objective of decisions z (B, n) under values (B, k), (B,), with constants and without recourse."""
+    """Return the objective (B,) of decisions z (B, n) under k values (B, k), with constants and without recourse."""
     if not isinstance(problem, Model):
         return _cost_array(problem.objective(z.to(values), values))
     value = problem.problem.objective(z.to(values), problem.cost(values), Q=problem.curvature(values))

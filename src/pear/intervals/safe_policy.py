@@ -128,7 +128,7 @@ class SafePolicy:
 
         Args:
             X: features as the model takes them.
-            y: (N, k) the true values.
+            y: (N, k) the k true values of each sample.
             append: True to keep the samples of earlier calls, which come before these samples.
             **rows: further arguments for these samples, if the model needs them: ``groups``, ``base_forecast``,
                 ``known`` or ``problem``.
@@ -169,7 +169,7 @@ class SafePolicy:
         return SafeDecisions(decisions, acted, planned, bound, limit, names)
 
     def _rows(self, X: Any, y: Any, given: dict[str, Any]) -> tuple[Any, Any, Any]:
-        """Return the problem with the known values of these samples, their forecasts (N, k), and y (N, k) or None."""
+        """Return the problem with the known values of these N samples, k forecasts of each, (N, k), and y or None."""
         if hasattr(self.model, "rows_to_decide"):
             own = {} if self.problem is self.model.problem else {"problem": self.problem}
             found = self.model.rows_to_decide(X, y, **{**own, **given})

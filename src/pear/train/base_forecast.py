@@ -94,7 +94,7 @@ def make_base_forecast(base: Any, X: Any, y: Any, groups: LongTable | None = Non
         base: a forecaster as in ``forecast_by_base``. An estimator that is not fitted is copied, and the copy is fitted
             to all rows.
         X: the training rows.
-        y: (N, k) or (N,) the true values, with a row for each row of X.
+        y: the true values, with a row for each row of X: k values, (N, k), or one value, (N,).
         groups: the groups of a long table, whose rows stay in one block; None if each row is a sample.
     """
     if not is_refittable_base(base):
@@ -224,8 +224,8 @@ def base_forecast_for_fit(base: Any, features: Tensor, costs: Tensor) -> tuple[T
 
     Args:
         base: a forecaster as in ``forecast_by_base``.
-        features: (N, p); or (N, k, p), which the base gets as N·k rows.
-        costs: (N, k) the true values.
+        features: (N, p), p features of each sample; or (N, k, p), which the base gets as N·k rows of p features.
+        costs: (N, k) the k true values of each sample.
 
     Returns:
         The forecasts (N, k) with the dtype and on the device of the costs, and the result of ``make_base_forecast``.
@@ -241,7 +241,7 @@ def base_forecast_for_validation(base: Any, features: Tensor, costs: Tensor) -> 
     Args:
         base: the fitted base.
         features: (N, p) or (N, k, p), as in ``base_forecast_for_fit``.
-        costs: (N, k) the true values, which give the forecasts their shape, dtype and device.
+        costs: (N, k) the k true values of each sample. The forecasts get the shape, dtype and device of the costs.
 
     Returns:
         (N, k) forecasts.
@@ -251,7 +251,7 @@ def base_forecast_for_validation(base: Any, features: Tensor, costs: Tensor) -> 
 
 
 def _base_rows(features: Tensor) -> tuple[Tensor, LongTable | None]:
-    """Return the features as rows for a base, and their groups of k rows if the features have the shape (N, k, p)."""
+    """Return rows of p features for a base, and their groups of k rows if the features have the shape (N, k, p)."""
     if features.dim() != 3:
         return features, None
     count, size = features.shape[:2]

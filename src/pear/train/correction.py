@@ -21,8 +21,8 @@ class Correction(nn.Module):
     The last layer of the network is set to zero, so that the first forecasts are exactly those of the base.
 
     Args:
-        network: a network from features (B, …) to values (B, k) that contains an ``nn.Linear``. The last ``nn.Linear``
-            is set to zero, in place.
+        network: a network from features (B, …) to k values, (B, k), that contains an ``nn.Linear``. The last
+            ``nn.Linear`` is set to zero, in place.
         scale: the size of a typical error of the base. A training step of the network then has an effect of that size,
             whatever the unit of the costs.
 
@@ -52,7 +52,7 @@ class Correction(nn.Module):
         self.register_buffer("scale", torch.tensor(float(scale)))
 
     def forward(self, features: Tensor, offset: Tensor) -> Tensor:
-        """Return the corrected forecasts (B, k) for features (B, …) and the forecasts of the base, offset (B, k)."""
+        """Return k corrected forecasts, (B, k), for features (B, …) and base forecasts ``offset`` (B, k)."""
         correction: Tensor = self.network(features)
         return offset + self.scale.to(correction) * correction
 
@@ -78,7 +78,7 @@ class Correction(nn.Module):
 
 
 def correction_scale(offset: Tensor, costs: Tensor) -> float:
-    """Return the mean absolute error of base forecasts, offset (N, k), for costs (N, k); 1 if that error is zero.
+    """Return the mean absolute error of base forecasts, ``offset``, for costs, both (N, k); 1 if that error is zero.
 
     Entries whose error is not finite do not count.
     """

@@ -76,14 +76,14 @@ def fit(
     The ranks share every batch and take the same steps as one process would. Rank 0 validates, reports progress and
     writes the checkpoint.
 
-    Rows of DataFrames with an index of dates are held out in the order of their dates, however they are sorted.
+    Rows of DataFrames with an index of dates are held out in the order of their dates, however the rows are sorted.
 
     A sample whose features are not finite, and for which the model predicts a value that is not finite, would make
     every weight NaN. Such samples are refused; with a loss that has ``on_failure="mask"`` they are left out with a
     warning. Samples whose costs are not finite are refused, too, unless the loss has ``on_failure="mask"``.
 
     Args:
-        model: maps features (B, p) to predicted costs (B, n). If the features x are a tuple, the call is
+        model: maps p features (B, p) to predicted costs (B, n). If the features x are a tuple, the call is
             ``model(*x)``; if they are a dict, ``model(**x)``.
         loss: a function of predicted and true costs. If the loss has an argument ``keys``, it also gets the ids of the
             samples: by default their row numbers in ``train``, and None for a DataLoader that shuffles and gives no
@@ -97,13 +97,13 @@ def fit(
             show whether the model is untrained. Its batches are used, and not ``FitConfig.batch_size`` and ``order``.
             Of ``ParquetSamples`` only ``buffer`` samples are kept in memory; ``calibrate`` and the training on the
             squared error use these samples instead of all.
-        validation: held-out samples in one of the forms of ``train``; or the share of ``train`` to hold out, its last
-            rows. By default a race cross-validates over blocks of consecutive rows, and other trainings hold out a
+        validation: held-out samples in one of the forms of ``train``; or the share of ``train`` to hold out, from its
+            last rows. By default a race cross-validates over blocks of consecutive rows, and other trainings hold out a
             share of 0.2. DataLoaders and ``ParquetSamples`` need validation samples. ``History.note`` says which
             samples were held out.
         metric: a function of the predicted and the true costs of all validation samples that returns a number; lower is
             better. The default is the normalised regret on the problem of the loss, including its integers, or the loss
-            itself if it has no problem.
+            itself if the loss has no problem.
         config: how the model is trained, and when the training stops.
         optimizer: the optimizer. By default an Adam over all parameters with the learning rate of the config;
             ``FitConfig.start`` then says how the last layer begins.

@@ -39,11 +39,11 @@ class LongTable:
         return len(self.ids)
 
     def gather(self, values: Array) -> Array:
-        """Return values of rows (N·k, …) as values of groups (N, k, …)."""
+        """Return the values of N·k rows, (N·k, …), as values of N groups of k rows, (N, k, …)."""
         return values[self.rows]
 
     def scatter(self, values: Array) -> Array:
-        """Return values of groups (N, k) as values of rows (N·k,)."""
+        """Return the values of N groups of k rows, (N, k), as values of the rows, (N·k,)."""
         flat = np.empty(self.rows.size, values.dtype)
         flat[self.rows.ravel()] = values.ravel()
         return flat

@@ -33,7 +33,7 @@ def make_optimizer(
     Args:
         model: the model. Its last layer is rescaled in place if the layer is untrained, ``keep`` is False and
             ``config.start`` is not "given".
-        features: (N, p) features of the training samples, or a tuple or dict of such tensors.
+        features: (N, p), p features of each training sample, or a tuple or dict of such tensors.
         costs: (N, n) true costs of the training samples.
         config: the settings, with the learning rate and the start.
         keep: whether the weights must stay as they are, because they are trained, or because a checkpoint replaces

@@ -34,8 +34,8 @@ class OutputLayer:
 
     Attributes:
         layer: the module.
-        inputs: (M, in_features) its inputs for the usable training samples.
-        outputs: (M, out_features) its outputs.
+        inputs: (M, in_features) the inputs of the layer for the usable training samples.
+        outputs: (M, out_features) the outputs of the layer.
         costs: (M, out_features) the true costs that the outputs forecast.
         usable: (N,) bool, the training samples whose forecasts and costs are finite.
         typical: whether ``deviation`` is that of typical costs, from the median absolute deviation, which a few very
@@ -67,7 +67,7 @@ class OutputLayer:
         return self._spread(self.costs) or 1.0
 
     def _spread(self, rows: Tensor) -> float:
-        """Return the deviation of entries (M, out_features) from their columns' centres, or from 0 without a bias."""
+        """Return the deviation of M rows (M, out_features) from their columns' centres, or from 0 without a bias."""
         centred = self.layer.bias is not None
         if not self.typical:
             return _deviation_of_outputs(rows) if centred else float(rows.square().mean().sqrt())
@@ -75,7 +75,7 @@ class OutputLayer:
         return _NORMAL * float(apart.median()) or float(apart.mean())
 
     def standardise(self) -> float:
-        """Rescale the layer so that its outputs have the mean of the costs and ``SPREAD`` times their deviation.
+        """Rescale the layer: its outputs get the mean of the costs and ``SPREAD`` times the deviation of the costs.
 
         Returns:
             The deviation of the costs.
@@ -190,5 +190,5 @@ def fit_output_layer(model: nn.Module, features: Features, costs: Tensor, weight
 
 
 def _deviation_of_outputs(rows: Tensor) -> float:
-    """Return the root mean square of entries (M, n) after the mean of each column is subtracted."""
+    """Return the root mean square of M rows of n numbers, (M, n), after the mean of each column is subtracted."""
     return float((rows - rows.mean(0)).square().mean().sqrt())

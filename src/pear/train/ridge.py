@@ -39,8 +39,8 @@ def fit_ridge(features: Tensor, targets: Tensor, intercept: bool = True, weight:
     row of a time series is not predicted from its neighbours.
 
     Args:
-        features: (N, p), a row for each of N observations.
-        targets: (N, k), a column for each target.
+        features: (N, p), p features of each of N observations.
+        targets: (N, k), k targets of each observation.
         intercept: whether the model has a bias. Without one, features and targets are scaled but not centred.
         weight: (N,) how much each row counts; None weighs all rows alike. A weight of 3 has the effect of three copies
             of the row.
@@ -63,12 +63,12 @@ def fit_ridge(features: Tensor, targets: Tensor, intercept: bool = True, weight:
 
 
 def _ridge_mean(rows: Tensor, weight: Tensor | None) -> Tensor:
-    """Return the mean of each column of ``rows`` (N, p), weighted by ``weight`` (N,) unless that is None."""
+    """Return the mean of each of the p columns of ``rows`` (N, p), weighted by ``weight`` (N,) unless that is None."""
     return rows.mean(0) if weight is None else weight @ rows / weight.sum()
 
 
 def _ridge_mean_and_factor(rows: Tensor, centred: bool, weight: Tensor | None) -> tuple[Tensor, Tensor]:
-    """Return the mean of each column and the factor 1 / standard deviation, each (p,).
+    """Return the mean of each of p columns and the factor 1 / standard deviation, each (p,).
 
     The factor is 0 for a column that is constant up to rounding. If the columns are not centred, the mean is zero, and
     the root mean square takes the place of the standard deviation.
@@ -93,8 +93,8 @@ class _RidgePath:
     """The ridge regressions with all strengths on the same rows, from one eigendecomposition of a Gram matrix.
 
     Args:
-        rows: (N, p) features.
-        true: (N, k) targets.
+        rows: (N, p), N rows of p features.
+        true: (N, k), k targets of each row.
         intercept: whether features and targets are centred first.
         weight: (N,) how much each row counts; None weighs all rows alike.
     """
@@ -117,11 +117,17 @@ class _RidgePath:
             self.moments = self.squares.sqrt()[:, None] * (vectors.T @ true)
 
     def weight(self, strength: float) -> Tensor:
-        """Return the weights (p, k) of the ridge regression with this strength."""
+        """Return the weights of the ridge regression with this strength, (p, k), for p features and k targets."""
         return self.directions @ (self.moments / (self.squares + strength)[:, None])
 
     def squared_errors(self, rows: Tensor, true: Tensor, weight: Tensor | None) -> Tensor:
-        """Return the sum of weighted squared errors on rows (M, p) with targets (M, k), for each of ``STRENGTHS``."""
+        """Return the sum of weighted squared errors for each of ``STRENGTHS``.
+
+        Args:
+            rows: (M, p), M rows of p features.
+            true: (M, k), k targets of each row.
+            weight: (M,) how much each row counts; None weighs all rows alike.
+        """
         along, off = (rows - self.mean) @ self.directions, true - self.centre
         shrunk = (self.moments / (self.squares + strength)[:, None] for strength in STRENGTHS)
         counted = 1.0 if weight is None else weight[:, None]

@@ -83,8 +83,8 @@ def mix_labels_with_neighbours(features: Tensor, costs: Tensor, count: int, own:
     The mean is over the neighbours j of sample i.
 
     Args:
-        features: (N, p). Neighbours are nearest in Euclidean distance after each feature is divided by its standard
-            deviation. A missing value is replaced by the mean of its feature.
+        features: (N, p), p features of each sample. Neighbours are nearest in Euclidean distance after each feature is
+            divided by its standard deviation. A missing value is replaced by the mean of its feature.
         costs: (N, n) the costs.
         count: the number of neighbours of a sample, at most N − 1.
         own: w, the weight of the sample's costs.
@@ -105,7 +105,7 @@ def mix_labels_with_each_neighbour(features: Tensor, samples: SampleBatch, count
     """Replace each sample i by k samples with the costs ``w cᵢ + (1 − w) c_j``, one for each neighbour j.
 
     Args:
-        features: (N, p), as in ``mix_labels_with_neighbours``.
+        features: (N, p), p features of each sample, as in ``mix_labels_with_neighbours``.
         samples: N samples without ids.
         count: k, the number of neighbours of a sample, at most N − 1.
         own: w, the weight of the sample's costs.
@@ -127,7 +127,7 @@ def mix_labels_with_each_neighbour(features: Tensor, samples: SampleBatch, count
 
 
 def find_label_neighbours(features: Tensor, count: int) -> Tensor:
-    """Return the row numbers (N, k) of the nearest neighbours of each row of features (N, p), for k = ``count``.
+    """Return the row numbers (N, k) of the k = ``count`` nearest neighbours of each row of p features (N, p).
 
     A row is no neighbour of itself. With fewer than k + 1 rows, all other rows are neighbours.
     """
@@ -141,7 +141,7 @@ def find_label_neighbours(features: Tensor, count: int) -> Tensor:
 
 
 def _standardise_label_features(features: Tensor) -> Tensor:
-    """Return features (N, p) with mean 0 and standard deviation 1; a missing feature becomes the mean, 0."""
+    """Return the p features (N, p) with mean 0 and standard deviation 1; a missing value becomes the mean, 0."""
     known = features.isfinite()
     mean = torch.where(known, features, 0.0).sum(0) / known.sum(0).clamp_min(1)
     away = torch.where(known, features - mean, 0.0)

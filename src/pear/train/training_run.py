@@ -337,7 +337,8 @@ class TrainingRun:
         """Compute the metric of the present weights.
 
         Weights from before the first step are replaced only by weights whose metric is lower by a share of 1/√N, for N
-        validation samples. That is about the standard error of a mean of N numbers whose deviation equals their mean.
+        validation samples. That is about the relative standard error of a mean of N numbers whose deviation equals the
+        mean.
 
         Returns:
             The metric, the seconds of the run at the end of the check, and whether the weights are the best so far;

@@ -120,8 +120,8 @@ def tune(
     Args:
         problem: the decision problem. If it has fields for each sample, these belong to the rows of ``X``, in order. A
             ``Model`` maps predicted values to costs.
-        X: (N, p) features: a tensor, an array or a DataFrame, or several inputs as in ``fit``.
-        C: (N, n) the true costs, or (N, k) the true values that the cost map of a ``Model`` maps to costs.
+        X: (N, p), p features: a tensor, an array or a DataFrame, or several inputs as in ``fit``.
+        C: (N, n) the true costs, or (N, k) the k true values that the cost map of a ``Model`` maps to costs.
         model: a module from features to costs. Each candidate trains a copy of it. By default a linear model whose
             first weights depend on the seed.
         validation: the share of samples that is held out, by default 0.2, or a pair of features and costs. The held-out

@@ -65,9 +65,9 @@ class CandidateRow(NamedTuple):
 
     Attributes:
         candidate: the settings in one line.
-        epochs: the number of epochs of its training.
+        epochs: the number of epochs of the training.
         regret: the lowest regret on the validation samples; NaN if the candidate failed, or was never validated.
-        seconds: the seconds of its training.
+        seconds: the seconds of the training.
         note: why the candidate failed or was never validated; "" for all others.
     """
 
@@ -83,7 +83,7 @@ class TuneCandidate:
     """A candidate of ``tune``, and the state of its training.
 
     Attributes:
-        settings: the settings of its loss.
+        settings: the method and the options of its loss.
         loss: the loss with these settings, which no training changes.
         model: the model, which has its best weights so far.
         checkpoint: the bytes of a checkpoint file, with which the training can continue on another machine; empty
@@ -136,8 +136,8 @@ def train_tune_candidate(
 ) -> TuneCandidate:
     """Train a candidate until it has done a number of epochs in total, or until early stopping ends the training.
 
-    The training resumes from the checkpoint of the candidate. Its result is therefore that of a training without
-    interruption, in whichever process it runs.
+    The training resumes from the checkpoint of the candidate. The result is therefore that of a training without
+    interruption, in whichever process the training runs.
 
     Args:
         send: a function that is called with the ``Progress`` after every epoch, if ``wanted`` is true.

@@ -119,7 +119,7 @@ def make_validation_outcomes(
 
     Args:
         problem: the decision problem, with its integers.
-        costs: (N, n) true costs, or (N, k) true values that the cost map of a ``Model`` maps to costs.
+        costs: (N, n) true costs, or (N, k), the k true values that the cost map of a ``Model`` maps to costs.
         keys: the N ids of the samples. In a problem or cost map with fields for each sample they are the row numbers.
     """
     _check_validation_columns(problem, costs, "validation")

@@ -75,8 +75,8 @@ class CostMapArrays(NamedTuple):
         start: (n + 1,) the positions in ``column`` and ``entry`` at which the rows of M begin; empty without a map.
         column, entry: the column and the value of each non-zero of M, row by row.
         known: the known parts of the costs: (1, n), or (N, n) with a row for each sample.
-        values: (k,) buffer in the precision of the model, for forecasts and their gradient.
-        costs: (n,) buffer in the precision of the model, for costs and their gradient.
+        values: (k,) buffer in the precision of the model, for forecasts and the gradient with respect to them.
+        costs: (n,) buffer in the precision of the model, for costs and the gradient with respect to them.
         sums: (k,) buffer for sums over the costs.
     """
 

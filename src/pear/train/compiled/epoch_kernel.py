@@ -49,7 +49,7 @@ def run_epoch_kernel(
 
     Args:
         regret: the address of ``batch_kernel.run_batch_kernel``, from ``epoch_regret_address``.
-        P: the programs. All samples share their quadratic term Q.
+        P: the programs. All samples share one quadratic term Q.
         data: the training samples.
         how: the strengths of injection and guidance.
         model: the linear model.
@@ -154,7 +154,7 @@ def add_epoch_guidance(
 
 @inner
 def forecast_epoch_value(model: LinearState, x: Array, j: int) -> float:
-    """Return the forecast of value j from features x (p,), in the precision of the model."""
+    """Return the forecast of value j from p features x (p,), in the precision of the model."""
     s = model.weight[j, 0] * x[0]
     for q in span(1, len(x)):
         s += model.weight[j, q] * x[q]
@@ -165,7 +165,7 @@ def forecast_epoch_value(model: LinearState, x: Array, j: int) -> float:
 
 @inner
 def forecast_epoch_costs(model: LinearState, x: Array, units: Array, out: Array) -> None:
-    """Write the forecast costs for features x (p,), times their units, to ``out`` (n,)."""
+    """Write the costs forecast from p features x (p,), multiplied by ``units``, to ``out`` (n,)."""
     for j in span(len(model.weight)):
         out[j] = forecast_epoch_value(model, x, j) * units[j]
 
@@ -206,7 +206,8 @@ def pull_back_epoch_costs(to_costs: CostMapArrays, units: Array, g: Array, count
 def collect_epoch_gradient(model: LinearState, data: TrainingSet, rows: Array, count: int, g: Array) -> None:
     """Compute the gradient of the mean loss of a batch with respect to the parameters of the model.
 
-    ``g`` holds the gradient of each sample with respect to its costs, and ``rows`` the row numbers of the samples.
+    ``g`` holds the gradient of each sample's loss with respect to its costs, and ``rows`` holds the row numbers of the
+    samples.
     """
     n, p = model.weight.shape
     slope, zero = model.weight_slope, model.weight[0, 0] * 0

@@ -45,8 +45,8 @@ class LinearEpochs:
 
     Args:
         model, loss, optimizer: the model, the loss and the optimizer, for which ``supports`` must return True.
-        features: (N, p) features of N samples.
-        costs: (N, n) true costs; if the loss has a cost map, the (N, k) true values that it maps to costs.
+        features: (N, p), p features of each of N samples.
+        costs: (N, n) true costs; if the loss has a cost map, (N, k), the k true values that it maps to costs.
         batch_size: the number of samples in a step.
 
     Attributes:

@@ -52,7 +52,7 @@ def fit_base_offset(
         estimator: the estimator, which gets the fitted base and a note on it.
         X: the training rows.
         y: their true values, as in ``fit``.
-        costs: (N, k) the true values.
+        costs: (N, k) the k true values of each sample.
         groups: the groups of a long table, or None.
         table: the argument ``base_forecast``, or None.
 

@@ -186,7 +186,7 @@ class DailyUpdates:
 
 
 def daily_update_scale(costs: Tensor) -> float:
-    """Return the mean absolute deviation of costs (N, k) from the means of their columns; 1 if that is zero."""
+    """Return the mean absolute deviation of costs from the means of their k columns, (N, k); 1 if that is zero."""
     return float((costs - costs.mean(0)).abs().mean()) or 1.0
 
 

@@ -110,7 +110,7 @@ def read_table_groups(estimator: DecisionRegressor, groups: Any, count: int) -> 
 
 
 def read_table_values(estimator: DecisionRegressor, y: Any, groups: LongTable | None) -> Array:
-    """Return true values as an array (N, k), from a table with a row for each sample, or from a long table.
+    """Return the k true values of each sample, (N, k), from a table with a row for each sample, or from a long table.
 
     Raises:
         ProblemError: the table has another shape.

@@ -25,8 +25,9 @@ def make_estimator_loss(estimator: DecisionRegressor, problem: Problem | Model, 
 
     Args:
         estimator: the estimator.
-        problem: its problem, including known values of the samples.
-        costs: (N, k) true values on which a smoothing that is a multiple of "auto" is calibrated, or None.
+        problem: the problem of the estimator, including known values of the samples.
+        costs: (N, k), k true values of each sample, on which a smoothing that is a multiple of "auto" is calibrated, or
+            None.
 
     Raises:
         ProblemError: no loss has this name; a loss that is an object comes with settings; or a loss decides by another

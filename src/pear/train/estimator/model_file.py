@@ -330,7 +330,7 @@ def _load_weights_from_file(estimator: DecisionRegressor, weights: dict[str, tor
 
 
 def _loss_state_for_file(estimator: DecisionRegressor) -> dict[str, Any] | None:
-    """Return the state of the loss, with which updates can continue; None without one, or for an object."""
+    """Return the state of the loss, with which updates can continue; None if there is no state to save."""
     loss = getattr(estimator, "loss_", None)
     return loss.get_extra_state() if isinstance(loss, DecisionModule) and isinstance(estimator.loss, str) else None
 

@@ -30,7 +30,7 @@ class NetworkStandardisation(nn.Module):
     A constant feature becomes 0.
 
     Args:
-        features: the features of the training rows: (N, p), or (N, k, p) for the N·k rows of a long table.
+        features: the p features of the training rows: (N, p), or (N, k, p) for the N·k rows of a long table.
 
     Attributes:
         mean, factor: (p,) buffers; the output is ``(x − mean) · factor``.
@@ -53,7 +53,7 @@ class NetworkStandardisation(nn.Module):
         self.register_buffer("factor", factor.to(features.dtype))
 
     def forward(self, features: Tensor) -> Tensor:
-        """Return standardised features (…, p) for features (…, p)."""
+        """Return the p features (…, p), standardised."""
         return (features - self.mean) * self.factor
 
 
@@ -61,7 +61,7 @@ class SharedNetwork(nn.Module):
     """A module that applies one network to every row of a long table.
 
     Args:
-        network: a network from rows (M, p) to values (M, 1) or (M,).
+        network: a network from M rows of p features, (M, p), to a value for each row, (M, 1) or (M,).
 
     Example:
         >>> SharedNetwork(nn.Linear(3, 1))(torch.ones(4, 24, 3)).shape
@@ -73,7 +73,7 @@ class SharedNetwork(nn.Module):
         self.network = network
 
     def forward(self, features: Tensor) -> Tensor:
-        """Return a value for each row: (…) for features (…, p)."""
+        """Return a value for each row of p features: (…) for features (…, p)."""
         values: Tensor = self.network(features.flatten(0, -2))
         shape = features.shape[:-1]
         if values.numel() != shape.numel():
@@ -88,7 +88,7 @@ class StandardisedNetwork(nn.Sequential):
     """A module that standardises features and applies a network. Further inputs go to the network unchanged."""
 
     def forward(self, features: Tensor, *others: Tensor) -> Tensor:
-        """Return predicted values for features (…, p), and for base forecasts if the network is a ``Correction``."""
+        """Return predicted values for p features (…, p), and for base forecasts if the network is a ``Correction``."""
         values: Tensor = self[1](self[0](features), *others)
         return values
 

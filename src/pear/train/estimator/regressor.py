@@ -63,7 +63,7 @@ class DecisionRegressor(RegressorMixin, BaseEstimator):
         problem: the decision problem. For a ``Model``, the k values that its cost map maps to costs are predicted, and
             C has k columns. If the problem has fields or known costs for each sample, they belong to the rows of X in
             ``fit``, in order. If the model has known values (``known=`` of an importer), every call needs ``known``.
-        model: "linear", "mlp", or a torch module from features (B, p) to values (B, k), which is copied. A module gets
+        model: "linear", "mlp", or a torch module from p features (B, p) to values (B, k), which is copied. It gets
             the features without standardisation. With groups it maps rows (B, p) to values (B, 1) or (B,).
         loss: the name of a method of ``pear.losses.METHODS`` ("pear-guided", "pear" with the settings of the paper,
             "mse", "spo+", …), a loss, which is copied, or a function from the problem to a loss. "auto" stands for
@@ -172,18 +172,18 @@ class DecisionRegressor(RegressorMixin, BaseEstimator):
         """Train a new model. Rows with dates, in an index or as groups, are held out in the order of their dates.
 
         Args:
-            X: (N, p) features, an array or a DataFrame; with groups (N·k, p), a row for each predicted value.
+            X: (N, p), p features, an array or a DataFrame; with groups (N·k, p), a row for each predicted value.
             y: (N, k) the true costs C, or the true values that the cost map of a ``Model`` maps to costs; (N,) if k is
                 1. With groups (N·k,), a value for each row.
             validation: held-out rows: a pair (X, y), or a dict with X, y, ``groups``, ``base_forecast``, ``known`` and
                 ``sample_weight``. By default ``validation_fraction`` says which rows are held out.
             groups: (N·k,) the id of the sample that each row belongs to, such as a day. Every group has k rows, in the
                 order of the problem's values. Samples are in the order of the first rows of their groups.
-            base_forecast: forecasts that are corrected, in the shape of y, instead of those of ``base``. They should be
-                forecasts of rows that their forecaster has not seen. ``predict``, ``decide`` and ``score`` then need
-                such forecasts of their rows.
+            base_forecast: forecasts that are corrected, in the shape of y, instead of those of ``base``. The forecaster
+                that made them should not have seen these rows. ``predict``, ``decide`` and ``score`` then also need
+                such forecasts.
             known: the known values of each sample, if the problem is a model with known values: a dictionary from
-                their names to arrays (N, …), a DataFrame, or an array if there is only one; see ``Model.with_known``.
+                names to arrays (N, …), a DataFrame, or an array if there is only one; see ``Model.with_known``.
             sample_weight: (N,) how much each row counts in the loss, in the squared error and on held-out rows; with
                 groups (N·k,), the same for all rows of a group. Only ratios matter, and 0 leaves a row out.
         """
@@ -228,7 +228,7 @@ class DecisionRegressor(RegressorMixin, BaseEstimator):
 
         After ``fit`` the weights take small steps (``pear.train.estimator.daily_updates``). Before these steps, the
         present weights and those of ``fit`` both decide for the new rows. ``updates_.note`` is a sentence that compares
-        their decisions over the last samples, and it is logged as a warning if the updates have made decisions worse.
+        the decisions of both over the last samples. It is logged as a warning if the updates have made decisions worse.
         If ``fit`` was never called, ``partial_fit`` trains for one epoch at the full learning rate, and the first rows
         determine the standardisation and the smoothing "auto".
 
@@ -239,7 +239,7 @@ class DecisionRegressor(RegressorMixin, BaseEstimator):
         return self
 
     def predict(self, X: Any, *, base_forecast: Any = None) -> Any:
-        """Return the predicted costs (N, k), or the predicted values of a ``Model``; for a long table (N·k,).
+        """Return the k predicted costs or values of each sample, (N, k); for a long table (N·k,).
 
         Args:
             X: rows as in ``fit``. The rows of a long table may have any order, and need no groups.
@@ -382,7 +382,7 @@ class DecisionRegressor(RegressorMixin, BaseEstimator):
             self.__dict__.pop(name, None)
 
     def _regret(self, predicted: Tensor, true: Tensor) -> float:
-        """Return the normalised regret of predicted costs (N, k), the metric for a loss without a problem."""
+        """Return the normalised regret of k predicted values (N, k), the metric for a loss without a problem."""
         return normalized_regret(problem_to_decide(self.problem, None, None, predicted), predicted, true)
 
     def __sklearn_tags__(self) -> Any:

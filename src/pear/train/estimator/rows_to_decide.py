@@ -36,7 +36,7 @@ class RowsToDecide(NamedTuple):
 
     Attributes:
         problem: the problem of these rows, including their known values.
-        values: (N, k) the forecasts in float64, on the device of the problem.
+        values: (N, k) the forecasts of k values for N samples, in float64, on the device of the problem.
         true: (N, k) the true values, or None.
         table: the groups of a long table; None for a table with a row for each sample.
         size: the number of rows of the table.
@@ -101,7 +101,7 @@ class RowsToDecide(NamedTuple):
 
 
 def forecast_rows_to_decide(estimator: DecisionRegressor, X: Any, base_forecast: Any = None, **beside: Any) -> Array:
-    """Return the forecasts of a fitted estimator for rows X: (N, k), or (N·k,) for a long table.
+    """Return the forecasts of a fitted estimator: k values for each row of X, (N, k), or (N·k,) for a long table.
 
     Args:
         estimator: the fitted estimator.
@@ -129,7 +129,7 @@ def read_rows_to_decide(
 
     Args:
         estimator: the fitted estimator.
-        predicted: its forecasts for the rows: (N, k), or (N·k,) for a long table.
+        predicted: the forecasts: k values for each row, (N, k), or (N·k,) for a long table.
         y: the true values, or None.
         problem: the problem of these rows, if it is not that of the estimator, or None.
         groups: the ids of the groups of a long table, or None.
@@ -151,7 +151,7 @@ def problem_to_decide(own: Problem | Model, given: Problem | Model | None, known
         own: the problem of the estimator.
         given: the problem that the user gives for these rows, or None for that of the estimator.
         known: the known values of the rows, or None.
-        values: (N, k) predicted values of the rows.
+        values: (N, k), k predicted values of each row.
 
     Raises:
         ProblemError: the problem of the estimator has a row for each sample of ``fit``, and the user gives no other; or

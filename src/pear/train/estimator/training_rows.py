@@ -35,8 +35,8 @@ class TrainingRows(NamedTuple):
     """The samples of a call of ``fit`` or ``partial_fit``, as tensors.
 
     Attributes:
-        features: (N, p), or (N, k, p) from a long table.
-        costs: (N, k) the true values.
+        features: (N, p), p features of N samples, or (N, k, p) from a long table.
+        costs: (N, k) the k true values of each sample.
         offset: (N, k) the forecasts that are corrected; None if the estimator corrects nothing.
         known: (N, m) the m known numbers of each sample, in the order of ``Model.known_map.names``; None for a problem
             without known values.

@@ -20,7 +20,7 @@ class FeatureUnits:
     """The mean and the standard deviation of each feature, and the layer of a model whose inputs are the features.
 
     Attributes:
-        mean: (p,) the means; 0 if the layer has no bias.
+        mean: (p,) the means of the p features; 0 if the layer has no bias.
         deviation: (p,) the standard deviations, or the root mean squares if the layer has no bias; 1 for a constant
             feature.
         layer: the prefix of the names of the layer's weights in the model's ``state_dict``.

@@ -98,7 +98,7 @@ class Race:
     def run(self) -> Weights:
         """Run the race, or resume it from a checkpoint, and return the weights of the winner.
 
-        Ctrl-C or a callback that returns True end the race at once; the weights are then those of the winner so far in
+        Ctrl-C or a callback that returns True ends the race at once; the weights are then those of the winner so far in
         the first fold. If the time cap is reached, the winner so far is trained on all samples if time is left for
         that; otherwise its weights in the first fold are returned. The first fold holds out the last samples.
         """
@@ -253,7 +253,7 @@ class Race:
         return trajectory.seconds_per_epoch * epochs * len(self.whole) / max(len(trajectory.run.train.finite()), 1)
 
     def _judge(self, weights: Sequence[Weights], always: bool = False) -> HeldOutLosses:
-        """Judge the weights of each fold on its held-out samples; ``always`` ignores the time cap.
+        """Judge the weights of each fold on its held-out samples; with ``always``, the time cap is ignored.
 
         Raises:
             RaceEndedError: the time cap is reached.

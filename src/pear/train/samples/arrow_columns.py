@@ -39,7 +39,7 @@ class ArrowColumns(NamedTuple):
             plain: whether a single column of numbers becomes an array (B,), if ``columns`` is no list.
 
         Raises:
-            ProblemError: ``columns`` are no names.
+            ProblemError: ``columns`` is neither a name nor a list of names, or the list is empty.
         """
         names = (columns,) if isinstance(columns, str) else tuple(columns)
         if not names or not all(isinstance(one, str) for one in names):

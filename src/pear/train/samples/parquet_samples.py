@@ -49,8 +49,9 @@ class ParquetSamples:
     Args:
         path: a file, a folder that contains files ``*.parquet`` at any depth, or a list of files and folders.
         features: the names of the columns with the features. A column holds numbers, or lists of numbers that all have
-            the same length. Several columns are joined to an array (B, p). For a model with several inputs, a dict from
-            the names of the inputs to names of columns; a single column of numbers is then an input (B,).
+            the same length. Several columns are joined to an array (B, p) of p features. For a model with several
+            inputs, a dict from the names of the inputs to names of columns; a single column of numbers is then an
+            input (B,).
         costs: the names of the columns with the true costs, which are joined to an array (B, n).
         buffer: the number of samples in memory at a time. ``fit`` shuffles the row groups, and then the samples in each
             buffer. Before the first step, ``fit`` reads up to this number of samples, spread evenly over the files.
