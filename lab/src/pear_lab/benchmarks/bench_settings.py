@@ -1,4 +1,4 @@
-"""The settings of a benchmark: a dataclass whose fields are the options of its command."""
+"""The settings of a benchmark: a dataclass whose fields are the options of the command."""
 
 from __future__ import annotations
 

@@ -55,7 +55,7 @@ class Benchmark(ABC, Generic[Settings, Row]):
     Attributes:
         options: the class of the settings.
         labels: the labels of the figure.
-        columns: for each heading of the table the function that makes its cell from a row.
+        columns: for each heading of the table the function that makes the cell below it from a row.
         table_title: the title of the table; the title of the figure if empty.
         peer_command: the name of this benchmark in the table of peers; None if no other library takes part.
         rows: the rows that were added so far.
@@ -92,5 +92,5 @@ class Benchmark(ABC, Generic[Settings, Row]):
 
     @classmethod
     def failed(cls, rows: list[Row]) -> str:
-        """Say why the command fails with these rows. The text is empty if it does not."""
+        """Say why the command fails with these rows. The text is empty if the command succeeds."""
         return ""

@@ -108,7 +108,7 @@ class CommitmentModel:
 def draw_commitment_days(model: CommitmentModel, days: int, seed: int) -> dict[str, NDArray[np.float64]]:
     """Draw a table of days.
 
-    Demand is more uncertain on colder days, so that its mean is not the best forecast.
+    Demand is more uncertain on colder days, so that the mean of the demand is not the best forecast.
 
     Returns:
         For each column its values (days,): the features, which are known the day before, the import prices ``imp0``,

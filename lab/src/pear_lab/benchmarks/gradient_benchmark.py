@@ -162,7 +162,7 @@ class _GradientBenchmarkLimits:
         on_note: called with a note when a library is dropped.
 
     Attributes:
-        known: for each library its last batch and the seconds that it took.
+        known: for each library the last batch size, and the seconds that a batch of this size took.
         gone: the dropped libraries.
     """
 
@@ -172,7 +172,7 @@ class _GradientBenchmarkLimits:
         self.gone: set[str] = set()
 
     def allows(self, who: str, batch: int) -> bool:
-        """Return whether the library ``who`` is expected to keep the limit with a batch size, and drop it if not."""
+        """Return whether the library ``who`` is expected to keep the limit with a batch size. Drop the library if not."""
         if who in self.gone:
             return False
         before, seconds = self.known.get(who, (batch, 0.0))
@@ -246,7 +246,7 @@ class _GradientBenchmarkPoint:
                 self.limits.on_note(f"{peer.title}: {where} left out: {error}")
 
     def _may_measure(self, who: str) -> bool:
-        """Return whether a library is measured on this batch. If so, its name is shown as progress."""
+        """Return whether a library is measured on this batch. If so, show the name of the library as progress."""
         if not self.limits.allows(who, self.batch):
             return False
         self.say(f"{self.limits.where}, batch of {self.batch:,}: {who}")

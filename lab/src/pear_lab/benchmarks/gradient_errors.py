@@ -35,7 +35,7 @@ class GradientErrors(NamedTuple):
 
     @classmethod
     def summarize(cls, errors: Array) -> GradientErrors:
-        """Summarise relative errors (k,) by their median, 90 % quantile and maximum.
+        """Summarise k relative errors (k,) by the median, the 90 % quantile and the maximum.
 
         Example:
             >>> import numpy as np

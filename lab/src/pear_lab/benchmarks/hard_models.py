@@ -58,7 +58,7 @@ class _BareHardModel(NamedTuple):
     """The rows of a hard model before units and limits are drawn.
 
     Attributes:
-        A: (k, n) rows.
+        A: (k, n) the k rows.
         equal: (k,) mask of the equalities.
         x: (n,) a feasible point.
     """

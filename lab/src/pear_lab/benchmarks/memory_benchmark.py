@@ -95,7 +95,7 @@ class MemoryBenchmark(Benchmark[MemorySettings, MemoryRow]):
 
     @classmethod
     def series(cls, rows: list[MemoryRow]) -> list[Series]:
-        """Make a series for each job: a point with its memory over its seconds."""
+        """Make a series for each job: a point with the memory over the seconds of the job."""
         return [Series(row.job, [row.seconds], [row.peak_mib], joined=False) for row in rows]
 
 

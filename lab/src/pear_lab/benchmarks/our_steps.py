@@ -118,7 +118,7 @@ class OurSteps:
 
 
 def _profile_our_step(loss: PEARLoss, step: Step, wait: Callable[[], None]) -> dict[str, float]:
-    """Time the phases of one step: those that the loss counts, those of its compiled kernel, and the rest."""
+    """Time the phases of one step: those that the loss counts, those of the compiled kernel, and the rest."""
     start, before = time.perf_counter(), dict(loss.seconds)
     step()
     wait()

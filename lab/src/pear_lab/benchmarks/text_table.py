@@ -34,7 +34,7 @@ class TextTable:
         Args:
             title: as for the class.
             rows: the objects to show.
-            columns: for each heading the function that makes its cell from a row.
+            columns: for each heading the function that makes the cell below it from a row.
             left: as for the class.
 
         Example:

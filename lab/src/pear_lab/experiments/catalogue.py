@@ -109,7 +109,7 @@ TASKS: Mapping[str, TaskEntry] = {
         shared_test=True,
     ),
 }  # fmt: skip
-"""Tasks by name. If a method tries several candidates (``TUNED``), the budget is that of each."""
+"""Tasks by name. If a method tries several candidates (``TUNED``), the budget is that of each candidate."""
 
 TUNED: Mapping[str, dict[str, list[float]]] = {
     "spo+": {"mse_weight": [0.01, 0.1, 1.0, 10.0, 100.0]},
@@ -136,7 +136,7 @@ class Experiment:
     Attributes:
         name: as in ``pear reproduce NAME``.
         title: one line on what it shows.
-        table: how it is shown.
+        table: the table that the runs fill.
         tasks: names of the tasks.
         methods: names of the methods. Every task runs with every method, every combination of options and every seed.
         options: settings of the data or of PEAR, with the values they take.
@@ -343,7 +343,7 @@ class Comparison:
     seeds: tuple[int, ...] = tuple(range(30, 50))
 
     def settings(self, method: str) -> dict[str, Any]:
-        """The settings that this comparison adds to those of a method's experiment."""
+        """Return what this comparison adds to the settings of a method in the compared experiments."""
         return {} if self.start is None or method == "mse" else {"start": self.start}
 
     @property

@@ -208,7 +208,8 @@ def read_records(path: Path) -> list[RunRecord]:
     """Return all records of a database, oldest first. The file is not changed.
 
     Raises:
-        DatabaseError: the file is missing, damaged, no database of runs or of another version, or it holds no runs.
+        DatabaseError: the file is missing, damaged, no database of runs, of another version or empty; or a row was
+            altered.
     """
     remedy = "run pear reproduce first, or name the database with --db"
     if not path.is_file():
@@ -311,7 +312,7 @@ def _select_records(connection: sqlite3.Connection, where: str, *values: object)
 
 
 def _checksum(values: Sequence[Any]) -> str:
-    """SHA-256 of the columns of a row, as they are stored."""
+    """Return the SHA-256 hash of the columns of a row, as they are stored."""
     return hashlib.sha256(json.dumps(list(values)).encode()).hexdigest()
 
 
@@ -340,7 +341,7 @@ def _sqlite_value_as_json(value: Any) -> Any:
 
 
 def _enable_write_ahead(connection: sqlite3.Connection) -> None:
-    """Turn on write-ahead logging, for many readers and one writer. SQLite does not wait for locks here: retry."""
+    """Turn on write-ahead logging, for many readers and one writer. SQLite does not wait for locks here; this does."""
     until = time.monotonic() + BUSY_SECONDS
     while True:
         try:
@@ -355,7 +356,7 @@ def _enable_write_ahead(connection: sqlite3.Connection) -> None:
 
 @contextlib.contextmanager
 def _explain_errors(path: Path) -> Iterator[None]:
-    """Turn errors of SQLite, of the file system and of JSON inside into ``DatabaseError``, with a remedy."""
+    """Turn errors of SQLite, the file system and JSON in this context into ``DatabaseError`` with a remedy."""
     try:
         yield
     except (sqlite3.Error, OSError, json.JSONDecodeError) as error:

@@ -32,8 +32,8 @@ def start_engine(name: str = "local", jobs: int | None = None) -> Engine:
 
     Args:
         name: "local" for this machine, "ray", or "ray://HOST:PORT".
-        jobs: the number of tasks at once; by default the number of cores of this machine or of the cluster. Local tasks
-            run in this process if it is 1, otherwise in worker processes.
+        jobs: the number of tasks at once; by default the number of cores of this machine or of the cluster. With 1,
+            local tasks run in this process, otherwise in worker processes.
 
     Raises:
         EngineError: there is no such engine, or it cannot be reached.

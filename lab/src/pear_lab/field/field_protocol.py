@@ -58,7 +58,7 @@ class _FieldProtocolTry:
         setting: the setting.
         loss, model, optimizer: the parts of the training.
         checkpoint: the file from which the training continues; None for a training that never continues.
-        history: the history of the training; None before it, or if it failed.
+        history: the history of the training; None before the training, or if the training failed.
         failure: the error message of a failed training; otherwise empty.
     """
 

@@ -108,7 +108,7 @@ class IntegerJudge:
         return "inaccurate", False, status
 
     def _judge_solved(self, x: Array) -> tuple[str, bool, str]:
-        """Judge an answer that claims to be solved by its constraints and by the best known point."""
+        """Judge an answer with the status SOLVED: its violations, and its objective against that of the best known point."""
         s = self.s
         if not np.isfinite(x).all():
             return "wrong", False, "SOLVED, but x is not finite"
@@ -178,7 +178,7 @@ class IntegerJudge:
     def _solve_by_highs(self) -> BestIntegerPoint:
         """Find the best point by HiGHS, with the largest entry of each row scaled to 1.
 
-        The point is checked. If HiGHS calls the program infeasible, it is believed.
+        The point is checked. HiGHS is believed if it calls the program infeasible.
         """
         s = self.s
         keep = np.isfinite(s.h)

@@ -111,7 +111,7 @@ def judge_answer(s: JudgedProgram, a: Answer) -> Verdict:
 
 
 def _judge_solved_answer(s: JudgedProgram, a: Answer) -> Verdict:
-    """Judge an answer that claims to be solved by its residuals in extended precision and by its objective."""
+    """Judge an answer with the status SOLVED: its residuals in extended precision, and its reported objective."""
     if a.equality is None or a.inequality is None or a.bound is None:
         return Verdict("wrong", "SOLVED without multipliers")
     parts = (a.x, a.equality, a.inequality, a.bound)
@@ -167,7 +167,7 @@ def _judge_nonconvex_answer(s: JudgedProgram) -> Verdict:
 def judge_answer_objective(s: JudgedProgram, a: Answer) -> str:
     """Say how the objective of a solved linear program differs from the one that HiGHS finds.
 
-    The text is empty if it does not differ, if HiGHS finds no solution, or if the program is not a linear one.
+    The text is empty if both agree, if HiGHS finds no solution, or if the program is not a linear one.
     """
     if s.H.any() or s.integer.any():
         return ""
@@ -211,7 +211,7 @@ def answer_tangent(s: JudgedProgram, verdict: Verdict) -> ExactTangent | None:
 
 
 def judge_answer_gradient(space: ExactTangent, g: Array, e: Array) -> str:
-    """Say why a gradient of the regret is wrong. The text is empty if it is right.
+    """Say why a gradient of the regret is wrong. The text is empty if the gradient is right.
 
     Args:
         space: the tangent space at the decision.
@@ -239,7 +239,7 @@ def answer_regret_rounding(s: JudgedProgram, x: Array, best: Answer, rounding: f
 
 
 def judge_answer_regret(s: JudgedProgram, x: Array, best: Answer, value: float, rounding: float = 0.0) -> str:
-    """Say why a reported regret is wrong. The text is empty if it is right.
+    """Say why a reported regret is wrong. The text is empty if the regret is right.
 
     Args:
         s, x, best, rounding: as for ``answer_regret_rounding``.
@@ -253,7 +253,7 @@ def judge_answer_regret(s: JudgedProgram, x: Array, best: Answer, value: float, 
 
 
 def judge_answer_in_batch(s: JudgedProgram, batch: Answer, alone: Answer, verdict: Verdict) -> str:
-    """Say how the answer to a sample in a batch differs from its answer alone. The text is empty if it does not.
+    """Say how the answer to a sample in a batch differs from that to the sample alone. The text is empty if both agree.
 
     Args:
         s: the program of the sample.

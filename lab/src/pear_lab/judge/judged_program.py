@@ -84,7 +84,7 @@ class JudgedProgram:
 
 
 def judged_row_magnitudes(rows: Any) -> Array:
-    """Return the largest magnitude (k,) in each of the rows (k, n), dense or sparse."""
+    """Return the largest magnitude (k,) in each of k rows (k, n), dense or sparse."""
     if not rows.shape[0]:
         return np.zeros(0)
     largest = abs(rows).max(axis=1)

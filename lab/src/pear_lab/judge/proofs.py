@@ -220,7 +220,7 @@ def _prove_descent(d: Wide, c: Array, G: Array, level: Array, box: tuple[Array, 
         d: (n,) the direction, which is first projected onto the rows that must stay constant.
         c: (n,) costs, the largest of which is 1.
         G: (m, n) rows that must not increase.
-        level: (k, n) rows that must stay constant: equalities and the curvature.
+        level: (k, n) the k rows that must stay constant: equalities and the curvature.
         box: (n,) each, bounds of the entries of a direction that respects the bounds of the program.
     """
     lower, upper = box

@@ -28,7 +28,7 @@ def peer_cache_folder() -> Path:
 
 
 def peer_interpreter(peer: Peer, here: bool = False, rebuild: bool = False, say: Say = lambda line: None) -> Path:
-    """Return the path of a Python interpreter that can import a peer. The first call makes its environment.
+    """Return the path of a Python interpreter that can import a peer. The first call makes the environment of the peer.
 
     Args:
         peer: the peer.
@@ -61,7 +61,7 @@ def peer_environment_variables(python: str, threads: int) -> dict[str, str]:
 
 
 def _is_environment_ready(folder: Path, peer: Peer) -> bool:
-    """Return whether a folder has the complete environment of a peer, with its present requirements."""
+    """Return whether a folder has the complete environment of a peer, with the present requirements."""
     try:
         there = json.loads((folder / READY).read_text("utf-8"))
     except (OSError, ValueError):

@@ -45,7 +45,7 @@ def t_interval(differences: Sequence[float], level: float = LEVEL) -> Interval:
     """Return the mean of paired differences, with Student's interval.
 
     Args:
-        differences: (N,) a difference for each seed, N at least 2.
+        differences: (N,) a difference for each of N ≥ 2 seeds.
         level: confidence level of the interval.
 
     Example:
@@ -65,7 +65,7 @@ def paired_interval(
     """Return the mean of ``a − b`` over instances, with SciPy's percentile bootstrap interval.
 
     Args:
-        a: (N,) a value for each instance.
+        a: (N,) a value for each of N instances.
         b: (N,) values of the same instances.
         level: confidence level of the interval.
         resamples: number of resamples, each of N instances drawn with replacement.
@@ -108,10 +108,10 @@ def normalized_difference(
 
     Args:
         first: for each seed s an array (N_s,): what the first method lost on each of its N_s test instances.
-        second: the same of the second method, on the same instances in the same order.
+        second: the same for the second method, on the same instances in the same order.
         best: the same for the best value of each instance, which is not negative.
         shared: whether all seeds have the same instances, which are then drawn once for all seeds of a resample.
-        block: instances in a row that are drawn together; more than 1 where neighbours are alike.
+        block: instances in a row that are drawn together; more than 1 if neighbours are alike.
         resamples: number of resamples.
         level: confidence level of the interval.
         seed: seed of the draws.

@@ -29,7 +29,7 @@ def table_sections(runs: StoredRuns) -> list[PageSection]:
 
 
 def _table_section(experiment: Experiment, runs: StoredRuns) -> PageSection:
-    """Make the section of one experiment: its table with our cells, and paired differences where runs allow them."""
+    """Make the section of one experiment: its table with our cells, and paired differences if the runs have them."""
     table, items = experiment.table, cells_of_experiment(experiment, runs)
     cells = {cell_place(item): fill_cell(runs, item) for item in items}
     grids = [_table_grid(table, title, cells) for title in dict.fromkeys(block for block, _, _ in cells)]
@@ -39,7 +39,7 @@ def _table_section(experiment: Experiment, runs: StoredRuns) -> PageSection:
 
 
 def _table_grid(table: TableSpec, title: str, cells: dict[tuple[str, str, str], Cell]) -> PageGrid:
-    """Make the block of a table that has this title, from the cells by the titles of their block, row and column."""
+    """Make the block with this title from the cells of a table, whose keys are the titles of block, row and column."""
     inside = [at for at in cells if at[0] == title]
     rows, columns = (tuple(dict.fromkeys(at[part] for at in inside)) for part in (1, 2))
     lines = [[cells[title, row, column] for column in columns] for row in rows]

@@ -92,7 +92,7 @@ def _portfolio_section(group: Sequence[RunRecord], name: str) -> PageSection:
 
 
 def _runs_by_method(runs: Iterable[RunRecord]) -> dict[str, list[RunRecord]]:
-    """Return the runs of each method in the order of seeds. Of a seed, the run with the longest time cap counts."""
+    """Return a run of each method and seed, in the order of seeds: the one with the longest time cap."""
     found: dict[str, dict[int, RunRecord]] = defaultdict(dict)
     for run in sorted(runs, key=lambda run: run.settings["time_cap"]):
         found[run.method][run.seed] = run

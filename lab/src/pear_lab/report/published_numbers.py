@@ -126,7 +126,7 @@ def verdict(ours: float | None, published: float | None, std: float | None, deci
 
 
 def mean_and_deviation(values: Sequence[float], ddof: int) -> tuple[float, float | None]:
-    """Return the mean, and the standard deviation with divisor N − ``ddof``, which is None for a single value.
+    """Return the mean of N values, and the standard deviation with divisor N − ``ddof``; None for a single value.
 
     Example:
         >>> mean_and_deviation([1.0, 2.0, 3.0], ddof=1)
@@ -141,8 +141,8 @@ def mean_and_deviation(values: Sequence[float], ddof: int) -> tuple[float, float
 def rank_best_two(means: Sequence[float | None], decimals: int) -> list[int]:
     """Rank means: 1 for the lowest, which is printed bold, 2 for the second lowest (underlined), 0 for all others.
 
-    Means are compared as printed. Equals share a place and use up the next one, as in the paper: two best and no
-    second best. With fewer than two means all ranks are 0.
+    Means are compared as printed. Equal means share a rank and use up the next one, as in the paper: after two
+    best means there is no second best. With fewer than two means all ranks are 0.
 
     Example:
         >>> rank_best_two([0.120, 0.104, None, 0.1041], decimals=3)

@@ -272,7 +272,7 @@ def _means_by_method(cells: Iterable[Cell]) -> dict[str, float]:
 
 
 def _trained_runs(runs: StoredRuns, cells: Sequence[Cell], task: str) -> tuple[float, dict[str, list[RunRecord]]]:
-    """Return the highest degree that was trained on a task, and its runs by method."""
+    """Return the highest degree with runs on a task, and these runs by method; 0 and no runs if nothing was trained."""
     wanted = [c.published for c in cells if c.published.task == task and c.published.metric == "train_seconds"]
     for degree in sorted({item.condition["degree"] for item in wanted}, reverse=True):
         found = {item.method: runs_of_cell(runs, item) for item in wanted if item.condition["degree"] == degree}
@@ -298,7 +298,7 @@ def _regret_over_time_figure(task: str, degree: float, groups: Mapping[str, list
 
 
 def _mean_curve(method: str, group: Sequence[RunRecord]) -> MethodCurve | None:
-    """Return the mean over seeds of the best regret so far, from the time at which every seed has had a check."""
+    """Return the mean over seeds of the best regret so far, from when every seed has had a check; None without any."""
     histories = [np.array([(check[1], check[3]) for check in run.history]) for run in group if run.history]
     if not histories:
         return None

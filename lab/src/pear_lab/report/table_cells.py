@@ -47,7 +47,7 @@ def read(path: Path) -> StoredRuns:
     """Read every run; the file is not changed.
 
     Raises:
-        DatabaseError: the file is missing, damaged, no database of runs or of another version, or it holds no runs.
+        DatabaseError: as for ``read_records``.
     """
     records = read_records(path)
     done = tuple(record for record in records if record.status == "done")

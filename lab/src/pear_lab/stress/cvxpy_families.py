@@ -81,7 +81,7 @@ class CvxpyFamilyBuilder:
         return np.asarray(W @ W.T / n)
 
     def cost(self, size: int, draw: Callable[[Rng], Array] | None = None) -> Any:
-        """Add a predicted cost of ``size`` decisions, and return its expression.
+        """Add a predicted cost of ``size`` decisions, and return the expression of the cost.
 
         The expression is a parameter. Without ``draw``, one in five is a linear function of a shorter parameter.
 

@@ -106,7 +106,7 @@ class CaseExamination:
         """Solve sample i alone.
 
         Returns:
-            The answer, or a sentence on the error that was raised; and the seconds that it took.
+            The answer, or a sentence on the error that was raised; and the seconds of the solve.
         """
         one, own = self.case.only(i), self.problem[i]
         start = time.perf_counter()
@@ -213,7 +213,7 @@ class CaseExamination:
 
 
 def _wrong_case_slope(g: Array, differences: tuple[Array, Array, Array], i: int, rounding: float) -> str:
-    """Say how the gradient of sample i contradicts the central difference of its regret. Empty if it does not.
+    """Say how a gradient contradicts the central difference of the regret. The text is empty if both agree.
 
     Args:
         g: (n,) the gradient.

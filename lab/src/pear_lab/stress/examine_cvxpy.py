@@ -92,7 +92,7 @@ def examine_cvxpy(seed: int, number: int, with_fit: bool) -> CvxpyVerdict:
 
 
 def _examine_cvxpy_optimum(case: CvxpyFamilyCase, model: Model) -> str:
-    """Say how PEAR's optimum differs from CVXPY's. The text is empty if it does not."""
+    """Say how PEAR's optimum differs from CVXPY's. The text is empty if both agree."""
     values = case.true[:COMPARED]
     try:
         solution = solve(model, torch.from_numpy(values))
@@ -183,7 +183,7 @@ def _examined_cvxpy_gradient(loss: PEARLoss, predicted: Tensor, true: Tensor) ->
 
 
 def _examine_cvxpy_training(model: Model, case: CvxpyFamilyCase, rng: np.random.Generator) -> str:
-    """Train a regressor for a few epochs, and say which of its results are not finite. Empty if all are."""
+    """Train a regressor for a few epochs, and say which of its results are not finite. The text is empty if all are."""
     X, shares = rng.normal(size=(FIT_SAMPLES, 2)), rng.dirichlet(np.ones(len(case.true)), FIT_SAMPLES)
     regressor = DecisionRegressor(model, max_epochs=FIT_EPOCHS, check_every=1).fit(X, shares @ case.true)
     parts = {

@@ -38,8 +38,8 @@ GROWTH = 0.01
 SLOWDOWN = 1.25
 """The factor by which steps may take longer in the last tenth of the steps than in the first.
 
-The time of a tenth is the 10 % quantile of the processor times of its steps, divided by that of plain steps of torch
-between them. The division cancels the effect of other processes on the machine.
+The time of a tenth is the 10 % quantile of the processor times of its steps, divided by the same quantile of plain
+torch steps between them. The division cancels the effect of other processes on the machine.
 """
 
 _SAMPLES, _BATCH, _FEATURES = 64, 16, 3

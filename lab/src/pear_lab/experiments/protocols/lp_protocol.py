@@ -1,4 +1,4 @@
-"""The paper's training protocol. Random numbers are drawn in the paper's order, which repeats its results to the digit.
+"""The paper's training protocol. It draws random numbers in the paper's order, and repeats the results to the digit.
 
 One stream of random numbers is seeded once. It serves the first weights, the order of the training samples, and the
 validation loader, which draws one number at each check although it does not shuffle.

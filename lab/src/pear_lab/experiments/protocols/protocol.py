@@ -49,7 +49,7 @@ class Protocol(ABC):
         return {**entry.problem, **entry.budget, **(entry.quick if selection.quick else {}), **cap}
 
     def method_settings(self, method: str) -> dict[str, Any]:
-        """Return the settings of one method; by default those of its loss class."""
+        """Return the settings of one method; here the options that it leaves to the defaults of its loss class."""
         left = {row.name: row.defaults for row in METHODS}.get(method)
         return {"options": left} if left else {}
 

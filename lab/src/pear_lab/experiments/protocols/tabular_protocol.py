@@ -47,7 +47,10 @@ class TabularProtocol(Protocol):
     """Instances from a table, with a linear model that all items share."""
 
     def method_settings(self, method: str) -> dict[str, Any]:
-        """Return the candidates for the method's setting. PEAR with our defaults has none, and starts from MSE."""
+        """Return the candidates for the method's setting.
+
+        PEAR with our defaults has no candidates, and starts from weights that were trained on the squared error.
+        """
         own = super().method_settings(method)
         if method == OURS:
             return {**own, "start": "mse"}
