@@ -172,7 +172,7 @@ class _GradientBenchmarkLimits:
         self.gone: set[str] = set()
 
     def allows(self, who: str, batch: int) -> bool:
-        """Return whether the library ``who`` is expected to keep the limit with a batch size. Drop the library if not."""
+        """Return whether the library ``who`` is expected to keep the limit with a batch size. If not, drop it."""
         if who in self.gone:
             return False
         before, seconds = self.known.get(who, (batch, 0.0))

@@ -110,7 +110,7 @@ def _examine_milp_answer(
         best: the smallest objective of the references; infinite if neither has a point.
 
     Returns:
-        A sentence on a wrong answer, empty if the answer is right; and whether the answer is better than the references.
+        A sentence on a wrong answer, empty if it is not wrong; and whether the answer is better than the references.
     """
     if status == "INFEASIBLE":
         return f"INFEASIBLE, but a point of value {best:.10g} is feasible" if np.isfinite(best) else "", False

@@ -171,7 +171,7 @@ def _solve_file_by_highs(p: JudgedProgram, tol: float) -> SolverAnswer:
 
 
 def _solve_file_by_scipy(p: JudgedProgram, tol: float) -> SolverAnswer:
-    """Solve a linear program by SciPy, with ``milp`` if the program has integers, else with ``linprog``. Time the solve."""
+    """Solve a linear program by SciPy, and time the solve: by ``milp`` if there are integers, else by ``linprog``."""
     from scipy.optimize import Bounds, LinearConstraint, milp
 
     begin = time.perf_counter()

@@ -117,7 +117,7 @@ def _time_pyepo_decision(model: Any, costs: Any) -> float:
 
 
 def _list_pyepo_models(data: dict[str, Any]) -> dict[str, Callable[[], Any]]:
-    """Return functions that make a model for each solver: by PyEPO's own class, if there is one, and from the arrays."""
+    """Return functions that make models for each solver: by PyEPO's own class, if there is one, and from arrays."""
     backend = str(data["backend"])
     names = str(data["integer_solvers" if bool(data["integer"]) else "solvers"]).split(",")
     made: dict[str, Callable[[], Any]] = {}
