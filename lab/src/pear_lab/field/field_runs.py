@@ -44,8 +44,8 @@ class FieldSelection:
     """The part of the comparison to run.
 
     Attributes:
-        tasks, methods, seeds: the names and seeds to run. None stands for all seeds, all methods, and all tasks with data
-            or, if ``quick``, for a few of them.
+        tasks, methods, seeds: the names and seeds to run. None stands for all seeds, all methods, and all tasks with
+            data or, if ``quick``, for a few of them.
         time_cap: the time limit, in seconds, of the training of the chosen setting including its try; None for the
             default.
         quick: whether to run two tiny tasks with a few methods, as a test.
