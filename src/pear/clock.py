@@ -1,7 +1,8 @@
 """The clock of trainings and time limits: real time, or the processor time of this process.
 
-PEAR measures all time limits and training times with this clock. By default the clock counts real time. On a machine
-that runs many programs, processor time compares methods better, because other programs do not shorten a training.
+PEAR measures the times and time limits of trainings and solves with this clock. By default the clock counts real time.
+On a machine that runs many programs, processor time compares methods better, because other programs do not shorten a
+training.
 """
 
 from __future__ import annotations

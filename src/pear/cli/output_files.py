@@ -1,4 +1,4 @@
-"""Output files of commands: checks before the work that they can be written, and writing."""
+"""Output files of commands: how they are written, and checks beforehand that this is possible."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def writable_output_folder(path: Path) -> Path:
 
 
 def writable_output_file(path: Path) -> Path:
-    """Make the folder of an output file if it does not exist, and check that it is writable. Return the file's path.
+    """Check that an output file can be written, and make its folder if it does not exist. Return the file's path.
 
     Raises:
         OutputError: the path is a folder, or files cannot be written there.

@@ -39,7 +39,7 @@ class TableSamples(NamedTuple):
     known: pandas.DataFrame | None = None
 
     def known_samples(self) -> Any:
-        """Return the known numbers with one row for each sample, from the first row of each group, or None."""
+        """Return the known numbers, a row for each sample: the first row of each group. None if there are none."""
         if self.known is None or self.groups is None:
             return self.known
         return self.known[~self.groups.duplicated()]

@@ -62,17 +62,17 @@ class PricedConstraints:
         return cls(tuple(names), tuple(kind for kind, count in counts.items() for _ in range(count)), lower, upper)
 
     def _columns(self, equalities: Tensor, rows: Tensor, lower: Tensor, upper: Tensor) -> Array:
-        """Join values of equalities (B, p), rows (B, r) and bounds (B, n) to one column for each constraint: (B, m)."""
+        """Join values of p equalities, r rows and 2n bounds to one column for each of the m constraints, (B, m)."""
         parts = [equalities, rows, lower[:, self.lower], upper[:, self.upper]]
         return torch.cat([part.double() for part in parts], 1).cpu().numpy()
 
     def active(self, active: ActiveSet, p: int) -> Array:
-        """Return a mask (B, m) of the tight constraints; ``p`` is the number of equalities."""
+        """Return a mask (B, m) of the tight ones of m constraints; ``p`` is the number of equalities."""
         equalities = torch.ones(len(active.lower), p, device=active.lower.device)
         return self._columns(equalities, active.rows, active.lower, active.upper).astype(bool)
 
     def prices(self, duals: Duals) -> Array:
-        """Return shadow prices (B, m): the gain if a limit is relaxed, or an equality's b is raised, by one unit."""
+        """Return shadow prices (B, m) of m constraints: the gain if the limit is relaxed, or b raised, by one unit."""
         bound = duals.bound
         return self._columns(duals.equality, duals.inequality, (-bound).clamp(min=0), bound.clamp(min=0))
 
@@ -85,7 +85,7 @@ class PricedConstraints:
             solver: name of the solver, as in ``pear.solve``.
 
         Returns:
-            For each constraint, the share of samples in which it is tight, (m,), and its mean shadow price, (m,).
+            For each of m constraints, the share of samples in which it is tight (m,), and its mean shadow price (m,).
         """
         solved = solve_continuous_programs(problem, cost, 0.0, solver)
         report_failures(solved.status, "raise", "the continuous problem")

@@ -37,7 +37,7 @@ _SAME = 1e-13  # the same limit for linear programs
 _INSIDE = 1e-9  # violation up to which an extrapolated decision is feasible, relative to the decision's size
 _MAX_ROUNDS = 200
 MAX_PIECES = 2_000
-"""The search gives up a sample after this many pieces."""
+"""The search gives up on a sample after this many pieces."""
 
 
 @dataclass(frozen=True)
@@ -49,7 +49,7 @@ class DecisionPath:
         margin: (B,) the smallest t at which the decision under c + t e changes; for a quadratic program, the smallest t
             at which the decision leaves its first straight line. 1 if there is no such t.
         pieces: (B,) int64, number of pieces in the sum.
-        found: (B,) bool, False for samples that the search gave up.
+        found: (B,) bool, False for samples on which the search gave up.
         size: (B,) size of the terms that make up the optimal value.
     """
 
@@ -159,7 +159,12 @@ class _DecisionPathPieces:
 
     @staticmethod
     def _first_change(records: NDArray[np.float64], size: float) -> float:
-        """Return the t at which eᵀz leaves its first straight line, from a sample's sorted ``records``; 1 if never."""
+        """Return the t at which eᵀz, for error e and decision z, leaves its first straight line; 1 if it never does.
+
+        Args:
+            records: (K, 5) the records of one sample, in the order of t.
+            size: size of the terms that make up the optimal value.
+        """
         _, start, end, low, high = (column.tolist() for column in records.T)
         rounding, change = 1e-9 * size, (high[0] - low[0]) / (end[0] - start[0])
         for i in range(1, len(end)):
@@ -184,10 +189,10 @@ class _DecisionPathSearch:
         linear: whether the objective is linear.
         jumps: whether decisions can jump.
         by_solve: whether ``pear.solve`` decides, because there are integers or an oracle.
-        straight: (B,) the largest κ, defined above, at which a line counts as a piece.
+        straight: (B,) the largest κ (see the module) at which a line counts as a piece.
         tolerance: (B,) the largest excess cost of a decision that counts as optimal.
         pieces: the pieces found so far.
-        failed: (B,) bool, the samples that the search has given up.
+        failed: (B,) bool, the samples on which the search has given up.
     """
 
     def __init__(self, problem: Problem, true: Tensor, error: Tensor, solver: str, size: Tensor) -> None:
@@ -254,7 +259,7 @@ class _DecisionPathSearch:
         return matvec(H if H.shape[0] == 1 else H[rows], d)
 
     def _bend(self, rows: Tensor, length: Tensor, d: Tensor) -> Tensor:
-        """Return the κ (see above) of K lines of ``length`` (K,) in t, whose ends differ by d (K, n)."""
+        """Return the κ (see the module) of K lines of ``length`` (K,) in t, whose ends differ by d (K, n)."""
         return -length * (self.error[rows] * d).sum(1) - (d * self._curvature_times(rows, d)).sum(1)
 
     def _excess(self, rows: Tensor, t: Tensor, z: Tensor, best: Tensor) -> Tensor:
@@ -344,7 +349,7 @@ class _DecisionPathSearch:
 
     @staticmethod
     def _root_inside(a: Tensor, b: Tensor, c: Tensor, length: Tensor) -> Tensor:
-        """Return a root of a u² + b u + c, (K,). The root lies in (0, length) if one of the two roots does."""
+        """Return a root u (K,) of each of K terms a u² + b u + c, one in (0, length) if there is one."""
         q = -0.5 * (b + torch.where(b < 0, -1.0, 1.0) * (b * b - 4 * a * c).clamp(min=0).sqrt())
         first, second = q / a, c / q
         return torch.where((second > 0) & (second < length), second, first)

@@ -80,7 +80,7 @@ class Diagnosis:
             "regret"), "hour of day", "month" or "weekday".
         sense: "min" or "max".
         integer: whether the problem has integer variables.
-        linear: whether its objective is linear.
+        linear: whether the objective is linear.
         smoothing: a sentence about the smoothing λ.
         index: the index of the given tables, such as dates; None if they have no index or the default index.
         violation_names: names of the v ways to violate a predicted right-hand side; empty if no right-hand side is
@@ -287,7 +287,7 @@ class Diagnosis:
 
 
 def _ratio_of_sums(part: Array, whole: Array) -> float:
-    """Divide the sum of ``part`` by that of ``whole``, over entries where both are finite. NaN if that sum is 0."""
+    """Divide the sum of ``part`` by the sum of ``whole``, over entries finite in both. NaN if ``whole`` sums to 0."""
     known = np.isfinite(part) & np.isfinite(whole)
     total = float(whole[known].sum())
     return float(part[known].sum()) / total if total > 0 else float("nan")

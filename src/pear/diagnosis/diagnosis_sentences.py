@@ -89,9 +89,9 @@ def _costliest_error_sentence(found: Diagnosis, i: int) -> str:
 
 
 def _changed_decision_sentence(found: Diagnosis, i: int) -> str:
-    """Name the variable of sample i that differs most from the best decision, and a row that binds in only one.
+    """Describe how the decision of sample i differs from the best one. Empty if they are the same.
 
-    Empty if decision and best decision are the same.
+    The sentence names the variable that differs most, and a row that binds under only one of the two decisions.
     """
     z, best = found.decision[i], found.best_decision[i]
     if _are_same_decisions(z, best):

@@ -6,10 +6,10 @@ realised cost is F(ẑ; y). The regret is therefore
 
     [V(ŷ) − V(y)] + [F(ẑ; y) − F(ẑ; ŷ)].
 
-The second difference is a sum over costs and violated constraints, each of which depends on known predicted values. The
-first difference is attributed in steps from y to ŷ (``forecast_steps``); V is continuous, even with integers. With a
-``Projection``, the realised cost as a whole is attributed in such steps. Costs and values in this file are those of the
-minimised problem.
+The second difference is a sum over costs and violated constraints, and it is known which predicted values each of them
+depends on. The first difference is attributed in steps from y to ŷ (``forecast_steps``); V is continuous, even with
+integers. With a ``Projection``, the realised cost as a whole is attributed in such steps. Costs and values in this file
+are those of the minimised problem.
 """
 
 from __future__ import annotations

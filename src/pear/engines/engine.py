@@ -18,7 +18,7 @@ MAX_LOSSES = 20
 """A task is given up after this many losses of its process or machine. A lost machine is not a death."""
 
 MESSAGE_SECONDS = 0.2
-"""The shortest time between two messages of a task."""
+"""The shortest time between two messages of a task in another process."""
 
 _TICK_SECONDS = 0.1
 

@@ -123,7 +123,7 @@ class Planner(nn.Module):
         return plan, self.layer.status.to(plan.device)
 
     def settle(self, data: PlanData) -> None:
-        """Choose λ if it is "auto", from plans for given data."""
+        """Choose the smoothing λ if it is "auto", from plans for given data."""
         cost, fields = self._as_call(data, None)
         self.layer.settle_smoothing(cost, None, **{name: field.detach() for name, field in fields.items()})
 

@@ -34,7 +34,7 @@ class RollingLoss(nn.Module):
         terminal: a function ``(state, true) → cost`` that values the last states: a cost (B,), or a profit if the model
             maximises. Its arguments are dictionaries: the last states (B, …), and the true values (B, T, …) of the T
             periods of the last plan. By default the last states have no value.
-        known: the known values of the model that are not states: arrays (N, …) by name, with a row for each period.
+        known: the known values of the model that are not states: arrays (N, …) by name, a row for each of N periods.
             If they are given, the ``keys`` of a call must be the first periods of the rollouts.
         initial: the states that rollouts begin with, as for ``Rolling``.
         on_failure: "raise" raises an error if a step has no plan. "mask" leaves out rollouts with such a step, and
@@ -86,7 +86,7 @@ class RollingLoss(nn.Module):
 
     @property
     def smoothing(self) -> float | Literal["auto"]:
-        """The argument ``smoothing``: λ or "auto"."""
+        """The argument ``smoothing``: the smoothing λ or "auto"."""
         return self.planner.layer.smoothing
 
     def forward(
@@ -137,7 +137,7 @@ class RollingLoss(nn.Module):
         return self._mean(total, weight).to(predicted.dtype)
 
     def calibrate(self, true: Any, keys: Tensor | Iterable[Hashable] | None = None) -> float | None:
-        """Choose λ if it is "auto", from the first plan of each rollout under true values.
+        """Choose the smoothing λ if it is "auto", from the first plan of each rollout under true values.
 
         Args:
             true: (N, S, k) true values of the training set: k values for each of S steps of N rollouts.

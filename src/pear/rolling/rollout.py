@@ -93,7 +93,7 @@ class Rollout:
 
 
 def _rollout_columns(name: str, values: Array) -> dict[str, Array]:
-    """Return the columns of an array (S, q) by name. A single column has the name of the array."""
+    """Return the q columns of an array (S, q) by name. A single column has the name of the array."""
     if values.shape[1] == 1:
         return {name: values[:, 0]}
     return {f"{name}[{i}]": np.ascontiguousarray(values[:, i]) for i in range(values.shape[1])}

@@ -122,7 +122,7 @@ def find_state_columns(timeline: Timeline, name: str) -> Tensor | None:
 
 
 def _find_planned_state(timeline: Timeline, name: str, entry: str, step: int) -> tuple[Tensor, tuple[int, ...]]:
-    """Return the columns that have the value of a state after ``step`` periods, and its shape."""
+    """Return the columns that have the value of a state after ``step`` periods, and the shape of the state."""
     columns = find_state_columns(timeline, name)
     if columns is None:
         raise ProblemError(
@@ -192,7 +192,7 @@ def _row_state_entry(model: Model, entry: str) -> _Entry:
 
 
 def _find_state_rows(model: Model) -> dict[int, tuple[int, float]]:
-    """Return, for each equality with a single variable, the column and the factor of the variable."""
+    """Return, by row, the column and the factor of the variable of each equality with a single variable."""
     if model.problem.A is None or model.problem.A.ndim == 3:
         return {}
     csr = to_csr_matrix(model.problem.A)

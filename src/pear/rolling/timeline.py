@@ -80,7 +80,7 @@ class Timeline:
 
     @cached_property
     def row_periods(self) -> dict[str, Tensor]:
-        """For "A" (p,) and "G" (m,), the latest period in each row; −1 for zeros or the initial state alone."""
+        """For "A" (p,) and "G" (m,), the latest period of the variables of each row; −1 if none has a period."""
         found = {}
         for name in ("A", "G"):
             matrix = getattr(self.model.problem, name)

@@ -17,7 +17,7 @@ class Block(NamedTuple):
     """A block of a larger matrix.
 
     Attributes:
-        matrix: (r, c) or (N, r, c) the entries, dense or sparse.
+        matrix: the entries, dense or sparse: r rows and c columns, (r, c), or (N, r, c) if N samples have their own.
         rows: (r,) the numbers of the block's rows in the larger matrix.
         columns: (c,) the numbers of the block's columns in the larger matrix.
     """
@@ -64,7 +64,7 @@ def assemble_blocks(blocks: Sequence[Block], rows: int, columns: int) -> Any:
 
 
 def select_block(matrix: Any, rows: Tensor, columns: Tensor) -> Any:
-    """Return the given rows and columns of a matrix (r, c) or (N, r, c)."""
+    """Return the given rows and columns of a matrix (r, c), or of the matrices (N, r, c) of N samples."""
     if matrix.is_sparse:
         return matrix.csr[rows.numpy()][:, columns.numpy()]
     return matrix[..., rows[:, None], columns[None]]

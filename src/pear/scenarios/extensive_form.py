@@ -142,7 +142,7 @@ class ExtensiveForm:
     def data(
         self, values: Tensor, keys: list[Hashable] | None = None, weights: Tensor | None = None
     ) -> tuple[Tensor, dict[str, Any]]:
-        """Compute the costs of the extensive program and those of its fields that values change, differentiably.
+        """Compute the costs of the extensive program, and its fields that are not constant, differentiably.
 
         Args:
             values: (B, S, k) predicted values, k for each of S scenarios.
@@ -150,7 +150,7 @@ class ExtensiveForm:
             weights: (B, S) weights of the scenarios in this call; those of the program if omitted.
 
         Returns:
-            The costs (B, n), and those of the fields b, h, lb, ub and G that are predicted or differ by sample.
+            The costs (B, n), and those fields among b, h, lb, ub and G that are predicted or differ by sample.
         """
         count = len(values)
         flat, repeated = values.reshape(count * self.scenarios, -1), self._repeat(keys, count)
@@ -197,7 +197,7 @@ class ExtensiveForm:
         return torch.cat(parts, 1)
 
     def _risk_costs(self, costs: Tensor) -> Tensor:
-        """Return the costs of columns (B, S, N) with zeros for first-stage costs that are equal in all S scenarios."""
+        """Return the costs (B, S, N) of N columns in the rows of the risk: zero for costs that S scenarios share."""
         common = torch.zeros(self.stages.size, dtype=torch.bool)
         common[self.stages.first] = ~self.stages.priced[self.stages.first]
         return torch.where(common, 0.0, costs)

@@ -115,9 +115,9 @@ def read_risk(risk: Any) -> Risk:
 def risk_of_costs(risk: Risk, costs: Any, weights: Any = None) -> Tensor:
     """Compute the risk ``(1 − w) Σ pₛ fₛ + w CVaR(f)`` of scenarios s with costs fₛ and weights pₛ.
 
-    w and tail are the attributes ``weight`` and ``tail`` of the risk measure. The CVaR is ``max Σ qₛ fₛ`` over
-    0 ≤ q ≤ p / tail with Σ q = 1, so that the worst scenarios get the largest weights. With a tail of 0, the worst
-    case, it is the largest cost of a scenario with a positive weight.
+    w and tail are the attributes ``weight`` and ``tail`` of the risk measure. The CVaR is ``max Σ qₛ fₛ`` over all
+    q with 0 ≤ qₛ ≤ pₛ / tail and Σ qₛ = 1, so that the worst scenarios count most. With a tail of 0, the worst case,
+    the CVaR is the largest cost of a scenario with a positive weight.
 
     Args:
         risk: the risk measure.

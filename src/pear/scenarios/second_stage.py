@@ -128,12 +128,12 @@ class SecondStage:
 
 
 def _second_stage_matrix(matrix: Any) -> Matrix:
-    """Return a matrix (r, c) or (N, r, c) of any kind as the matrix of a program, (1, r, c) or (N, r, c)."""
+    """Return a matrix of any kind with r rows and c columns, (r, c) or (N, r, c), as (1, r, c) or (N, r, c)."""
     if isinstance(matrix, Tensor):
         return matrix if matrix.ndim == 3 else matrix[None]
     return SparseMatrix(matrix.csr if isinstance(matrix, SparseMatrix) else matrix, shared=True)
 
 
 def _second_stage_samples(matrix: Matrix, keys: list[Hashable] | None) -> Matrix:
-    """Return the matrices (B, r, c) of the samples with the given keys, or a shared matrix (1, r, c)."""
+    """Return the matrices (B, r, c) of the samples with the given keys, or (1, r, c) if all samples share one."""
     return matrix if keys is None or matrix.shape[0] == 1 else matrix[torch.tensor(keys)]

@@ -24,7 +24,7 @@ class TwoStages:
 
     The first stage is decided now, and the second stage when it is known which scenario comes true. If the model has a
     ``Penalty``, the program has slacks, which belong to the second stage. A row is shared by all scenarios if it only
-    has first-stage variables and its right-hand side is not predicted.
+    contains first-stage variables and its right-hand side is not predicted.
 
     Args:
         model: the model. Its recourse must be a ``Penalty`` or None.
@@ -91,7 +91,7 @@ class TwoStages:
 
     @cached_property
     def curved_first_alone(self) -> bool:
-        """Whether all quadratic terms of the program only have first-stage variables."""
+        """Whether all quadratic terms of the program contain only first-stage variables."""
         Q = self.exact.Q
         if Q is None or not len(self.second):
             return True
@@ -106,7 +106,7 @@ class TwoStages:
     def sides(self, values: Tensor, keys: list[Hashable] | None) -> dict[str, Any]:
         """Compute the right-hand sides and bounds that are predicted or differ by sample, differentiably.
 
-        All other ones are those of ``problem``.
+        The other right-hand sides and bounds are those of ``problem``.
 
         Args:
             values: (B, k) predicted or true values of k predicted numbers.
@@ -152,7 +152,7 @@ def find_first_stage_columns(model: Model, first: Sequence[str]) -> Tensor:
         first: names of ``model.layout``, or of single variables.
 
     Raises:
-        ProblemError: there is no name, or a name is unknown.
+        ProblemError: ``first`` is empty or a single text, or a name is unknown.
 
     Example:
         >>> import pear

@@ -24,7 +24,7 @@ class Samples(NamedTuple):
     """Features and true costs of N samples. The tuple unpacks as ``X, C``.
 
     Attributes:
-        features: (N, p) features.
+        features: (N, p) p features of each sample.
         costs: (N, n) true costs.
     """
 

@@ -26,7 +26,7 @@ SAME = 1e-8
 """The largest relative difference between two optima that count as equal."""
 
 NAMED = "maximisation with a constant"
-"""The model whose sense and names are checked."""
+"""The name of the model whose sense and variables are checked."""
 
 LEAST_CASES = 3
 """The smallest number of models that a format must be able to hold."""

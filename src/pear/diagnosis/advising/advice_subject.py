@@ -38,8 +38,8 @@ class AdviceSubject:
         given: the user's problem on its own device, restricted to the samples of ``values``.
         problem: the problem without names and maps, on the CPU. Predicted right-hand sides have their true values.
         n: number of variables.
-        values: (N, k) the values to predict, of the samples without NaN and infinity; None if there are no samples.
-        costs: (N, n) the costs that follow from the values, or None.
+        values: (N, k) the k values to predict, of samples without NaN and infinity; None if there are no samples.
+        costs: (N, n) the costs that follow from the values; None if there are no samples.
         samples: N, the number of samples.
         A: (p, n) CSR matrix of the equalities.
         G: (m, n) CSR matrix of the inequalities.

@@ -52,7 +52,7 @@ class SampledDecisions:
 
     @property
     def x(self) -> Tensor:
-        """(B, n) decisions. Variables at an active bound have exactly its value."""
+        """(B, n) decisions. Variables at an active bound have exactly the value of this bound."""
         v = self.verified
         return torch.where(v.active.lower, v.qp.lb, torch.where(v.active.upper, v.qp.ub, v.x))
 
@@ -281,7 +281,7 @@ class _SampledDecisionsExamination:
 
 
 def spread_samples(total: int, count: int) -> Tensor:
-    """Return the numbers of at most ``count`` samples, evenly spread over ``total`` samples.
+    """Return the positions of at most ``count`` samples, evenly spread over ``total`` samples.
 
     Example:
         >>> spread_samples(10, 3).tolist(), spread_samples(2, 3).tolist()

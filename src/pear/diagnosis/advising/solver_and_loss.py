@@ -52,7 +52,7 @@ def _choose_advised_solver(
     """Find the first installed solver that accepts a problem.
 
     Args:
-        s: the subject.
+        s: problem and samples.
         what: what the solver is for: "training" or "decisions".
         problem: the problem to solve.
         cost: (1, n) costs.
