@@ -45,7 +45,7 @@ Captured = TypeVar("Captured")
 class CudaGraphStore(threading.local):
     """The captured functions of one thread.
 
-    Functions that depend on their arguments only share one store. If captured functions also read the tensors of an
+    Functions that depend only on their arguments share one store. If captured functions also read the tensors of an
     object, this object has a separate store, which it drops together with its tensors.
 
     Attributes:
@@ -108,7 +108,7 @@ def captured_graph(
         name: identifies the function.
         tensors: the tensors of this call, all on one device.
         numbers: about how many numbers the function works on.
-        make: captures the function. It is called if the function is to be captured in this call.
+        make: makes the captured function. It is called only if the function is to be captured in this call.
         store: the store of captured functions.
     """
     device = tensors[0].device

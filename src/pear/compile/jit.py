@@ -26,7 +26,7 @@ TRIED = ((0, 68), (0, 68))
 
 
 def _jit_uses_private_parts() -> bool:
-    """Return whether to use the modules with private parts of numba: nothing forbids it, and they can be imported."""
+    """Return True if the environment and the version of numba allow its private parts, and they can be imported."""
     if os.environ.get("PEAR_PLAIN_NUMBA") == "1" or not TRIED[0] <= numba.version_info.short <= TRIED[1]:
         return False
     try:

@@ -55,7 +55,7 @@ def is_semidefinite(Q: Tensor, sign: float = 1.0, smoothing: float = 0.0) -> Ten
 
 
 def is_not_definite(qp: QuadraticProgram) -> Tensor:
-    """Return whether the dense or diagonal H of programs is not positive definite. Shape (B or 1,), bool.
+    """Return whether H, which is dense or diagonal, is not positive definite. Shape (B or 1,), bool.
 
     A pivot of a dense H counts as zero if it is smaller than FLAT times the diagonal entry that it is computed from.
     """

@@ -67,8 +67,8 @@ class Sizes:
         abs_ub: (B or 1, n) absolute values of ub, 0 for infinity.
         width: (B or 1, n) distances between the bounds, raised to the smallest normal float64.
         pinned: (B or 1, n) bool, True for a variable whose bounds coincide; None if no bounds coincide.
-        limit: (B or 1, 1) the smallest non-zero distance of a bound or a row from the origin; infinite if all are zero
-            or absent.
+        limit: (B or 1, 1) the smallest non-zero distance of a bound or an inequality row from the origin; infinite if
+            all are zero or absent.
         top: (B or 1, 1) the largest diagonal entry of H.
         root: (B or 1, n) square roots of the diagonal of H.
         root_top: (B or 1, 1) the largest entry of ``root``.
@@ -220,9 +220,9 @@ def divide_by_natural_sizes(
 def decision_sizes(abs_x: Tensor, largest: Tensor, sizes: Sizes) -> Tensor:
     """Compute the natural sizes of the entries of decisions. Shape (B, n).
 
-    The size of an entry is its absolute value, raised to at least SHARE_OF_SIZE times the largest entry, or to at least
-    the distance between the bounds of the variable if that is smaller. Without this minimum, an entry close to zero,
-    which is rounding, would be compared with rounding.
+    The size of an entry is its absolute value, but at least the smaller of two numbers: SHARE_OF_SIZE times the largest
+    entry, and the distance between the bounds of the variable. Without this minimum, an entry close to zero, which is
+    rounding, would be compared with rounding.
 
     Args:
         abs_x: (B, n) absolute values of the decisions.
@@ -249,9 +249,9 @@ def least_size(cost: Tensor, sizes: Sizes) -> Tensor:
     """Compute the smallest size that the data of each sample suggests for its decision. Shape (B, 1).
 
     The size is the smallest non-zero number among the largest cost divided by the curvature, the bounds, and the
-    distances of the rows from the origin; 1 if all of them are zero or infinite. Because the smallest number counts, a
-    bound of 1e15 that is never active does not set the unit of a decision of size 1. The size matters only for
-    decisions near zero.
+    distances of the inequality rows from the origin; 1 if all of them are zero or infinite. Because the smallest number
+    counts, a bound of 1e15 that is never active does not set the unit of a decision of size 1. The size matters only
+    for decisions near zero.
 
     Args:
         cost: (B, 1) the largest absolute cost of each sample.

@@ -16,7 +16,7 @@ SIGN = 1e-12
 """Largest size of a multiplier of the wrong sign that is accepted."""
 
 SHARP = 1e-13
-"""Target of refinement: the rounding error of the terms that a residual is computed from."""
+"""Target of refinement: the rounding error of a residual, as a fraction of the terms that it is computed from."""
 
 TIGHT = 1e-10
 """Slack up to which a constraint of an exact solution is active."""
@@ -31,13 +31,14 @@ INTEGRAL = 1e-6
 """Absolute distance from an integer up to which the value of an integer variable is rounded to it."""
 
 GAP = 1e-9
-"""Largest gap between the objective of an integer solution and its proven bound, relative to the terms of both."""
+"""Largest gap between the objective of an integer solution and the proven bound on the best objective, relative to the
+terms of both."""
 
 FLAT = 1e-12
 """A curvature smaller than this fraction of the terms it is computed from counts as zero."""
 
 RANK = 1e-11
-"""A pivot or singular value smaller than this fraction of the largest counts as zero."""
+"""A pivot or singular value smaller than this fraction of the largest one counts as zero."""
 
 INDEFINITE = 1e-10
 """An eigenvalue more negative than this fraction of the largest entry makes a curvature indefinite."""

@@ -1,4 +1,4 @@
-"""``Status``, the outcome of one sample, and questions about tensors of statuses."""
+"""``Status``, the outcome of one sample, and functions for tensors of statuses."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ def has_decision_status(status: Tensor) -> Tensor:
 
 
 def solved_status(x: Tensor) -> Tensor:
-    """Return the status SOLVED for each of the decisions (B, n). Shape (B,), int8. NumPy is faster on a CPU."""
+    """Return the status SOLVED for each of the decisions (B, n). Shape (B,), int8. On a CPU, NumPy makes it faster."""
     if not x.is_cpu:
         return torch.zeros(len(x), dtype=torch.int8, device=x.device)
     return torch.from_numpy(np.zeros(x.shape[0], np.int8))

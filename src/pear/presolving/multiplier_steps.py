@@ -25,8 +25,8 @@ class MultiplierStep(Protocol):
 
         Args:
             gradient: (B, n) gradient of the minimised objective with respect to the original variables.
-            y: (B, r) multipliers of the original rows. Those of rows that this step of the reduction left are known.
-            bound: (B, n) multipliers of the original bounds. Those of bounds that this step left are known.
+            y: (B, r) multipliers of the original rows. Those of the rows that remained after this step are known.
+            bound: (B, n) multipliers of the original bounds. Those of the bounds that remained after it are known.
         """
 
 

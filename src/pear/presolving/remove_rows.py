@@ -16,8 +16,8 @@ from pear.presolving.row_program import Index
 from pear.presolving.tolerances import DEPENDENT
 from pear.presolving.working_program import WorkingProgram
 
-_MOST_WORK = 10**9  # operations of a rank-revealing factorisation; of larger sets of equalities none is dropped
-_MOST_ROUNDS = 100  # of the search for equalities that cannot depend on others
+_MOST_WORK = 10**9  # operations of a rank-revealing factorisation; if it needed more, no equality is dropped
+_MOST_ROUNDS = 100  # largest number of rounds of the search for equalities that cannot depend on others
 
 
 def remove_empty_rows(w: WorkingProgram) -> bool:

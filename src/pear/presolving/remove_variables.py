@@ -14,7 +14,7 @@ from pear.presolving.multiplier_steps import FixedVariableMultipliers, Substitut
 from pear.presolving.row_program import Array, Index, Mask
 from pear.presolving.working_program import WorkingProgram
 
-_LEAST_PIVOT = 0.01  # of a row's largest coefficient; division by a smaller one would multiply rounding errors
+_LEAST_PIVOT = 0.01  # relative to a row's largest coefficient; dividing by less would multiply rounding errors
 _DENSE = 500  # programs with at most this many variables are solved with dense matrices, where non-zeros cost nothing
 _MOST_FILL = 2  # coefficients that a substitution may add for each one that it removes, if the program is larger
 

@@ -124,7 +124,7 @@ class ConstraintMap:
         return torch.stack([one.pull_back(gradients[name].flatten(1)) for name, one in self._maps.items()]).sum(0)
 
     def matrix(self, name: str) -> Any:
-        """Return the matrix M of b, h, lb, ub, A or G, a tensor or SciPy's CSR; None if ``name`` is not predicted."""
+        """Return the matrix that the map has for b, h, lb, ub, A or G, a tensor or SciPy's CSR; None if it has none."""
         return self._maps[name].M if name in self._maps else None
 
     def predicted(self, name: str, rows: int) -> Tensor:
@@ -201,7 +201,7 @@ def refuse_constraint_coefficients(rows: ConstraintMap | None, who: str) -> None
 
     Args:
         rows: the constraint map of a model, or None.
-        who: the caller that supports no predicted coefficients, as the message names it.
+        who: the name, for the message, of the caller, which does not support predicted coefficients.
     """
     if rows is not None and rows.matrices:
         raise ProblemError(

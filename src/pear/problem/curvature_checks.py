@@ -11,7 +11,7 @@ from pear.problem.matrix import Matrix, SparseMatrix, to_csr_matrix
 from pear.problem.tensor_conversion import float_dtype
 
 SYMMETRY = {torch.float64: 1e-8, torch.float32: 1e-5}
-"""Largest asymmetry of Q, relative to its largest entry, that counts as rounding, by the type of the Q passed."""
+"""Largest asymmetry of Q, relative to its largest entry, that counts as rounding, for each type of the user's Q."""
 DEFINITENESS = 1e-9
 """Largest eigenvalue of the wrong sign, as a fraction of the largest absolute eigenvalue, that counts as rounding. In a
 sparse Q, entries of the diagonal are compared with the largest entry."""

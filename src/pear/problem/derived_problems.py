@@ -57,7 +57,7 @@ def problem_with_rows(problem: Problem, G: Any, h: Any) -> Problem:
 
 
 def minimised_problem_curvature(problem: Problem) -> Matrix:
-    """Return the Q of the objective that is minimised, which is −Q of a problem that maximises.
+    """Return the Q of the objective that is minimised, which is −Q if the problem maximises.
 
     Args:
         problem: a problem with a Q.

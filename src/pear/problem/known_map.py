@@ -23,7 +23,7 @@ from pear.problem.tensor_conversion import tensor_shape, to_float64_tensor
 
 TARGETS = ("cost", "offset", *SIDES, *MATRICES)
 """What known values may change: the costs, the objective's constant, right-hand sides, bounds, and Q, A and G."""
-_MOST_NAMED = 6  # known values that an error message names
+_MOST_NAMED = 6  # largest number of known values that an error message names
 
 
 @dataclass(frozen=True)
@@ -120,7 +120,7 @@ class KnownMap:
                 )
 
     def matrix(self, name: str) -> Any:
-        """Return the matrix M of one of ``TARGETS``, a tensor or SciPy's CSR; None if known values do not change it."""
+        """Return the matrix for one of ``TARGETS``, a tensor or SciPy's CSR; None if known values do not change it."""
         return self._maps[name].M if name in self._maps else None
 
     def check(self, problem: Problem) -> None:

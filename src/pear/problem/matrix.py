@@ -20,7 +20,7 @@ Matrix = Any
 """A tensor (B or 1, rows, columns), or a ``SparseMatrix``."""
 MATRICES = ("Q", "A", "G")
 """The names of the fields of a problem that are matrices."""
-_MOST_DENSE = 2**20  # entries of a small matrix
+_MOST_DENSE = 2**20  # a matrix with more entries is not small
 
 
 class SparseMatrix:
@@ -49,7 +49,7 @@ class SparseMatrix:
 
     @property
     def shape(self) -> tuple[int, ...]:
-        """(r, n), or (1, r, n) in a program."""
+        """(rows, columns), or (1, rows, columns) in a program."""
         rows, columns = self.csr.shape
         return (1, rows, columns) if self._shared else (rows, columns)
 
@@ -85,7 +85,7 @@ class SparseMatrix:
         return torch.tensor([[bool(np.isfinite(self.csr.data).all())]])
 
     def unsqueeze(self, dim: int) -> SparseMatrix:
-        """Return the same matrix with the shape (1, r, n) of a matrix of a program."""
+        """Return the same matrix with the shape (1, rows, columns) of a matrix of a program."""
         assert dim == 0
         return self._in_program
 
@@ -120,7 +120,7 @@ class SparseMatrix:
 
     @cached_property
     def row_squares(self) -> Tensor:
-        """The squared length of each row, (1, r)."""
+        """The squared length of each row, (1, rows)."""
         return torch.from_numpy(np.asarray(self.csr.multiply(self.csr).sum(1)).reshape(1, -1).astype(float))
 
     def __repr__(self) -> str:

@@ -154,9 +154,9 @@ class Model:
     ) -> Model:
         """Make a model in which each predicted value is one cost, one limit or one coefficient.
 
-        The forecast ŷ (B, k) has the predicted costs first, then the predicted entries of b, h, lb, ub, A and G, those
-        of a field in the order of the argument. A predicted entry replaces the number of the problem, and
-        ``model.problem`` has 0 in its place.
+        The forecast ŷ (B, k) has the predicted costs first, then the predicted entries of b, h, lb, ub, A and G. The
+        entries of a field are in the order of the argument for this field. A predicted entry replaces the number of the
+        problem, and ``model.problem`` has 0 in its place.
 
         Args:
             problem: the problem to decide.
@@ -233,7 +233,7 @@ class Model:
         return ElasticProblem(self.problem, self.recourse.prices(self.problem, self.constraint_map))
 
     def decision(self, z: Any) -> dict[str, Any]:
-        """Split decisions by the names in ``layout``. In a batch, the shape of a part is B, then that of the variable.
+        """Split decisions by the names in ``layout``. A part of a batch has the dimension B and those of its variable.
 
         Variables with an index (``charge[0]``, ``charge[1]``, …) are joined to an array, ``charge``. The result also
         accepts the name of a single variable, such as ``charge[3]``.
@@ -349,7 +349,7 @@ def split_cost_model(problem: Any) -> tuple[Problem, CostMap | None]:
 
 
 def model_variable_names(problem: Problem | Model) -> tuple[str, ...]:
-    """Return the names of the variables of a ``Model``. A ``Problem`` has none, which gives ()."""
+    """Return the names of the variables of a ``Model``; () for a ``Problem``, which has no names."""
     return problem.variables if isinstance(problem, Model) else ()
 
 

@@ -143,7 +143,7 @@ class Oracle(Problem):
         return found
 
     def is_new(self) -> bool:
-        """Return True at the first call, unless ``make_oracle`` made the oracle from the function of a loss."""
+        """Return True at the first call of this method, unless ``make_oracle`` made the oracle."""
         new, self._calls.is_new = self._calls.is_new, False
         return new
 

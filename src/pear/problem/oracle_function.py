@@ -22,7 +22,7 @@ Keys = Sequence[Hashable]
 
 _MEMORY_BYTES = 2**26
 _REPEATS = 3  # rows of the batch that tests whether a function takes batches; a function that reads x[:2] needs two
-_ENTRY_BYTES = 200  # of a digest, an array's header and an entry of a dictionary, in addition to the numbers
+_ENTRY_BYTES = 200  # size of a digest, an array's header and a dictionary entry, without the numbers
 _SHAPE_ERRORS = (LookupError, ValueError, TypeError, RuntimeError)
 """The errors that a function of a batch may raise for a single sample. NumPy and torch have no more specific error."""
 
@@ -59,7 +59,7 @@ class OracleFunctionMemory:
             return self._again.get(mark)
 
     def put(self, mark: bytes, decision: CheckedDecision) -> None:
-        """Store a decision under a digest, and forget decisions, the oldest first, while the memory is too full."""
+        """Store a decision under a digest, and forget others if the memory is full."""
         with self._lock:
             self._once[mark] = decision
             most = max(1, _MEMORY_BYTES // (8 * len(decision.z) + _ENTRY_BYTES))

@@ -20,9 +20,9 @@ class Penalty:
     """A recourse that keeps the decision and charges a price per unit of violation, such as for overtime or shortage.
 
     The problem becomes elastic: with slack variables s ≥ 0 on the priced rows it minimises ``f(z) + price·s``, where f
-    is the plain objective. The decision under the forecast minimises this sum under the forecast constraints, and is
-    charged the value of the sum under the true constraints. The best decision minimises the sum under the true
-    constraints, so that regret is never negative.
+    is the plain objective, negated if it is maximised. The decision under the forecast minimises this sum under the
+    forecast constraints, and is charged the value of the sum under the true constraints. The best decision minimises
+    the sum under the true constraints, so that regret is never negative.
 
     A price is a single number for all predicted rows of its kind, or one number for each row of the problem, infinite
     for a row that may not be violated. A predicted row needs a finite price. Prices are in the unit of the objective,

@@ -74,7 +74,7 @@ class Problem:
         sense, phi: as given.
         n: the number of variables.
         batch: N; None if all samples share all fields.
-        dtype: the type of results if the inputs have no floating type, as lists and integers; see ``to``.
+        dtype: the type of results if no input has a floating type, as with lists and integers; see ``to``.
         device: the device of the data.
         is_sparse: True if the problem is sparse.
 
@@ -184,7 +184,7 @@ class Problem:
 
         Args:
             device: the device; None keeps the device of the problem.
-            dtype: float32 or float64, the type of results if the inputs have no floating type, as lists and integers.
+            dtype: float32 or float64, the type of results if no input has a floating type, as with lists and integers.
                 The data of the problem stays float64. May also be passed in place of ``device``.
 
         Example:

@@ -138,8 +138,8 @@ class QuadraticProgram:
         """Return the same programs with sparse matrices; None if that is not possible or would not be faster.
 
         The result is None for few variables, many non-zeros, data on a GPU, matrices that differ between samples, and
-        matrices with NaN or infinity.
-        The plan stores the converted matrices, and what solvers prepare for them, until H changes.
+        matrices with NaN or infinity. The plan stores the converted matrices, and what solvers prepare for them, until
+        H changes.
         """
         if self.is_sparse:
             return self

@@ -1,4 +1,4 @@
-"""``CvxpyCopy``: a copy of a CVXPY problem that shows where its parameters, variables and constraints stand."""
+"""``CvxpyCopy``: a copy of a CVXPY problem that shows where variables and constraints are in CVXPY's matrices."""
 
 from __future__ import annotations
 
@@ -26,7 +26,8 @@ class CvxpyCopy:
     parameters only if one of them is a constant. The original problem is not changed.
 
     A tag is an additional parameter of the copy. The tag of a variable multiplies the variable in the objective, and so
-    shows which columns of CVXPY's matrices belong to the variable. The tag of a constraint shows its rows.
+    shows which columns of CVXPY's matrices belong to the variable. The tag of a constraint is added to its right side,
+    and shows which rows belong to the constraint.
 
     Attributes:
         problem: the copy, without tags.

@@ -1,7 +1,7 @@
 """Leaves of CVXPY expressions, which are variables and parameters: their entries, signs, bounds and structure.
 
-A leaf has a structure if it is declared symmetric, diagonal or sparse. Some of its entries are then equal to others or
-always zero; the remaining entries are called independent.
+A leaf has a structure if it is declared symmetric, diagonal or sparse. Some of its entries are then always zero, or
+equal to entries before them; the remaining entries are called independent.
 """
 
 from __future__ import annotations

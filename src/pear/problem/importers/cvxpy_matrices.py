@@ -69,7 +69,7 @@ class CvxpyMatrices:
 
         Args:
             values: values of parameters, by their ids. All other parameters are 0.
-            constant: True for the matrices, False for the part of them that is linear in the values.
+            constant: True for the whole matrices, False to leave out the parts that do not depend on any parameter.
         """
         found = self._program.apply_parameters(self._zero | values, zero_offset=not constant, quad_obj=self._curved)
         P, (q, d, A, b) = (found[0], found[1:]) if self._curved else (None, found)

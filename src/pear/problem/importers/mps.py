@@ -49,8 +49,8 @@ def from_mps(
             variables keep the costs of the file. The name of a row stands for its right-hand side, as in ``rows``, and
             a pair (row, variable) for a coefficient; coefficients follow the right-hand sides. By default all costs
             that are not known; ``m.known`` then has the costs of the file.
-        rows: names of rows with one limit, whose right-hand sides are predicted. Their values follow the predicted
-            costs. With ``rows``, ``predicted`` may be empty.
+        rows: names of rows with one limit, whose right-hand sides are predicted values after the predicted costs. With
+            ``rows``, ``predicted`` may be empty.
         recourse: the rule for decisions that violate the true rows, needed to train if rows are predicted. Either a
             dictionary from names of rows to prices per unit of violation, for an equality also a pair (too little, too
             much), or a ``pear.Penalty`` or ``pear.Projection``. ``m.with_recourse`` can add it later.

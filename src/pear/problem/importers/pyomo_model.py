@@ -31,9 +31,9 @@ def from_pyomo(
         model: a concrete model, or a block.
         predicted: names of the variables whose costs are predicted, in the order of the predicted values; other
             variables keep the costs of the model. The name of a row stands for its right-hand side, as in ``rows``, and
-            a pair (row, variable) for a coefficient. By default all costs that are not known.
-        rows: names of rows with one limit, whose right-hand sides are predicted. Their values follow the predicted
-            costs. With ``rows``, ``predicted`` may be empty.
+            a pair (row, variable) for a coefficient. By default all costs that are not known are predicted.
+        rows: names of rows with one limit, whose right-hand sides are predicted values after the predicted costs. With
+            ``rows``, ``predicted`` may be empty.
         recourse: the rule for decisions that violate the true rows, needed to train if rows are predicted. Either a
             dictionary from names of rows to prices per unit of violation, for an equality also a pair (too little, too
             much), or a ``pear.Penalty`` or ``pear.Projection``. ``m.with_recourse`` can add it later.

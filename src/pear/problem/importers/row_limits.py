@@ -46,7 +46,7 @@ class RowLimits:
     def labels(self) -> tuple[str, ...]:
         """Return the names of the rows of A and then of G, in the order of ``fields``.
 
-        A row with two different limits gives two rows of G, named "row (upper limit)" and "row (lower limit)".
+        A row with two different limits gives two rows of G, called "NAME (upper limit)" and "NAME (lower limit)".
         """
         equal, above, below = self.kinds()
         numbers = range(len(self.low)) if self.numbers is None else self.numbers.tolist()
@@ -134,7 +134,7 @@ class RowLimits:
         return replace(self, low=low, high=high)
 
     def with_zero_coefficients(self, places: Index) -> RowLimits:
-        """Return the rows with 0 at the coefficients ``places`` (c, 2), given by row and column."""
+        """Return the rows with 0 for c coefficients, whose rows and columns are the columns of ``places`` (c, 2)."""
         if not len(places):
             return self
         matrix = sparse.csr_array(self.matrix, copy=True).tolil()

@@ -44,7 +44,7 @@ def from_scipy(
             bound.
         integrality: a number or (n,): 0 for continuous variables, 1 for integers.
         constraints: a ``scipy.optimize.LinearConstraint`` or a sequence of them, as for ``milp``.
-        predicted: names of the costs that are predicted, among x0, x1, …. By default all costs that are not known.
+        predicted: names of the costs that are predicted, among x0, x1, …; by default all that are not known.
         known: names of right-hand sides, costs and bounds that are known for every sample and passed with every call:
             ``A_ub`` or ``A_ub[0]`` for right-hand sides of these rows, ``x3`` for a cost, ``x3.ub`` for a bound.
 
