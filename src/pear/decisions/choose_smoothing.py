@@ -146,7 +146,7 @@ def choose_smoothing_from_decisions(
     curvature H, the extra cost of another decision is ``(cᵢ + Hzᵢ)ᵀd + ½dᵀHd`` with d = zₖ − zᵢ.
 
     Args:
-        costs: (N, n) costs to be minimised; rows that are not finite are ignored.
+        costs: (N, n) costs of N samples, to be minimised; rows that are not finite are ignored.
         decisions: (N, n) optimal decisions for these costs, without smoothing.
         solved: (N,) bool, whether a sample has an optimal decision.
         bounds: lb and ub of the problem.
@@ -188,7 +188,7 @@ def _choose_units(
     of the decisions. If a bound is infinite and the decisions do not vary, the constraints determine the range.
 
     Args:
-        decisions: (N, n) decisions.
+        decisions: (N, n) decisions of N samples.
         bounds: lb and ub of the problem.
         reach: as for ``choose_smoothing_from_decisions``.
     """
@@ -225,7 +225,7 @@ class _CurvatureInUnits(NamedTuple):
     units: Tensor
 
     def __call__(self, vectors: Tensor) -> Tensor:
-        """Multiply UHU by vectors (N, n)."""
+        """Multiply UHU by vectors (N, n), one per sample."""
         H = self.H if self.H.is_sparse or self.H.ndim == 3 else self.H[None]
         return self.units * matvec(H, self.units * vectors)
 
@@ -238,7 +238,7 @@ def _choose_size(costs: Tensor, decisions: Tensor, curvature: _CurvatureInUnits 
     such pair exists.
 
     Args:
-        costs: (N, n) costs of the variables measured in their units.
+        costs: (N, n) costs of N samples, for variables measured in their units.
         decisions: (N, n) decisions, measured in these units.
         curvature: the curvature of the objective in these units; None if the objective is linear.
     """

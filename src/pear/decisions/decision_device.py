@@ -152,7 +152,7 @@ def on_chosen_device(function: Function) -> Function:
 
 
 def find_device_argument(args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Tensor | None:
-    """Return the first tensor among the arguments of a call, which contains its costs; None if there is no tensor."""
+    """Return the costs, which are the first tensor among the arguments of a call; None if there is no tensor."""
     if args and isinstance(args[0], Tensor):
         return args[0]
     return next((value for value in (*args, *kwargs.values()) if isinstance(value, Tensor)), None)

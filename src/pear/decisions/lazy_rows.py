@@ -17,8 +17,8 @@ from pear.problem.derived_problems import problem_with_rows
 
 Array = NDArray[np.float64]
 Separate = Callable[[Array], tuple[Any, Any] | None]
-"""A function from a decision z (n,) to rows (r, n), or one row (n,), and right-hand sides (r,), or a number, with
-``rows @ z > sides``; None if the decision violates no row."""
+"""A function from a decision z (n,) to violated rows and their right-hand sides, with ``rows @ z > sides``. The shapes
+are (r, n) and (r,) for r rows, or (n,) and () for one row. If z violates no row, the result is None."""
 
 _MOST_ROUNDS = 1_000  # of solving and separating
 
@@ -134,8 +134,8 @@ def lazy_oracle(problem: Problem, separate: Separate) -> Oracle:
 
     Args:
         problem: the problem without the lazy rows, the same for all samples; it may have integers.
-        separate: maps a decision z (n,) to violated rows and their right-hand sides, with ``rows @ z > sides``. They
-            have shapes (r, n) and (r,), or (n,) and (). It returns None if the decision violates no row.
+        separate: maps a decision z (n,) to violated rows and their right-hand sides, with ``rows @ z > sides``. The
+            shapes are (r, n) and (r,) for r rows, or (n,) and () for one row. If z violates no row, it returns None.
 
     Returns:
         The oracle. Its ``function.rows`` and ``function.sides`` are the rows added so far and their right-hand sides.

@@ -47,7 +47,7 @@ def missing_curvature(H: Matrix, least: float) -> Matrix | None:
 
 
 def _missing_curvature_of_dense(H: Tensor, least: float) -> Tensor:
-    """Compute the missing curvature S (k, n, n) of dense matrices H (k, n, n) from their eigenvectors.
+    """Compute the missing curvature S (k, n, n) of k dense matrices H (k, n, n) from their eigenvectors.
 
     S is zero for matrices H that are not finite.
     """

@@ -156,9 +156,10 @@ class RecourseRegretFinder(RegretFinder):
         return _RecourseSlopes(by_cost()[:, :n], by_b(), by_h(), A, G)
 
     def _slopes_of_limits(self, by_cost: Tensor, by_b: Tensor, by_h: Tensor, z: Tensor) -> _RecourseSlopes:
-        """Return the derivatives of a function of the costs, b − Az and h − Gz with respect to the data, for z (B, n).
+        """Return the derivatives, by the data, of a function of three arguments: the costs, b − Az and h − Gz.
 
-        ``by_cost`` (B, n), ``by_b`` (B, p) and ``by_h`` (B, m) are the derivatives with respect to the three arguments.
+        ``by_cost`` (B, n), ``by_b`` (B, p) and ``by_h`` (B, m) are the derivatives with respect to these arguments. The
+        decisions z (B, n) are constant.
         """
         predicted = self.decider.model.constraint_map
         assert predicted is not None
@@ -171,8 +172,8 @@ class RecourseRegretFinder(RegretFinder):
     def _normal_component(self, call: RegretCall, found: ForecastDecisions, error: Tensor) -> Tensor:
         """Compute the term (B, n) that injection adds to the gradient with respect to the costs.
 
-        The term is the normal component of the error of the costs ``error`` (B, n), scaled as in ``inject_normal``. It
-        is zero if ``call.injection`` is 0.
+        The term is the normal component of the error of the costs ``error`` (B, n), scaled as in
+        ``add_normal_component``. It is zero if ``call.injection`` is 0.
         """
         decider = self.decider
         if call.injection == 0 or not decider.model.predicts_costs:
@@ -189,7 +190,10 @@ class RecourseRegretFinder(RegretFinder):
     def _cost_gap(
         self, call: RegretCall, pair: tuple[RecourseValues, RecourseValues], best: Tensor
     ) -> tuple[Tensor, Tensor]:
-        """Compute α F (B,), with α = ``call.guidance`` and F of the module, and its derivative by the costs (B, n)."""
+        """Compute α F (B,) and its derivative with respect to the costs (B, n).
+
+        α is ``call.guidance``, and the module defines F. Both results are zero if no cost is predicted.
+        """
         decider, (forecast, truth), strength = self.decider, pair, call.guidance
         if strength == 0 or not decider.model.predicts_costs:
             return torch.zeros_like(best[:, 0]), torch.zeros_like(forecast.cost)
@@ -207,9 +211,10 @@ class RecourseRegretFinder(RegretFinder):
         found: ForecastDecisions,
         ideal: tuple[Start, QuadraticProgram],
     ) -> tuple[Tensor, tuple[Tensor, Tensor]]:
-        """Compute α D (B,), with α = ``call.guidance`` and D of the module, and its derivatives by b and h (elastic).
+        """Compute α D (B,) and its derivatives with respect to b and h of the elastic problem.
 
-        The results are zero if the model has a ``Projection`` and the forecast is infeasible.
+        α is ``call.guidance``, and the module defines D. The results are zero if the model has a ``Projection`` and the
+        forecast is infeasible.
         """
         decider, (forecast, truth), (best, program), strength = self.decider, pair, ideal, call.guidance
         solved = found.solved

@@ -105,7 +105,7 @@ class RegretFinder(ABC):
             problem: the decision problem.
             z: (B, n) decisions.
             ideal: the solutions of the programs under the true costs.
-            true: these programs.
+            true: the programs under the true costs.
         """
         phi, sign = problem.phi, problem.sign
         if phi is not None:

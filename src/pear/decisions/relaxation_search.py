@@ -248,7 +248,7 @@ def _relaxation_row_slacks(qp: QuadraticProgram, x: Tensor) -> Tensor:
 
 
 def _relaxation_columns_to_round(matrix: Any, sample: Tensor, at: Tensor) -> Tensor:
-    """Return column ``at[k]`` of the matrix (B or 1, r, n) of sample ``sample[k]``, for each k. Shape (K, r)."""
+    """Return the columns ``at`` (K,) of the matrices (B or 1, r, n) of the samples ``sample`` (K,). Shape (K, r)."""
     if matrix.is_sparse:
         return torch.from_numpy(matrix.csr[:, at.numpy()].toarray().T)
     shared: Tensor = matrix[0][:, at].T if matrix.shape[0] == 1 else matrix[sample, :, at]

@@ -65,15 +65,15 @@ class Smoothing:
     def added_curvature(self, problem: Problem) -> Matrix | None:
         """Return the curvature that raises Q to ``floor`` in every direction, in ``units``; None if Q lacks none.
 
-        The result is (n, n) or (N, n, n). It is the curvature of the minimised objective, and therefore positive
-        semidefinite also for maximisation.
+        The result is (n, n), or (B, n, n) for a Q per sample. It is the curvature of the minimised objective, and
+        therefore positive semidefinite also for maximisation.
         """
         return self._missing(self._in_units(problem))
 
     def curvature_for_user(self, problem: Problem) -> Matrix | None:
         """Return all curvature that this smoothing adds to a problem, in the user's variables; None if it adds none.
 
-        The result is the diagonal (n,), or a matrix (n, n) or (N, n, n) if a Q lacks curvature.
+        The result is the diagonal (n,), or a matrix (n, n) or (B, n, n) if a Q lacks curvature.
         """
         units = torch.ones(problem.n, dtype=torch.float64) if self.units is None else self.units.double()
         if self.floor > 0:

@@ -145,6 +145,8 @@ def _adjacent_ray_pairs(
 def _eliminate_vertex_columns(G_KF: Array) -> tuple[Array, Array]:
     """Return an orthonormal basis (as rows) of the complement of the columns of G_KF, and the pseudo-inverse of G_KF.
 
+    G_KF are the columns of variables between their bounds in the tight rows.
+
     Raises:
         ProblemError: the columns are dependent, so that the point is not a vertex.
     """

@@ -165,7 +165,7 @@ class DecisionLoss(nn.Module):
         """Choose the unit of the costs if ``cost_unit`` is "auto" and no unit has been chosen; return the unit in use.
 
         Args:
-            costs: (N, n) true costs, preferably of the training set; with a cost map (N, k) true values.
+            costs: (N, n) true costs, preferably of the training set; with a cost map (N, k) true values, k per sample.
             keys: N sample ids, which select rows of a cost map with known costs per sample; the first N rows if
                 omitted.
         """
@@ -176,14 +176,14 @@ class DecisionLoss(nn.Module):
         return self.settle_unit(values)
 
     def settle_unit(self, costs: Tensor) -> float:
-        """Return the unit of the costs; if it is "auto", the first call chooses it from true costs (B, n)."""
+        """Return the unit of the costs; for ``cost_unit="auto"`` the first call chooses it from true costs (B, n)."""
         if self._unit is None:
             self._unit = self.typical_deviation(costs)
         return self._unit
 
     @staticmethod
     def typical_deviation(costs: Tensor) -> float:
-        """Compute the mean distance of costs (N, n) from the median of their column; rows must be finite to count.
+        """Compute the mean distance of costs (N, n) from the median of their column, over rows of finite numbers.
 
         If no column varies, as in a single sample, the result is the mean size of the costs, or 1 if all are zero.
 

@@ -217,7 +217,7 @@ class DecisionModule(nn.Module):
         return chosen.value
 
     def recourse_decider(self, values: Tensor, keys: list[Hashable] | None) -> RecourseDecider:
-        """Return the decider of a model that predicts right-hand sides; the first call chooses λ if it is "auto".
+        """Return the decider of a model that predicts right-hand sides; the first call chooses λ for "auto".
 
         Args:
             values: (B, k) true values, from which "auto" chooses λ.
@@ -228,7 +228,7 @@ class DecisionModule(nn.Module):
         return self._recourse
 
     def settle_smoothing(self, costs: Tensor, keys: list[Hashable] | None, **fields: Any) -> Smoothing:
-        """Return the smoothing in use; the first call chooses λ if it is "auto".
+        """Return the smoothing in use; the first call chooses λ for "auto".
 
         Args:
             costs: (B, n) true costs, from which "auto" chooses λ; (B, k) true values if right-hand sides are predicted.

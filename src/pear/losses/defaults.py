@@ -1,8 +1,8 @@
 """The defaults of smoothing λ, injection β and guidance α.
 
 ``GUIDED`` holds the defaults of ``PEARLoss(problem)``, the method "pear-guided", the estimator and the command line.
-``PUBLISHED`` holds the settings of the paper, which the method "pear" uses. The other constants belong to functions
-with other defaults; the comment of each gives the reason.
+``PUBLISHED`` holds the settings of the paper, which the method "pear" uses. ``BOOSTING``, ``GRADIENT`` and ``DECISION``
+belong to functions with other defaults, for the reasons given below them.
 """
 
 from __future__ import annotations

@@ -100,7 +100,8 @@ def find_frank_wolfe_points(
     """Find ``argmin_z ĉᵀz + ½λ‖z‖²`` over the hull of all decisions, for each sample.
 
     Args:
-        decide: maps costs (K, n), to be minimised, and the numbers (K,) of their samples to best decisions (K, n).
+        decide: maps the costs (K, n) of K samples, to be minimised, and the numbers (K,) of these samples to best
+            decisions (K, n).
         cost: (B, n) costs ĉ.
         strength: λ > 0.
         max_iter: the largest number of decisions of a sample. If a sample needs more, its point is not the best one,

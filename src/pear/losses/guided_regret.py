@@ -50,7 +50,9 @@ def guided_regret(
     sign: int,
     all_good: bool,
 ) -> Tensor:
-    """Compute ``R + α F`` in the dtype of the predicted costs, differentiable if an input requires a gradient.
+    """Compute the regret plus guidance, ``R + α F``, in the dtype of the predicted costs.
+
+    The result is differentiable if an input requires a gradient. The module defines F, and α is ``call.guidance``.
 
     Args:
         inputs: predicted costs, true costs, predicted curvature and true curvature, which may require gradients.
@@ -78,7 +80,7 @@ def _guided_value(call: RegretCall, parts: RegretCallResults, shares: int, sign:
 
 
 class GuidedRegret(torch.autograd.Function):
-    """``R + α F`` as an autograd function, with gradients in closed form."""
+    """The regret plus guidance, ``R + α F``, as an autograd function with gradients in closed form."""
 
     @staticmethod
     def forward(

@@ -93,7 +93,7 @@ class IMLELoss(DrawingLoss):
         return self.regret_of(with_surrogate_gradient(predicted, z.mean(0), pull_back), true, ids)
 
     def step_size(self, cost: Tensor, up: Tensor) -> float:
-        """Return λ for predicted costs (B, n) and the gradient w of the loss with respect to their decisions (B, n)."""
+        """Return λ for predicted costs (B, n), given the gradient w (B, n) of the loss by the mean decisions."""
         return self.interpolation
 
     def adapt_step(self, difference: Tensor) -> None:
@@ -143,7 +143,7 @@ class AIMLELoss(IMLELoss):
         self.alpha, self.entries = 1.0, self.target
 
     def step_size(self, cost: Tensor, up: Tensor) -> float:
-        """Return λ = α ‖ĉ‖ / ‖w‖."""
+        """Return λ = α ‖ĉ‖ / ‖w‖ for predicted costs ĉ and gradients w, as the class documents."""
         return self.alpha * float(cost.norm() / up.double().norm())
 
     def adapt_step(self, difference: Tensor) -> None:

@@ -115,7 +115,7 @@ class Method:
 
     @property
     def defaults(self) -> dict[str, Any]:
-        """The tunable settings for which the row uses the defaults of the class, with these defaults.
+        """The class's defaults of smoothing, injection and guidance that the row does not replace, by name.
 
         An experiment records them, because the defaults may change.
 

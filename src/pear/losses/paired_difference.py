@@ -57,10 +57,11 @@ def paired_difference(
     """Compute the mean of ``a − b`` with a block standard error and a block-bootstrap interval.
 
     Blocks are circular: a block begins at each sample, and the first sample follows the last. Let ℓ be the block
-    length, m_i the mean of block i, and m the mean of all N differences. The standard error is ``√(ℓ/(N − ℓ) · mean
-    (m_i − m)²)``. For ℓ = 1 it is the usual standard error ``s/√N``. The ends of the interval are quantiles of the
-    means of blocks drawn with replacement. They are scaled to the standard error and to Student's t with N/ℓ − 1
-    degrees of freedom, because quantiles of few blocks lie too close together.
+    length, m_i the mean of block i, and m the mean of all N differences. The standard error is
+    ``√(ℓ/(N − ℓ) · mean (m_i − m)²)``. For ℓ = 1 it is the usual standard error ``s/√N``, where s is the standard
+    deviation. The ends of the interval are quantiles of the means of blocks drawn with replacement. They are scaled to
+    the standard error and to Student's t with N/ℓ − 1 degrees of freedom, because quantiles of few blocks lie too close
+    together.
 
     Args:
         a: (N,) losses of the samples in time order.

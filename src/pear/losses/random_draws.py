@@ -68,7 +68,7 @@ class DrawingLoss(DecisionLoss):
         problem, decide, mse_weight, cost_unit: as for ``DecisionLoss``.
 
     Attributes:
-        draws: the random numbers.
+        draws: the ``RandomDraws`` of the loss.
     """
 
     def __init__(

@@ -100,9 +100,9 @@ def regret(
 ) -> Any:
     """Compute the regret of each sample, ``f(z*(ĉ); c) − f(z*(c); c)``, in the unit of the costs.
 
-    For maximisation the sign changes, so that regret is never negative. Decisions respect integers and use no
-    smoothing. For a model that predicts right-hand sides, regret is the realised cost of the decision under the
-    forecast, recourse included, minus the least cost under the truth.
+    f is the objective, and z* the best decision. For maximisation the sign changes, so that regret is never negative.
+    Decisions respect integers and use no smoothing. For a model that predicts right-hand sides, regret is the realised
+    cost of the decision under the forecast, recourse included, minus the least cost under the truth.
 
     Args:
         problem: the decision problem. A ``Model`` maps predicted values (B, k) to costs.
@@ -148,10 +148,10 @@ def normalized_regret(
 ) -> float:
     """Compute the normalised regret, ``Σ regret / Σ |f(z*(c); c)|``, with sums over all samples.
 
-    The normalised regret relates the loss due to wrong decisions to the value of the best decisions, and has no unit.
-    If all best values are 0, or tiny compared with the regret, it is infinite, or 0 if nothing is lost; use
-    ``pear.regret`` instead. The arguments are those of ``pear.regret``, and ``weight``: (B,) how much each sample
-    counts in both sums.
+    f is the objective, and z*(c) the best decision under the true costs c. The normalised regret relates the loss due
+    to wrong decisions to the value of the best decisions, and has no unit. If all best values are 0, or tiny compared
+    with the regret, it is infinite, or 0 if nothing is lost; use ``pear.regret`` instead. The arguments are those of
+    ``pear.regret``, and ``weight``: (B,) how much each sample counts in both sums.
 
     Example:
         >>> import pear

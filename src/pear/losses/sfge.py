@@ -104,7 +104,7 @@ class SFGELoss(DrawingLoss):
             return lost.mean(0).to(predicted) + (linear - linear.detach())
 
     def _losses(self, forecasts: Tensor, true: Tensor, ids: list[Hashable] | None) -> Tensor:
-        """Compute the loss (m, B) of the decisions under forecasts (m, B, k)."""
+        """Compute the loss (m, B) of the decisions under m forecasts per sample (m, B, k)."""
         if self.model is None:
             free = self.task_loss is not None and self._decide is not None
             z = self._decide_freely(forecasts, ids) if free else self.decide_each(forecasts, ids)

@@ -27,7 +27,7 @@ _BITS = math.floor(-math.log2(OPTIMAL))  # the leading bits of an entry that dis
 
 
 class SolutionPool:
-    """The distinct solutions for one set of constraints.
+    """The P distinct solutions for one set of constraints.
 
     Args:
         rows: (P, n) the first solutions.
@@ -141,7 +141,8 @@ class SolutionPools:
     def state(self) -> dict[str, Any]:
         """Return all pools as tensors, numbers and strings.
 
-        The result is empty if the name of a set of constraints is not a number, a string or a tuple of these.
+        The result is empty if the name of a set of constraints is neither None nor a number, a string or a tuple of
+        these.
         """
         if not self._pools or not all(one is None or is_plain_sample_key(one) for one in self._pools):
             return {}
@@ -227,7 +228,8 @@ def name_pooled_solutions(solutions: Tensor, width: Tensor | None = None) -> lis
 
     The name is a digest of the entries, rounded to the relative accuracy ``OPTIMAL`` of a solution. An entry counts as
     zero if it is below that share of the largest entry or of the distance between its bounds, whichever is smaller.
-    Solutions whose entries lie on two sides of a rounding limit have two names.
+    Solutions that differ only by rounding errors nevertheless have two names if an entry lies on two sides of a
+    rounding limit.
 
     Args:
         solutions: (B, n) solutions.

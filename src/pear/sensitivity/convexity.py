@@ -21,24 +21,25 @@ _LANCZOS = 1e-6  # an estimate of the least eigenvalue below this, relative to H
 
 
 def is_convex_program(qp: QuadraticProgram) -> Tensor:
-    """Return whether H is positive semidefinite up to rounding. Shape (B or 1,), bool."""
+    """Return whether the curvature H is positive semidefinite up to rounding. Shape (B or 1,), bool."""
     return torch.tensor([convexity_sign(qp) >= 0]) if qp.is_sparse else is_semidefinite(qp.H)
 
 
 def lacks_strict_convexity(qp: QuadraticProgram) -> Tensor:
-    """Return whether H is not positive definite. Shape (B or 1,), bool."""
+    """Return whether the curvature H is not positive definite. Shape (B or 1,), bool."""
     return torch.tensor([convexity_sign(qp) <= 0]) if qp.is_sparse and not qp.diagonal else is_not_definite(qp)
 
 
 def nearly_lacks_strict_convexity(qp: QuadraticProgram) -> Tensor:
-    """Return whether H is singular, or so close to singular that a factorisation may fail. Shape (B or 1,), bool."""
+    """Return whether H is not definite, or so close to singular that factorisations may fail. Shape (B or 1,), bool."""
     return lacks_strict_convexity(qp) if qp.diagonal or qp.is_sparse else ~is_definite(qp.H)
 
 
 def convexity_sign(qp: QuadraticProgram) -> int:
-    """Return the sign of the least eigenvalue of a sparse H up to rounding: 1 definite, 0 singular, −1 indefinite.
+    """Return the sign of the least eigenvalue of a sparse curvature H, up to rounding.
 
-    The sign is computed once and kept in the plan of the programs.
+    H is definite for 1, singular for 0, and indefinite for −1. The sign is computed once and kept in the plan of the
+    programs.
     """
     return qp.prepare_once("sign", _find_convexity_sign)
 

@@ -319,7 +319,7 @@ class DenseReducedSystems:
         return mask
 
     def _reduced_curvature(self, V: Tensor, tangent: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-        """Compute the eigenvalues and eigenvectors of VᵀHV on the tangent vectors, and which eigenvalues are positive.
+        """Compute the eigenvalues and eigenvectors of VᵀHV for the tangent columns of V, and which are positive.
 
         Eigenvalues that are not positive are replaced by 1.
         """

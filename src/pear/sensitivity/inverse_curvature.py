@@ -60,7 +60,10 @@ def apply_inverse_curvature_on_rows(qp: QuadraticProgram, active: ActiveSet, e: 
 
 
 def _apply_sparse_inverse_curvature(qp: QuadraticProgram, active: ActiveSet, e: Tensor) -> Tensor:
-    """Solve ``(H + ρJᵀJ) x = e`` for x (B, n) in sparse programs, by the system ``[H Jᵀ; J −I/ρ][x; y] = [e; 0]``."""
+    """Compute ``x = (H + ρJᵀJ)⁻¹ e`` (B, n) for sparse programs, by the system ``[H Jᵀ; J −I/ρ][x; y] = [e; 0]``.
+
+    H, J and ρ are those of ``apply_inverse_curvature_on_rows``.
+    """
     from scipy import sparse
     from scipy.sparse.linalg import SuperLU, splu
 

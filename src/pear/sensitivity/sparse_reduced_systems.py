@@ -86,7 +86,7 @@ class SparseReducedSystem:
 
     @property
     def fill(self) -> int:
-        """The number of stored entries of the factor, plus four times those of the rows."""
+        """The number of stored entries of the factor, plus four times that of the rows; 0 without a factor."""
         return self._system.fill + 4 * self._pattern.J.nnz if self._system is not None else 0
 
     @property
@@ -95,7 +95,7 @@ class SparseReducedSystem:
         return 32 * self.fill + 64 * (self._n + self._p + self._m)
 
     def solve(self, f: Array, r: Array) -> tuple[Array, Array, bool]:
-        """Solve the system ``[H Jᵀ; J 0][x; v] = [f; r]``.
+        """Solve the system ``[H Jᵀ; J 0][x; v] = [f; r]``, with the curvature H and the rows J of the free variables.
 
         Args:
             f: (n,) right-hand side of stationarity; entries of fixed variables are ignored.
@@ -337,7 +337,7 @@ class SparseThenDenseReducedSystems(SparseReducedSystems):
         return DenseReducedSystems(self._given, self.active)
 
     def project(self, e: Tensor, least_multipliers: bool = False) -> SystemSolution:
-        """Compute P e and the multipliers, by dense systems for samples whose refinement does not converge."""
+        """Compute projections P e and multipliers, by dense systems for samples whose refinement does not converge."""
         fast = super().project(e)
         if bool(fast[3].all()):
             return fast

@@ -89,9 +89,9 @@ def _find_variables_without_uniqueness(qp: QuadraticProgram, active: ActiveSet, 
 def is_unique(qp: QuadraticProgram, active: ActiveSet, weak: ActiveSet) -> Tensor:
     """Return whether each solution is the only optimal point of its program, whose H may be singular.
 
-    Another optimal point exists if some direction d ≠ 0 satisfies Hd = 0, Jd = 0 for the constraints with a multiplier,
-    and Jd ≤ 0 for the weakly active constraints. The caller has checked that no such d stays on all tight constraints.
-    This function checks whether such a d leaves a weakly active constraint.
+    Another optimal point exists if some direction d ≠ 0 has no curvature, Hd = 0, and satisfies Jd = 0 for the rows J
+    of constraints with a multiplier, and Jd ≤ 0 for those of weakly active constraints. The caller has checked that no
+    such d stays on all tight constraints. This function checks whether such a d leaves a weakly active constraint.
 
     Args:
         qp: the programs.

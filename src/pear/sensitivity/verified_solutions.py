@@ -29,7 +29,7 @@ class VerifiedSolutions:
         repaired: (B,) bool, True if the active set of the solver's point was wrong and was corrected.
         reused: (B,) bool, True if a warm start passed the verification and no solver was called.
         working: the constraints that x was computed with, from which the next solve starts. At a degenerate vertex
-            these are fewer than the tight constraints, so that their multipliers have the right signs.
+            these are fewer than the tight constraints, so that all multipliers have the right signs.
         projector: the projector of the solver; None if the solver has none.
         projects: (B,) bool, True if the projector holds exactly the tight constraints.
         kept: the factorised systems on the active sets; None if they have not been built.
