@@ -108,7 +108,7 @@ def check_csv_samples_match(
 ) -> None:
     """Raise ``DataError`` if the rows of two tables belong to different samples.
 
-    Columns that both tables have, other than the costs, must be equal.
+    The tables must have equally many rows, and columns in both tables, other than the costs, must be equal.
 
     Args:
         truth: the table of true costs.

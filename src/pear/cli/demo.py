@@ -100,7 +100,7 @@ def _measure_demo_regret(task: ShortestPath, model: nn.Module, split: Split) -> 
 
 
 def _compile_before_demo(task: ShortestPath, untrained: nn.Module, split: Split) -> None:
-    """Train a copy for one epoch on two samples, so that compilation does not count as training time."""
+    """Train a copy of the model for one epoch on two samples, so that compilation does not count as training time."""
     two = split.train.features[:2], split.train.costs[:2]
     config = pear.FitConfig(max_epochs=1, start="given")
     pear.fit(copy.deepcopy(untrained), pear.PEARLoss(task.problem), two, two, lambda predicted, true: 0.0, config)

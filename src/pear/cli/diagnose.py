@@ -81,7 +81,11 @@ def diagnose_command(
 def _read_diagnosis_labels(
     name: str, truth: pandas.DataFrame, forecast: pandas.DataFrame, costs: Path, predictions: Path
 ) -> pandas.Series[Any]:
-    """Read the column ``name`` of labels from one of two tables. Convert texts to dates if all of them are dates."""
+    """Read the column ``name`` of labels from ``truth``, or else from ``forecast``. Convert it to dates if possible.
+
+    Raises:
+        DataError: neither table has the column, or a cell of it is empty.
+    """
     import pandas
 
     table = next((one for one in (truth, forecast) if name in one.columns), None)

@@ -197,7 +197,7 @@ class ExtensiveForm:
         return torch.cat(parts, 1)
 
     def _risk_costs(self, costs: Tensor) -> Tensor:
-        """Return the costs (B, S, N) of N columns in the rows of the risk: zero for costs that S scenarios share."""
+        """Return the costs (B, S, N) of N columns, with zeros for first-stage costs that are equal in S scenarios."""
         common = torch.zeros(self.stages.size, dtype=torch.bool)
         common[self.stages.first] = ~self.stages.priced[self.stages.first]
         return torch.where(common, 0.0, costs)
