@@ -23,7 +23,7 @@ from pear.setting_checks import check_number_setting, check_share_setting
 
 
 class Objective(BoosterCallReader):
-    """A custom objective: the gradient and the second derivative of PEAR's loss. ``objective`` makes one.
+    """A custom objective, made from the gradient of PEAR's loss. ``objective`` makes one.
 
     Args:
         problem, true, groups: as in ``BoosterCallReader``.

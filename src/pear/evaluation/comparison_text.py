@@ -47,7 +47,7 @@ def comparison_lines(found: WalkForward) -> list[tuple[str, ...]]:
 
 
 def format_difference(difference: PairedDifference | None) -> str:
-    """Format a difference and its interval. None, the difference of the reference to itself, becomes a dash.
+    """Format a difference and its interval. None, the difference of the reference from itself, becomes a dash.
 
     Example:
         >>> from pear.losses.paired_difference import PairedDifference

@@ -188,7 +188,7 @@ class WalkForward:
         return pandas.DataFrame({"forecaster": np.repeat(self.names, len(self.sample)), **shared, **own})
 
     def plot(self, path: str | os.PathLike[str] | None = None) -> Figure:
-        """Draw the differences to the reference: cumulated over time, and their means with intervals.
+        """Draw the differences from the reference: cumulated over time, and their means with intervals.
 
         Args:
             path: a file to save the figure to, in the format of its ending; None to save nothing.

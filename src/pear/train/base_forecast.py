@@ -87,8 +87,8 @@ def make_base_forecast(base: Any, X: Any, y: Any, groups: LongTable | None = Non
     Trees and wide models forecast the rows that they were fitted to better than any other rows. A correction that is
     trained on such forecasts learns from errors that are too small. The base therefore forecasts its training rows only
     if its errors there are about as large as the errors of ``held_out_base_forecast``; if they are clearly smaller, the
-    result of ``held_out_base_forecast`` is used. The two can be compared only for an estimator of scikit-learn that is
-    not a ``FrozenEstimator``; any other base always forecasts the rows.
+    result of ``held_out_base_forecast`` is used. These errors can be compared only for an estimator of
+    scikit-learn that is not a ``FrozenEstimator``; any other base always forecasts the rows.
 
     Args:
         base: a forecaster as in ``forecast_by_base``. An estimator that is not fitted is copied, and the copy is fitted
@@ -240,7 +240,7 @@ def base_forecast_for_validation(base: Any, features: Tensor, costs: Tensor) -> 
 
     Args:
         base: the fitted base.
-        features: (N, p) or (N, k, p), as in ``base_forecast_for_fit``.
+        features: the p features, (N, p) or (N, k, p), as in ``base_forecast_for_fit``.
         costs: (N, k) the k true values of each sample. The forecasts get the shape, dtype and device of the costs.
 
     Returns:

@@ -48,7 +48,7 @@ class ModelWeightAverage:
 
 
 def mix_model_weights(start: Weights, end: Weights, share: float) -> Weights:
-    """Return ``start + share · (end − start)``. An entry that is no floating-point tensor is that of ``end``."""
+    """Return ``start + share · (end − start)``. An entry that is no floating-point tensor is taken from ``end``."""
     return {
         name: start[name] + share * (value - start[name]) if _is_real_weight(value) else value
         for name, value in end.items()

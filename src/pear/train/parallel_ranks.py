@@ -64,7 +64,7 @@ class ParallelRanks:
 
     @classmethod
     def of(cls, model: nn.Module, wanted: bool) -> ParallelRanks:
-        """Return all ranks of the default process group if ``wanted`` is true, and else this process alone.
+        """Return all ranks of the default process group if ``wanted`` is true, otherwise this process alone.
 
         Raises:
             ProblemError: the group cannot send tensors of the model's device, or the model is a

@@ -126,7 +126,7 @@ def tune(
             first weights depend on the seed.
         validation: the share of samples that is held out, by default 0.2, or a pair of features and costs. The held-out
             samples are the last rows, in the order of their dates if the rows have an index of dates.
-        candidates: mappings with a method under "method" and options of its loss. A method is a name, a class of
+        candidates: mappings with a method under "method" and options of the loss. A method is a name, a class of
             losses, a function from the problem to a loss, or a loss, which is copied. A method without options need not
             be in a mapping. The option "smoothing" may be a multiple of "auto":
             ``{"method": "pear", "smoothing": "auto*3"}``. By default ``default_candidates(problem)``.
@@ -147,7 +147,7 @@ def tune(
         ProblemError: the samples, the validation samples or the candidates do not have the required form.
         TrainingError: every candidate fails.
         EngineError: the engine does not exist, or cannot be reached.
-        MissingExtraError: Ray is not installed.
+        MissingExtraError: the engine is Ray, which is not installed.
 
     Example:
         >>> import pear

@@ -83,9 +83,9 @@ class TuneCandidate:
     """A candidate of ``tune``, and the state of its training.
 
     Attributes:
-        settings: the method and the options of its loss.
+        settings: the method and the options of the loss.
         loss: the loss with these settings, which no training changes.
-        model: the model, which has its best weights so far.
+        model: the model, with the best weights so far.
         checkpoint: the bytes of a checkpoint file, with which the training can continue on another machine; empty
             before the first epoch.
         history: the history of the training so far.

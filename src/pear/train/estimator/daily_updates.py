@@ -1,4 +1,4 @@
-"""``DailyUpdates``: updates of a trained model with the new samples of each day, which first score the model."""
+"""``DailyUpdates``: updates of a trained model with the new samples of each day, after the model is scored on them."""
 
 from __future__ import annotations
 

@@ -146,7 +146,7 @@ def _check_file_base(said: dict[str, Any], path: Path, base: Any) -> None:
 
 
 def _parameters_for_file(estimator: DecisionRegressor) -> dict[str, Any]:
-    """Return the constructor's parameters by name, without the problem, the base and a torch module.
+    """Return the constructor's parameters by name, except the problem, the base and a torch module.
 
     A loss that is no string becomes None, and so does a random state that is no int.
     """

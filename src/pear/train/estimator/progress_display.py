@@ -1,4 +1,4 @@
-"""The display of progress: a bar and a final line if rich is installed, and else log lines."""
+"""The display of progress: a bar and a final line if rich is installed, otherwise log lines."""
 
 from __future__ import annotations
 

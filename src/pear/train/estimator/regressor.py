@@ -75,7 +75,7 @@ class DecisionRegressor(RegressorMixin, BaseEstimator):
             module or a function of X. A base that is not fitted is copied, and the copy is fitted to the rows of
             ``fit``. If an estimator of scikit-learn forecasts these rows better than other rows, the correction is
             trained on forecasts of copies that were fitted without the row (``pear.train.base_forecast``). To avoid
-            that, pass ``sklearn.frozen.FrozenEstimator(base)``.
+            the copies, pass ``sklearn.frozen.FrozenEstimator(base)``.
         hidden_layer_sizes: the widths of the hidden layers of "mlp".
         learning_rate, batch_size, max_epochs, check_every, patience, time_cap, gap, label_neighbours,
             label_own_weight, label_mixing, normalise_costs: as in ``pear.FitConfig``.
@@ -83,8 +83,8 @@ class DecisionRegressor(RegressorMixin, BaseEstimator):
             chooses by cross-validation. The chosen training is repeated on all samples.
         random_state: the random state of the first weights and of the order of the samples: an int, a ``RandomState``
             or None.
-        verbose: whether to show progress and the choice of the training: with a progress bar if rich is installed, and
-            else as log lines (logger "pear").
+        verbose: whether to show progress and the choice of the training: with a progress bar if rich is installed,
+            otherwise as log lines (logger "pear").
 
     Attributes:
         model_: the trained module, including standardisation, from features (B, p) to values (B, k). A correction gets
@@ -296,7 +296,7 @@ class DecisionRegressor(RegressorMixin, BaseEstimator):
         Args:
             X, groups, base_forecast, known: rows as in ``fit``, from a time after the rows of ``fit``. The last row is
                 the latest one.
-            y: (N, k) the true values; with groups (N·k,).
+            y: (N, k) the k true values of each sample; with groups (N·k,).
             problem: the problem of these rows, if it has fields or known costs for each sample.
             intervals: the intervals to calibrate, such as ``pear.CostIntervals(problem, of="regret")``, instead of the
                 default ``pear.CostIntervals(problem)``.
@@ -321,7 +321,7 @@ class DecisionRegressor(RegressorMixin, BaseEstimator):
 
         Args:
             X, groups, base_forecast, known, sample_weight: rows as in ``fit``.
-            y: (N, k) the true values; with groups (N·k,).
+            y: (N, k) the k true values of each sample; with groups (N·k,).
             problem: the problem of these rows, if it has fields or known costs for each sample.
         """
         check_pandas_rows({"X": X, "sample_weight": sample_weight})

@@ -78,8 +78,8 @@ class RowsToDecide(NamedTuple):
 
         Args:
             estimator: the fitted estimator.
-            intervals: cost intervals to calibrate, or None for those of the estimator if ``append`` is true, and else
-                new ones.
+            intervals: cost intervals to calibrate, or None for those of the estimator if ``append`` is true, otherwise
+                for new ones.
             append: whether the rows of earlier calibrations are kept.
 
         Raises:

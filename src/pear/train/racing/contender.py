@@ -52,7 +52,7 @@ class Contender:
         return [one.average for one in self.trajectories]
 
     def note_stage(self, value: float, least: float) -> None:
-        """Record the value of a stage. To be the new best, it must be lower by more than a share of ``least``."""
+        """Record the value of a stage. A new best must improve on the best value by more than the share ``least``."""
         if math.isinf(self.best) or value < self.best - least * abs(self.best):
             self.best, self.best_epochs, self.best_weights, self.waited = value, self.epochs, self.weights, 0
         else:

@@ -91,7 +91,7 @@ def _load_ended_race(job: FitJob) -> History | None:
 
 
 def _choose_race_start(job: FitJob, train: SampleSource) -> RaceStart:
-    """Return the start of an untrained model: a ridge regression for a linear model, and else a training."""
+    """Return the start of an untrained model: a ridge regression for a linear model, otherwise a training."""
     look = train.finite().look()
     if isinstance(train, MemorySamples) and trains_output_layer_alone(job.model, look.features, look.costs):
         return RidgeRaceStart(job.model)

@@ -176,7 +176,7 @@ class Race:
             self._compare(row.contender, row.epochs, row.share, weights, final=True)
 
     def _run_contenders(self, loss: Callable[..., Tensor]) -> None:
-        """Train and judge correction and fresh model stage by stage, then weights at ``SHARES`` of the way."""
+        """Train and judge correction and fresh model in stages; then judge weights between start and correction."""
         self.progress.part = "loss"
         self._screen = RelaxationScreen.of(loss, [fold.judge for fold in self.folds], self.starts, self.starting)
         if self._screen is not None and "screen" in self._saved:

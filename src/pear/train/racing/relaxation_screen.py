@@ -58,7 +58,7 @@ class RelaxationScreen:
     def of(
         cls, loss: Callable[..., Tensor], judges: Sequence[HeldOutJudge], starts: list[Weights], starting: HeldOutLosses
     ) -> RelaxationScreen | None:
-        """Return a screen if decisions are long searches and the loss solves their relaxations, and else None.
+        """Return a screen if decisions are long searches and the loss solves their relaxations; None otherwise.
 
         With a metric of the user, the result is None, too. The arguments are those of the class.
         """
