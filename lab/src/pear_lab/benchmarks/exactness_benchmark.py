@@ -190,7 +190,7 @@ class _ExactnessBatch:
         difference is then exact, and long steps have the smallest rounding errors.
 
         Args:
-            steps: (B, k) the steps along each direction.
+            steps: (B, k) the steps along each of k directions.
             solver: the solver that is measured.
         """
         case, (B, k) = self.case, steps.shape
@@ -207,7 +207,7 @@ class _ExactnessBatch:
         return np.where(np.isinf(value).any(2), np.inf, difference)
 
     def errors_of_differences(self, answers: ExactGradients, gradient: Array, differences: Array) -> Array:
-        """Compute the relative errors (B, k) of gradients along directions, against finite differences.
+        """Compute the relative errors (B, k) of gradients along k directions, against finite differences.
 
         An error is relative to the slope gᵀd along a direction d, or to a thousandth of the steepest slope ‖g‖‖d‖ if
         that is larger, because a slope near zero has large relative rounding errors.

@@ -143,7 +143,7 @@ def zero_row_family(rng: Rng, share: float) -> Iterator[ExactnessCase]:
 
 
 def redundant_equality_family(rng: Rng, share: float) -> Iterator[ExactnessCase]:
-    """Yield programs in which the second half of the equalities are linear combinations of the first half."""
+    """Yield programs in which one half of the equalities are linear combinations of the other half."""
 
     def change(f: Fields, n: int) -> None:
         mix = rng.normal(size=(len(f["b"]), len(f["b"])))

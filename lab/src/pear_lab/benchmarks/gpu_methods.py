@@ -116,7 +116,7 @@ def measure_gpu_method(name: str, sample: _GpuMethodsSample, expected: Tensor) -
     Args:
         name: the method.
         sample: the programs.
-        expected: (b, n) the gradients of the first samples, computed on the CPU.
+        expected: (b, n) the gradients of the first b samples, computed on the CPU.
     """
     interior = next(row.name for row in BACKENDS if row.name in ("interior-point", "pear"))
     prepare, search, mark = METHODS[name], "", ""

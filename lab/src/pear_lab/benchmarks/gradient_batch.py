@@ -96,7 +96,7 @@ class GradientBatch:
         return np.ndim(self.fields.get(name, 0.0)) > DIMENSIONS[name]
 
     def _solve_exactly(self, cost: Array) -> ExactGradients:
-        """Compute the exact gradients of the first samples at costs (k, n)."""
+        """Compute the exact gradients of the first k samples at costs (k, n)."""
         found = [
             solve_reference(program, "auto") for program in judged_programs(self.part(len(cost)), cost, self.smoothing)
         ]

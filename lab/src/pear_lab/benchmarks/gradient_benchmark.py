@@ -39,7 +39,7 @@ MOST_NUMBERS = 2**26
 LARGEST_ON_CPU = 512
 """The largest of a structure's default batches that is measured on a CPU."""
 REFERENCES, FEW_REFERENCES, LARGE = 64, 16, 200
-"""The number of compared samples, that number for large programs, and the most variables of other programs."""
+"""The numbers of compared samples of small and of large programs, and the most variables of a small program."""
 
 
 class GradientPoint(NamedTuple):

@@ -53,7 +53,7 @@ def largest_gradient_error(found: Any, exact: Any) -> float:
     """Return the largest relative 2-norm error of a sample's gradient. Exact gradients of zero do not count.
 
     Args:
-        found: batches of gradients, (b, …) each.
+        found: batches of the gradients of b samples, (b, …) each.
         exact: the exact gradients of the same batches.
 
     Returns:

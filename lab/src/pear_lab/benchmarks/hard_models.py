@@ -3,7 +3,7 @@
 The kinds are staircase, transport, blending, and flows of several commodities. All of them have the features that make
 the originals hard. Right-hand sides are met exactly by a sparse point, so that vertices are degenerate. Costs take few
 values, so that hundreds of variables tie. Some rows are repeated or follow from others, and some variables are fixed.
-The units of rows and columns differ by factors of a thousand. Only some dozens of variables have curvature.
+The units of rows and columns differ by factors of up to a thousand. Only some dozens of variables have curvature.
 """
 
 from __future__ import annotations

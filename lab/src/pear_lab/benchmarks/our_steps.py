@@ -86,7 +86,7 @@ class OurSteps:
         """Do the one-time work of a problem before the clock starts.
 
         If all samples share a problem, everything that depends on the problem alone is prepared. On a GPU, the CUDA
-        graph is captured that a training replays in every step. The compilation of a peer's code is not timed either.
+        graph that a training replays in every step is captured. The compilation of a peer's code is not timed either.
 
         Args:
             value: the function whose gradient is timed.

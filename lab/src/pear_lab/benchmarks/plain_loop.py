@@ -113,7 +113,7 @@ class PlainProgram:
 
 
 def _stack_plain_rows(problem: Problem) -> tuple[Array, Array, Array]:
-    """Return all rows and bounds as J (m, n), l (m,) and u (m,) with l ≤ Jz ≤ u."""
+    """Return all rows and bounds as J (m, n), l (m,) and u (m,): a feasible z has l ≤ Jz ≤ u."""
     (p,) = judged_programs(judged_fields(problem), np.zeros((1, problem.n)))
     lower = np.concatenate([p.b, np.full(len(p.h), -np.inf), p.lb])
     return np.vstack([p.A, p.G, np.eye(problem.n)]), lower, np.concatenate([p.b, p.h, p.ub])

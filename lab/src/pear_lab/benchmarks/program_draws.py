@@ -100,7 +100,7 @@ def _draw_program_costs(rng: Rng, n: int, B: int) -> tuple[Array, Array]:
 
 
 def draw_sector_programs(rng: Rng, n: int, B: int) -> ProgramDraw:
-    """Draw long-only portfolios that share a covariance. No sector may hold more than a fifth."""
+    """Draw long-only portfolios that share a covariance. No sector may hold more than a fifth of the weight."""
     curvature, costs = rng.spawn(2)
     loadings, sectors = curvature.normal(size=(n, FACTORS)), np.arange(n) % SECTORS
     Q = 0.01 * loadings @ loadings.T + np.diag(curvature.uniform(0.01, 0.05, n))

@@ -14,7 +14,7 @@ Rng = np.random.Generator
 
 
 def random_row_values(rows: Array, x: Array) -> Array:
-    """Return the values (…, r) of rows (…, r, n) at points (…, n)."""
+    """Return the values (…, r) of r rows (…, r, n) at points (…, n)."""
     return np.asarray(np.einsum("...rn,...n->...r", rows, x))
 
 
@@ -59,7 +59,7 @@ def append_random_rows(fields: Fields, name: str, *more: tuple[Array, Any]) -> N
     Args:
         fields: the fields of the problem, which are modified.
         name: the matrix, "A" or "G".
-        more: pairs of rows (…, r, n) and right-hand sides that broadcast to (…, r).
+        more: pairs of r rows (…, r, n) and right-hand sides that broadcast to (…, r).
     """
     rhs = {"A": "b", "G": "h"}[name]
     fields[name] = np.concatenate([fields[name], *(rows for rows, _ in more)], -2)
@@ -92,7 +92,7 @@ def random_markets(rng: Rng, n: int, batch: int) -> tuple[Array, Array, Array, A
 
     Returns follow five factors and noise, each with a deviation of 1 % a day. A forecast of a day is half of its
     returns plus noise. μ and Σ are the mean and the covariance of the true returns, and μ̂ and Σ̂ those of 63 true and
-    21 forecast days. Both covariances get 1e-4 on their diagonals. A smaller batch has the first markets of a larger
+    21 forecast days. 1e-4 is added to both diagonals. A smaller batch has the first markets of a larger
     one with the same seed.
 
     Returns:

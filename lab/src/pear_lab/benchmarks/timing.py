@@ -21,7 +21,7 @@ def use_timing_threads(count: int | None) -> Iterator[None]:
     """Make a context within which torch and compiled loops use ``count`` threads; None changes nothing.
 
     Raises:
-        ProblemError: this machine has fewer cores.
+        ProblemError: the count is below 1, or above the number of cores of this machine.
     """
     if count is None:
         yield

@@ -83,11 +83,11 @@ class TrainingRow:
         epochs: the number of trained epochs.
         epoch_seconds: the seconds per epoch, without the checks on validation samples.
         seconds: the total seconds, checks included; None for a peer, which makes no checks.
-        regret: the normalised regret on the test samples, with the weights at the end of the training.
+        regret: the normalised regret on the test samples, with the weights that validate best; a peer's are the last.
         reuse_rate: the share of the samples for which no solver was called; None if it is not known.
         profile: the seconds of each phase; empty unless the settings ask for it.
         versions: the versions of a peer's packages.
-        whole: whether the training ran until early stopping ended it.
+        whole: whether the training was a whole run with early stopping, not a fixed number of epochs.
     """
 
     task: str

@@ -285,7 +285,10 @@ def _start_reproduce_engine(options: ReproduceOptions, needed: bool) -> Engine:
 
 
 def _print_reproduce_failures(wanted: list[RunSpec], database: Database) -> None:
-    """Print the number of finished runs and up to ten failed runs. Exit with code 1 if a run failed."""
+    """Print the number of finished runs, and up to ten failed runs. Exit with code 1 if a run failed.
+
+    A run whose method does not apply to its task is counted separately, and does not count as failed.
+    """
     statuses = database.statuses()
     reasons = [
         (run, record.reason)

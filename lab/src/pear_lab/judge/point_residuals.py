@@ -3,9 +3,9 @@
 Let X be the largest entry of the decision in the units of ``ProgramUnits``, and C the largest entry of the gradient of
 the objective. Then
 
-- the violation of a row is relative to ``|b| + Σⱼ |aⱼ| (|xⱼ| + SHARE · X)``;
-- the residual of a gradient's component is relative to ``|cⱼ| + Σₖ |Hⱼₖ| (|xₖ| + SHARE · X) + Σᵢ |aᵢⱼ| min(|yᵢ|, C)``.
-  The minimum keeps huge multipliers that cancel each other from hiding a residual;
+- the violation of a row with entries aⱼ and right-hand side b is relative to ``|b| + Σⱼ |aⱼ| (|xⱼ| + SHARE · X)``;
+- the residual of a gradient's component is relative to ``|cⱼ| + Σₖ |Hⱼₖ| (|xₖ| + SHARE · X) + Σᵢ |aᵢⱼ| min(|yᵢ|, C)``,
+  with the multiplier yᵢ of row i. The minimum keeps huge multipliers that cancel each other from hiding a residual;
 - a multiplier is relative to the size of the gradient's component that it changes most;
 - the complementarity of an inequality is the smaller of its relative slack and its relative multiplier.
 

@@ -28,7 +28,7 @@ def peer_cache_folder() -> Path:
 
 
 def peer_interpreter(peer: Peer, here: bool = False, rebuild: bool = False, say: Say = lambda line: None) -> Path:
-    """Return the path of a Python interpreter that can import a peer. The first call makes the environment of the peer.
+    """Return the path of a Python interpreter that can import a peer. The environment is made if it is missing.
 
     Args:
         peer: the peer.

@@ -88,6 +88,8 @@ class FilesBenchmark(Benchmark[FilesSettings, FileRow]):
         Raises:
             DataError: the folder is missing or has no model, or models shall be written to a folder with other files.
             UnknownSolverError: the name of a solver is unknown.
+            MissingExtraError: the package of a solver is not installed.
+            ProblemError: no solver is named.
         """
         settings, callbacks = self.settings, self.callbacks
         folder = Path(settings.folder)

@@ -17,7 +17,7 @@ def prepare_pyepo_training(data: dict[str, Any], device: str) -> Callable[[], di
 
     Args:
         data: ``features`` (B, p), ``costs`` (B, n), ``first_weight`` and ``first_bias`` of the layer, ``epochs``,
-            ``seed``, and ``grid`` (2,) for paths, or ``weights`` (k, n) and ``capacity`` (k,) for knapsacks.
+            ``seed``, and ``grid`` (2,) for paths, or ``weights`` (k, n) and ``capacity`` (k,) for k capacities.
         device: "cpu".
     """
     import torch

@@ -23,9 +23,9 @@ def prepare_pyepo_method_steps(data: dict[str, Any], device: str) -> Callable[[]
     """Prepare the steps of each loss, one step for every batch.
 
     Args:
-        data: the program: A, b, G, h, lb, ub, ``integer``, ``sense``, and ``grid`` for paths through a grid. The costs:
-            ``true`` and ``predicted`` (R, B, n). The losses: ``losses``, a JSON object that maps our name of a method
-            to PyEPO's name of the class and its options. The solvers: ``backend``, and ``solvers`` and
+        data: the program: A, b, G, h, lb, ub, ``integer``, ``sense``, and ``grid`` for paths through a grid. The costs
+            of R batches: ``true`` and ``predicted`` (R, B, n). The losses: ``losses``, a JSON object that maps our name
+            of a method to PyEPO's name of the class and its options. The solvers: ``backend``, and ``solvers`` and
             ``integer_solvers``, names separated by commas. The time: ``clock``, and ``seconds``, the time limit of the
             steps of one loss.
         device: "cpu".

@@ -1,8 +1,8 @@
 """The process that runs one peer in its own environment. It measures the peer, or serves the peer's layer.
 
 ``python worker.py PEER.py IN.npz OUT.npz`` reads data, measures, and writes the arrays of the last measurement and the
-seconds of all measurements. ``python worker.py PEER.py --serve N`` answers calls over stdin and stdout, as
-``serve_worker_layer`` describes.
+seconds of all measurements. ``python worker.py PEER.py --serve N`` answers calls for N assets over stdin and
+stdout, as ``serve_worker_layer`` describes.
 
 The file ``PEER.py`` has ``PACKAGES``, whose versions are reported, and one of three functions:
 
@@ -184,7 +184,7 @@ def measure_worker_steps(
     Args:
         fresh: makes the step anew for each measurement, before the clock starts.
         repeats: the largest number of measurements.
-        limit: the seconds that all measurements together may take, the warm-up included.
+        limit: the seconds that all measurements together may take, the warm-up included. One is always made.
         warm_up: whether a first measurement does not count.
         wait: waits until the device is idle.
         clock: "wall", or "processor" for the processor time of all threads of this process.
