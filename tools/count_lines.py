@@ -25,7 +25,7 @@ SILENT = {
 
 
 def code_lines(source: str) -> int:
-    """How many lines of ``source`` hold code."""
+    """Return the number of lines of ``source`` that hold code."""
     lines: set[int] = set()
     for token in tokenize.generate_tokens(io.StringIO(source).readline):
         if token.type not in SILENT:

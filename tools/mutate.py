@@ -1,11 +1,11 @@
 """Mutation testing: change the code a little, and see whether a test notices. ``make mutants`` runs it.
 
-One process imports everything and collects the tests once. A forked child runs each test alone and notes the lines that
-it reaches; then one forked child per mutant exchanges the code of the changed function and runs only the tests that
-reach the change, until one fails. What is executed at import (constants, fields of dataclasses) is changed in a fresh
-process instead. A mutant is caught if a test fails, or runs far over its time.
+One process imports everything and collects the tests once. For each test, a forked child runs the test and notes the
+lines that it reaches. Then, for each mutant, a forked child exchanges the code of the changed function, and runs only
+the tests that reach the change, until one fails. Code that runs at import (constants, fields of dataclasses) is changed
+in a new process instead. A mutant is caught if a test fails, or runs far over its time.
 
-Survivors are judged in ``tools/survivors.md``; those without a judgement are printed.
+Mutants that survive are judged in ``tools/survivors.md``; those without a judgement are printed.
 """
 
 from __future__ import annotations
@@ -48,11 +48,11 @@ PYTEST = ["-q", "-s", "-p", "no:cacheprovider", "-p", "no:xdist", "-W", "ignore:
 
 Job = tuple[Any, Callable[[], Any]]
 Tests = dict[str, dict[str, Any]]
-"""By node id: seconds, and the lines that it reaches by file."""
+"""For each test, by node id: its seconds, and the lines that it reaches, by file."""
 
 
 def forked(jobs: Iterable[Job], workers: int) -> Iterator[tuple[Any, Any]]:
-    """Run each job in a forked child; yields its name and what it returned, or the signal that ended it."""
+    """Run each job in a forked child; yield the job's name and result, or the signal that ended the child."""
     running: dict[int, tuple[Any, Path]] = {}
     with tempfile.TemporaryDirectory() as folder:
         queue = iter(jobs)
@@ -74,7 +74,7 @@ def forked(jobs: Iterable[Job], workers: int) -> Iterator[tuple[Any, Any]]:
 
 
 def _child(function: Callable[[], Any], answer: Path) -> None:
-    """Do the work in silence, write the answer, and leave without cleaning up after the parent."""
+    """Do the work without output, write the answer, and exit without the parent's exit handlers."""
     null = os.open(os.devnull, os.O_RDWR)
     for stream in (0, 1, 2):
         os.dup2(null, stream)
@@ -85,18 +85,18 @@ def _child(function: Callable[[], Any], answer: Path) -> None:
 
 
 def limit(seconds: float) -> None:
-    """End this process after so much CPU time from now, or, where it waits for ever, after ten times that."""
+    """End this process after ``seconds`` of CPU time or, if it waits, after ten times as many seconds."""
     signal.setitimer(signal.ITIMER_PROF, seconds)
     signal.setitimer(signal.ITIMER_REAL, 10 * seconds)
 
 
 def passes(item: pytest.Item, following: pytest.Item | None) -> bool:
-    """Run one test with its fixtures."""
+    """Run one test with its fixtures, and return whether it passes."""
     return not any(report.failed for report in runtestprotocol(item, log=False, nextitem=following))
 
 
 def traced(item: pytest.Item) -> dict[str, Any]:
-    """Run a test alone: its seconds, whether it passes, and the lines of the four packages that it reaches."""
+    """Run a test alone; return its seconds, whether it passes, and the lines of ``PACKAGES`` that it reaches."""
     reached: dict[str, set[int]] = defaultdict(set)
     prefix = tuple(f"{SOURCE}/{package}/" for package in PACKAGES)
 
@@ -118,7 +118,7 @@ def traced(item: pytest.Item) -> dict[str, Any]:
 
 
 def alone(order: Path) -> None:
-    """In a fresh process: change a file while it is imported, and run the tests."""
+    """Change a file while it is imported in this new process, and run the tests of the order."""
     task = json.loads(order.read_text())
     path, real = SOURCE / task["file"], SourceFileLoader.get_code
 
@@ -133,7 +133,7 @@ def alone(order: Path) -> None:
 
 
 class Runner:
-    """A pytest plugin that takes the place of the loop over the tests."""
+    """A pytest plugin that replaces the loop over the tests."""
 
     def __init__(self, options: argparse.Namespace) -> None:
         self.options = options
@@ -161,7 +161,7 @@ class Runner:
         return True
 
     def trace(self) -> Tests:
-        """The lines of every test, from the last time where neither the package nor the test's file has changed."""
+        """Return the lines of every passing test, from an earlier run if package and test file are unchanged."""
         store = OUTPUT / "lines.json"
         helpers = (ROOT / "tests/helpers").glob("*.py")
         shared = digest([*SOURCE.rglob("*.py"), *helpers])
@@ -189,7 +189,7 @@ class Runner:
         return {name: test for name, test in known.items() if test["passes"]}
 
     def run(self, tests: Tests) -> None:
-        """Run what is not known yet, and keep every outcome as it comes."""
+        """Run the mutants whose outcome is unknown or out of date, and store each outcome at once."""
         wanted, known, judged = chosen(self.options), outcomes(), judgements()
         testing = digest((ROOT / "tests").rglob("*.py"))
         sources = {file: digest([SOURCE / file]) for file in {m.file for m in wanted}}
@@ -218,7 +218,7 @@ class Runner:
         print()
 
     def jobs(self, todo: list[Mutant], tests: Tests) -> Iterator[Job]:
-        """One job per mutant; made late, so that the tests that caught its neighbours come first."""
+        """Yield a job for each mutant. Tests are ordered late, so that those that caught its neighbours come first."""
         for mutant in todo:
             order = self.order(mutant, tests)
             if mutant.outer is None:
@@ -227,7 +227,7 @@ class Runner:
                 yield mutant, functools.partial(self.in_child, mutant, order, tests)
 
     def order(self, mutant: Mutant, tests: Tests) -> list[str]:
-        """The tests that reach the change: those that caught a neighbour, then fast ones that reach little else."""
+        """Return tests that reach the change: those that caught a neighbour, then fast ones that reach little else."""
         first, last = mutant.lines
         lines = {name: test["lines"].get(mutant.file, []) for name, test in tests.items()}
         near: Counter[str] = Counter()
@@ -255,7 +255,7 @@ class Runner:
         return kept
 
     def in_child(self, mutant: Mutant, order: list[str], tests: Tests) -> dict[str, Any]:
-        """Exchange the code and run the tests until one fails."""
+        """Exchange the code, run the tests until one fails, and return the outcome."""
         if not order:
             return {"by": None, "ran": 0}
         exchange(mutant, SOURCE, self.live)
@@ -267,7 +267,7 @@ class Runner:
         return {"by": None, "ran": len(order)}
 
     def in_fresh_process(self, mutant: Mutant, order: list[str]) -> dict[str, Any]:
-        """Run ``alone`` in a process that has imported nothing."""
+        """Run ``alone`` in a new process, and return the outcome."""
         with tempfile.TemporaryDirectory() as folder:
             task, answer = Path(folder) / "task", Path(folder) / "answer"
             order = [name for name in order if name.startswith("tests/")]  # pytest loads a doctest itself
@@ -279,7 +279,7 @@ class Runner:
 
 
 def thinned(items: list[pytest.Item]) -> list[pytest.Item]:
-    """The tests that take part: not those of what is built on top of the library, and a few of many variants."""
+    """Return the tests that take part: without those of ``NO_PART``, and with at most ``VARIANTS`` of each test."""
     left_out = ("lab/", *(f"tests/{name}/" for name in NO_PART))
     groups: dict[str, list[pytest.Item]] = defaultdict(list)
     for item in items:
@@ -289,38 +289,38 @@ def thinned(items: list[pytest.Item]) -> list[pytest.Item]:
 
 
 def digest(paths: Iterable[Path]) -> str:
-    """A short fingerprint of files."""
+    """Return a short fingerprint of the contents of files."""
     return hashlib.sha256(b"\0".join(path.read_bytes() for path in sorted(paths))).hexdigest()[:12]
 
 
 def save(path: Path, text: str) -> None:
-    """Write a file and the folders above it."""
+    """Write a file, and make its folder if needed."""
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_text(text)
 
 
 def everything() -> list[Mutant]:
-    """All mutants of the four packages."""
+    """Return all mutants of ``PACKAGES``."""
     files = [p for package in PACKAGES for p in sorted((SOURCE / package).glob("*.py"))]
     return [m for p in files if str(p.relative_to(SOURCE)) not in LEFT_OUT for m in mutants(p, SOURCE)]
 
 
 def chosen(options: argparse.Namespace) -> list[Mutant]:
-    """The random sample, in the order of the files."""
+    """Return the random sample of mutants, in the order of the files."""
     all_of_them = [m for m in everything() if m.file.startswith(tuple(options.only))]
     few = sorted(all_of_them, key=lambda m: m.rank(options.seed))[: options.sample or None]
     return sorted(few, key=lambda m: (m.file, m.index))
 
 
 def outcomes() -> dict[tuple[str, ...], dict[str, Any]]:
-    """The last outcome of every mutant that was run."""
+    """Return the last outcome of every mutant that was run, by its key."""
     path = OUTPUT / "outcomes.jsonl"
     records = [json.loads(line) for line in path.read_text().splitlines()] if path.exists() else []
     return {tuple(record["key"]): record for record in records}
 
 
 def judgements() -> dict[tuple[str, ...], str]:
-    """What ``survivors.md`` says: under the heading of a file, ``- function: change: judgement``."""
+    """Return the judgements in ``survivors.md``: under a file's heading, lines ``- function: change: judgement``."""
     found: dict[tuple[str, ...], str] = {}
     file = ""
     for line in JUDGEMENTS.read_text("utf-8").splitlines() if JUDGEMENTS.exists() else []:
@@ -332,7 +332,7 @@ def judgements() -> dict[tuple[str, ...], str]:
 
 
 def report(options: argparse.Namespace) -> None:
-    """The table by file, and the survivors that nobody has judged."""
+    """Print the table by file, and the survivors without a judgement."""
     known, judged = outcomes(), judgements()
     wanted = [m for m in chosen(options) if m.key in known and known[m.key]["source"] == digest([SOURCE / m.file])]
     survivors = [m for m in wanted if known[m.key]["by"] is None]

@@ -1,8 +1,8 @@
-"""The mutants of a file: every small change of its code that a test should notice, each with a name that lasts.
+"""The mutants of a file: every small change of its code that a test should notice, each with a permanent name.
 
 A mutation changes one node of the syntax tree in place and keeps all lines, so that the code object of a function can
-be exchanged in a running process. It is named by file, function and the changed piece of code, never by a line, so that
-a judgement about it survives edits elsewhere in the file.
+be exchanged in a running process. A mutant is named by its file, its function and the changed piece of code, and never
+by a line, so that a judgement about the mutant survives edits elsewhere in the file.
 """
 
 from __future__ import annotations
@@ -52,13 +52,13 @@ class Mutant:
     """One change of one file.
 
     Attributes:
-        file: relative to ``src/pear``.
-        function: qualified name of the innermost function, or ``<module>``.
-        change: the code before and after, and a number where the function has the same change twice.
-        index: position among the mutants of the file.
-        outer: qualified name and first line of the outermost function, or None at module level.
-        default: the change is in a default value of the outermost function.
-        lines: first and last line of the statement, the part before the colon where it has a body.
+        file: the path of the file, relative to ``src/pear``.
+        function: the qualified name of the innermost function; ``<module>`` outside functions.
+        change: the code before and after the change, with a number if the function has the same change again.
+        index: the position among the mutants of the file.
+        outer: the qualified name and the first line of the outermost function; None outside functions.
+        default: whether the change is in the parameters of the outermost function, that is, in a default value.
+        lines: the first and last line of the statement or, if it has a body, of the changed part of its head.
     """
 
     file: str
@@ -71,17 +71,17 @@ class Mutant:
 
     @property
     def key(self) -> tuple[str, str, str]:
-        """What names it, whatever the line."""
+        """The permanent name of the mutant: file, function and change."""
         return self.file, self.function, self.change
 
     def rank(self, seed: int) -> str:
-        """Place in a random order that does not change when other mutants come or go."""
+        """Return a text to sort by, for a random order that other mutants do not affect."""
         return hashlib.sha256(f"{seed}|{'|'.join(self.key)}".encode()).hexdigest()
 
 
 @dataclass
 class _Site:
-    """A node, the field to change, its new value, and the nodes above it, outermost first."""
+    """A node, the field to change, the new value of the field, and the nodes above the node, outermost first."""
 
     node: ast.AST
     field: str
@@ -90,7 +90,7 @@ class _Site:
 
 
 def mutants(path: Path, root: Path) -> list[Mutant]:
-    """All mutants of a file under ``root``."""
+    """Return all mutants of a file under ``root``."""
     found, seen = [], Counter[tuple[str, str]]()
     for index, site in enumerate(_sites(ast.parse(path.read_text("utf-8")))):
         definitions = [n for n in site.above if isinstance(n, (ast.FunctionDef, ast.ClassDef))]
@@ -112,7 +112,7 @@ def mutants(path: Path, root: Path) -> list[Mutant]:
 
 
 def mutated(path: Path, index: int) -> ast.Module:
-    """The syntax tree of the file with its mutation number ``index``."""
+    """Return the syntax tree of a file, changed by its mutation number ``index``."""
     tree = ast.parse(path.read_text("utf-8"))
     site = next(site for i, site in enumerate(_sites(tree)) if i == index)
     setattr(site.node, site.field, site.value)
@@ -120,7 +120,7 @@ def mutated(path: Path, index: int) -> ast.Module:
 
 
 def exchange(mutant: Mutant, root: Path, live: dict[tuple[str, str, int], list[types.FunctionType]]) -> None:
-    """Give the functions of the mutant's file, wherever they are bound, the changed code."""
+    """Give the changed code to the existing functions ``live`` of the mutant's file."""
     path = root / mutant.file
     tree = mutated(path, mutant.index)
     todo = [compile(tree, str(path), "exec", dont_inherit=True)]
@@ -146,7 +146,7 @@ def exchange(mutant: Mutant, root: Path, live: dict[tuple[str, str, int], list[t
 
 
 def _sites(tree: ast.Module) -> Iterator[_Site]:
-    """Every place that can be changed, in the order of the file."""
+    """Yield every possible change, in the order of the file."""
     yield from _visit(tree, ())
 
 
@@ -164,7 +164,7 @@ def _visit(node: ast.AST, above: tuple[ast.AST, ...]) -> Iterator[_Site]:
 
 
 def _is_ignored(node: ast.AST) -> bool:
-    """Messages, logging, and what has no effect at run time."""
+    """Return whether a node is not changed: a message, logging, or code without an effect on results."""
     if isinstance(node, (ast.JoinedStr, ast.Import, ast.ImportFrom)):
         return True
     if isinstance(node, ast.keyword):
@@ -177,7 +177,7 @@ def _is_ignored(node: ast.AST) -> bool:
 
 
 def _changes(node: ast.AST) -> Iterator[tuple[str, Any]]:
-    """Fields of this node and what to put in their place."""
+    """Yield pairs of a field of this node, and a new value of the field."""
     match node:
         case ast.Compare():
             for i, op in enumerate(node.ops):
@@ -209,14 +209,14 @@ def _changes(node: ast.AST) -> Iterator[tuple[str, Any]]:
 
 
 def _is_text(node: ast.AST) -> bool:
-    """Whether an operand is a text or a list, whose + has no other."""
+    """Return whether an operand is a text, a list or a tuple, for which + has no counterpart."""
     return isinstance(node, (ast.JoinedStr, ast.List, ast.Tuple)) or (
         isinstance(node, ast.Constant) and isinstance(node.value, str)
     )
 
 
 def _describe(site: _Site) -> str:
-    """The code around the change, before and after."""
+    """Return the code around the change, before and after the change."""
     shown, name = site.node, ""
     for node in reversed(site.above):
         if isinstance(node, ast.arguments):
@@ -234,7 +234,7 @@ def _describe(site: _Site) -> str:
 
 
 def _parameter(arguments: ast.arguments, default: ast.AST) -> str:
-    """``name=`` of the parameter that has this default."""
+    """Return ``name=`` for the parameter with this default value; empty if there is none."""
     positional = [*arguments.posonlyargs, *arguments.args]
     pairs = [*zip(positional[len(positional) - len(arguments.defaults) :], arguments.defaults, strict=True)]
     pairs += [(a, d) for a, d in zip(arguments.kwonlyargs, arguments.kw_defaults, strict=True) if d is not None]
@@ -242,7 +242,7 @@ def _parameter(arguments: ast.arguments, default: ast.AST) -> str:
 
 
 def _lines(site: _Site) -> tuple[int, int]:
-    """Lines of the statement that holds the change; of a statement with a body, the lines of its head."""
+    """Return the lines of the statement with the change or, if it has a body, of the changed part of its head."""
     chain = (*site.above, site.node)
     at = max(i for i, node in enumerate(chain) if isinstance(node, (ast.stmt, ast.Module)))
     inner = chain[at + 1] if at + 1 < len(chain) else chain[at]

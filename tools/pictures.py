@@ -29,38 +29,38 @@ GOOD, BAD, OTHER = figure_style.LIGHT["pear"], figure_style.LIGHT["mse"], figure
 
 
 def decision(profit: Array, smoothing: float = 0.0) -> Array:
-    """(…, 2) profits → (…, 2) plans."""
+    """Return the best plans (…, 2) for profits (…, 2)."""
     flat = np.atleast_2d(profit)
     return pear.solve(PLAN, flat, smoothing=smoothing).x.numpy().reshape(np.shape(profit))
 
 
 def smoothed_regret(forecasts: Array, smoothing: float) -> Array:
-    """(B, 2) forecasts → (B,) what ``PEARLoss`` says without guidance."""
+    """Return the values (B,) of ``PEARLoss`` without guidance and injection, for forecasts (B, 2)."""
     loss = pear.PEARLoss(PLAN, smoothing=smoothing, guidance=0.0, injection=0.0, reduction="none")
     return loss(torch.as_tensor(forecasts), torch.as_tensor(np.tile(TRUE, (len(forecasts), 1)))).numpy()
 
 
 def ground(axes: Any) -> None:
-    """The plans that two machines allow."""
+    """Draw the set of plans that the capacities of two machines allow."""
     axes.fill(*CORNERS.T, color=figure_style.LIGHT["within-bg"], zorder=1)
     axes.plot(*np.vstack([CORNERS, CORNERS[:1]]).T, color=figure_style.LIGHT["pear-pale"], zorder=2)
     axes.set(xlim=(-0.35, 5.6), ylim=(-0.35, 5.1), aspect="equal", xlabel="tables", ylabel="chairs")
 
 
 def arrow(axes: Any, start: Array, step: Array, color: str, label: str, at: tuple[float, float] = (6, 2)) -> None:
-    """An arrow with its name beside its tip."""
+    """Draw an arrow, with a label beside its tip."""
     axes.annotate("", start + step, start, arrowprops={"arrowstyle": "-|>", "color": color, "lw": 2}, zorder=4)
     axes.annotate(label, start + step, at, textcoords="offset points", color=color, zorder=5)
 
 
 def point(axes: Any, where: Array, color: str, label: str, at: tuple[float, float]) -> None:
-    """A decision with its name."""
+    """Draw a point, with a label beside it."""
     axes.plot(*where, "o", color=color, ms=9, zorder=5)
     axes.annotate(label, where, at, textcoords="offset points", color=color, zorder=5)
 
 
 def draw_decision(path: Path) -> Path:
-    """What is decided: the plan farthest along the arrow of profits, and what a wrong arrow costs."""
+    """Draw the plan that is farthest in the direction of the profits, and the cost of a wrong direction."""
     with figure_style.styled_figure((9.2, 4.3), "both", (1.0, 1.0)) as (figure, both):
         best, taken = decision(TRUE), decision(NEAR)
         lost = float(pear.regret(PLAN, NEAR[None], TRUE[None])[0])
@@ -81,7 +81,7 @@ def draw_decision(path: Path) -> Path:
 
 
 def draw_forecasts(path: Path) -> Path:
-    """Every forecast a point: how far it is from the truth, and what it costs."""
+    """Draw the plane of forecasts, with the distance from the truth and with the regret."""
     angle = np.radians(np.linspace(0.05, 89.95, 1799))
     rays = np.stack([np.cos(angle), np.sin(angle)], axis=1)
     lost = pear.regret(PLAN, rays, np.tile(TRUE, (len(rays), 1))).numpy().round(6)
@@ -106,7 +106,7 @@ def draw_forecasts(path: Path) -> Path:
 
 
 def draw_split(path: Path) -> Path:
-    """The error at the decision, split along and across the active constraint, and what each part does."""
+    """Draw the error at the decision, its parts along and across the active constraint, and the regret of each part."""
     z, error = decision(NEAR, LAMBDA), NEAR - TRUE
     tangent = LAMBDA * pear.regret_gradient(PLAN, NEAR[None], TRUE[None], smoothing=LAMBDA)[0].numpy()
     normal, zoom = error - tangent, 3.2
@@ -129,7 +129,7 @@ def draw_split(path: Path) -> Path:
 
 
 def draw_smoothing(path: Path) -> Path:
-    """What λ does: corners are rounded, and stairs become slopes."""
+    """Draw the effect of λ: rounded corners in the decisions, and slopes instead of steps in the regret."""
     angle = np.linspace(2, 88, 87)
     forecasts = np.linalg.norm(TRUE) * np.stack([np.cos(np.radians(angle)), np.sin(np.radians(angle))], axis=1)
     with figure_style.styled_figure((9.2, 4.3), "both", (1.0, 1.0)) as (figure, (left, right)):
@@ -156,7 +156,7 @@ PICTURES = {
 
 
 def main(folder: Path) -> list[Path]:
-    """Draw them all."""
+    """Draw all pictures into a folder, and return their files."""
     folder.mkdir(parents=True, exist_ok=True)
     return [draw(folder / name) for name, draw in PICTURES.items()]
 

@@ -1,7 +1,7 @@
 """Measure what a linear program costs each solver, for the constants ``lp_seconds`` of the backend registry.
 
-Draws dense linear programs of several sizes and prints milliseconds of processor time a sample, beside what the
-registry expects. Run it with ``OMP_NUM_THREADS=1 python tools/solver_costs.py``.
+It draws dense linear programs of several sizes, and prints the milliseconds of processor time for a sample beside those
+that the registry expects. Run it with ``OMP_NUM_THREADS=1 python tools/solver_costs.py``.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ def draw_program(n: int, rows: int, density: float, equalities: bool) -> pear.Pr
 
 
 def measure(problem: pear.Problem, solver: str) -> float:
-    """Return the least processor time of two calls, in milliseconds a sample."""
+    """Return the shorter processor time of two calls, in milliseconds for a sample."""
     costs = np.random.default_rng(1).normal(size=(_SAMPLES, problem.n)) - 0.3
     spent = []
     for _ in range(3):  # the first call prepares

@@ -1,13 +1,13 @@
-"""The pages of ``docs/tutorials`` from the scripts beside them.
+"""Make the pages of ``docs/tutorials`` from the scripts beside them.
 
     python tools/tutorials.py                 # all of them
     python tools/tutorials.py paths battery   # some of them
 
-A script consists of cells: ``# %% [markdown]`` begins one of text, ``# %%`` one of code, as VS Code, Spyder and
-Jupytext read them. Every code cell is run, and what it prints, the value of its last expression and the figures that
-it leaves open in pyplot stand below it on the page. Pages and figures are committed. The tests run every script at
-small size (``PEAR_SMALL=1``) and compare the text and the code of its page with the script; the output of another
-machine may differ in its last digits, and is not compared.
+A script consists of cells: ``# %% [markdown]`` begins a cell of text, and ``# %%`` a cell of code, as in VS Code,
+Spyder and Jupytext. Every code cell is run. Below the cell, the page has its printed text, the value of its last
+expression, and the figures that it leaves open in pyplot. Pages and figures are committed. The tests run every script
+at small size (``PEAR_SMALL=1``), and compare the text and the code of its page with the script. They do not compare the
+output, whose last digits may differ between machines.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ PYPLOT = {
 
 @contextlib.contextmanager
 def look() -> Iterator[None]:
-    """Within the block pyplot's figures are drawn in the style of the package."""
+    """Draw pyplot's figures in the style of the package, within the block of the with statement."""
     with figure_style.style_context(), mpl.rc_context(PYPLOT):
         yield
 
@@ -64,9 +64,9 @@ class Cell(NamedTuple):
     """A piece of a script.
 
     Attributes:
-        is_text: Markdown, without the marks of comments; code otherwise.
-        source: without empty lines around it.
-        line: of the script at which the source begins, counted from 0.
+        is_text: whether the cell is Markdown; otherwise it is code.
+        source: the text without the marks of comments, or the code, without empty lines around it.
+        line: the line of the script at which the source begins, counted from 0.
     """
 
     is_text: bool
@@ -76,12 +76,12 @@ class Cell(NamedTuple):
 
 @dataclass
 class Output:
-    """What a code cell left behind.
+    """The output of a code cell.
 
     Attributes:
-        printed: on stdout.
-        value: of its last expression; None where there is none, and where the cell draws.
-        figures: in the order in which they were made.
+        printed: the text on stdout.
+        value: the value of the last expression; None if there is none, or if the cell draws a figure.
+        figures: the figures, in the order of their numbers.
     """
 
     printed: str = ""
@@ -90,15 +90,15 @@ class Output:
 
 
 def scripts() -> dict[str, Path]:
-    """Every script by its name."""
+    """Return all scripts by name."""
     return {path.stem: path for path in sorted(FOLDER.glob("*.py"))}
 
 
 def read_cells(script: str) -> list[Cell]:
-    """The cells of a script's text.
+    """Return the cells of a script, from its content.
 
     Raises:
-        SystemExit: something stands before the first mark, a mark is unknown, or a line of text is no comment.
+        SystemExit: the script does not begin with a mark, a mark is unknown, or a line of text is no comment.
     """
     marks = list(MARK.finditer(script))
     if not marks or script[: marks[0].start()].strip():
@@ -122,11 +122,11 @@ def _cell(mark: re.Match[str], body: str, script: str) -> Cell:
 
 
 def run(cells: Sequence[Cell], name: str) -> list[Output]:
-    """Run a script cell by cell, in one namespace and in the look of the package; an empty output for text.
+    """Run a script cell by cell in one namespace, and return the output of each cell, which is empty for text.
 
     Args:
-        cells: of the script.
-        name: of its file, for tracebacks.
+        cells: the cells of the script.
+        name: the name of the script's file, for tracebacks.
     """
     namespace: dict[str, Any] = {"__name__": "__main__"}
     with look():
@@ -151,13 +151,13 @@ def _run_cell(cell: Cell, name: str, namespace: dict[str, Any]) -> Output:
 
 
 def page(cells: Sequence[Cell], outputs: Sequence[Output], pictures: Mapping[int, str], script: str) -> str:
-    """The page as Markdown.
+    """Return the page as Markdown.
 
     Args:
-        cells: of the script.
-        outputs: of each; ``Output()`` where nothing is to be shown.
-        pictures: where each figure was saved, by its ``id``, relative to the page.
-        script: name of its file.
+        cells: the cells of the script.
+        outputs: the output of each cell; ``Output()`` for a cell whose output is not shown.
+        pictures: the file of each figure, relative to the page, by the ``id`` of the figure.
+        script: the name of the script's file.
     """
     parts = [f"<!-- written by tools/tutorials.py from {script}: change the script, not this page -->"]
     for cell, output in zip(cells, outputs, strict=True):
@@ -180,15 +180,15 @@ def _shown(output: Output, pictures: Mapping[int, str]) -> str:
 
 
 def _folded(line: str) -> str:
-    """A long sentence on several lines: what is off the page is not read."""
+    """Return a line, broken into several lines if it is longer than ``WIDTH``."""
     return textwrap.fill(line, WIDTH, subsequent_indent="    ") if len(line) > WIDTH else line
 
 
 def plain_html(source: str) -> str:
-    """HTML that may stand in a page: no styles of its own, no empty line, which would end it for Markdown.
+    """Return HTML without its own styles, and without empty lines, which would end a block of HTML in Markdown.
 
     Raises:
-        SystemExit: it holds a script, or asks another server for something.
+        SystemExit: the HTML contains a script, or loads something from another server.
     """
     source = re.sub(r"<style.*?</style>", "", source, flags=re.DOTALL)
     source = re.sub(r'(<table[^>]*?) (?:border="1" )?class="dataframe"', r"\1", source)
@@ -204,18 +204,18 @@ def _alt(figure: Figure) -> str:
 
 
 def without_output(text: str) -> str:
-    """A page as it would be if no cell had left anything behind."""
+    """Return a page without the output of its cells."""
     return OUTPUT.sub("", text)
 
 
 def bare_page(script: Path) -> str:
-    """The page of a script without any output, which nothing is run for."""
+    """Return the page of a script without output. The script is not run."""
     cells = read_cells(script.read_text("utf-8"))
     return page(cells, [Output()] * len(cells), {}, script.name)
 
 
 def write(script: Path) -> Path:
-    """Run a script in an empty folder; write its page and its figures beside it."""
+    """Run a script in an empty folder, write its page and its figures beside it, and return the page's path."""
     cells, images = read_cells(script.read_text("utf-8")), script.parent / "images"
     with tempfile.TemporaryDirectory() as folder, contextlib.chdir(folder):
         outputs = run(cells, str(script))
@@ -235,7 +235,7 @@ def write(script: Path) -> Path:
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
-    """Write the pages that were asked for."""
+    """Write the pages of the scripts that the command line names, or of all."""
     known = scripts()
     parser = argparse.ArgumentParser(description=textwrap.dedent(__doc__ or "").splitlines()[0])
     parser.add_argument("names", nargs="*", metavar="NAME", help=f"of {', '.join(known)}; all where none is given")

@@ -2,11 +2,11 @@
 
     python lab/studies/coefficients_study.py [--seeds 5] [--methods mse sfge pear-guided]
 
-draws the public task "predicted-weights" (ODECE), but predicts its 12 weights as coefficients of two rows whose
-overload has a price, in place of what each of the 64 sets of items is worth. All methods start at the same forecast,
-trained on the squared error, and have the same epochs, samples and choice. Weights of the model are chosen and tested
-by the regret of whole items. The table has the normalised regret in percent of every method, the mean over seeds with
-its 95 % interval, and the difference to the two-stage forecast in the same seed.
+draws the public task "predicted-weights" (ODECE). The task predicts the values of the 64 sets of items; this study
+predicts the 12 weights of the items, as coefficients of two rows whose overload has a price. All methods start at the
+same forecast, trained on the squared error, and have the same epochs and samples. The epoch is chosen, and the result
+tested, by the regret of decisions on whole items. The table has, for each method, the normalised regret in percent, its
+mean over the seeds with a 95 % interval, and the mean difference from the first method, the two-stage forecast.
 """
 
 from __future__ import annotations
@@ -38,14 +38,14 @@ TITLES = {"mse": "two-stage", "sfge": "SFGE", "pear-guided": "PEAR", "pear": "PE
 
 
 def knapsack() -> pear.Model:
-    """The knapsack with predicted weights and a price for overload, trained on its relaxation."""
+    """Return the model of the knapsack with predicted weights and a price for overload, with shares of items."""
     rows = pear.Problem(G=np.ones((DIMENSIONS, ITEMS)), h=np.full(DIMENSIONS, CAPACITY), lb=0.0, ub=1.0, sense="max")
     price = pear.Penalty(h=OVERLOAD)
     return pear.Model.predicting(rows, cost=False, G=True, recourse=price, known=np.array(VALUES))
 
 
 def regret(predicted: Tensor, true: Tensor) -> float:
-    """Normalised regret of whole items: the best set under the predicted weights, at the true ones."""
+    """Return the normalised regret of the sets of items that are best under the predicted weights."""
     worth = predicted_weight_values(true.double())
     chosen = predicted_weight_values(predicted.double()).argmax(1, keepdim=True)
     best = worth.amax(1)
@@ -53,14 +53,14 @@ def regret(predicted: Tensor, true: Tensor) -> float:
 
 
 def draw(seed: int) -> Split:
-    """The samples of the public task, with the weights themselves as what is predicted."""
+    """Return the samples of the public task, with the weights as predicted values."""
     random = np.random.RandomState(seed)
     features, weights = draw_synthetic_costs(random, sum(SIZES), DIMENSIONS * ITEMS, 4, 0.25)
     return cut_drawn_samples(features, MEAN_WEIGHT * weights / weights.mean())
 
 
 def run(method: str, seed: int, max_epochs: int) -> tuple[float, float]:
-    """Normalised test regret in percent, and seconds of processor time."""
+    """Train by a method; return the normalised test regret in percent, and the seconds of processor time."""
     split, begin = draw(seed), time.process_time()
     config = pear.FitConfig(
         max_epochs=max_epochs, check_every=2, patience=5, learning_rate=0.01, start="mse", seed=seed

@@ -2,12 +2,12 @@
 
     python lab/studies/commitment_study.py [--scenarios 20] [--every 3] [--stands] [--out FILE]
 
-A ridge forecast of demand is fitted on all days before each fold of two months; its errors in a cross-validation by
-blocks of days make the quantiles and the scenarios. ``--stands``: outputs are decided a day ahead, too, and only what
-is missing or too much is settled. ``--averse`` adds a plan by half CVaR, ``--even`` and ``--reduce`` scenarios that are
-chosen with more care, ``--train`` scenarios that are trained. The table has the regret of each rule, and its difference
-to the fixed quantile that was best on the very days that are tested. ``--out`` keeps what is done, fold by fold; folds
-that are there already are not run again.
+For each fold of two months, a ridge forecast of demand is fitted on all days before the fold. Its errors in a
+cross-validation by blocks of days make the quantiles and the scenarios. With ``--stands``, outputs are decided a day
+ahead, too, and only shortage and surplus are settled later. ``--averse`` adds a plan by half CVaR, ``--even`` evenly
+drawn errors, ``--reduce`` one error of each cluster, and ``--train`` trained scenarios. The table has the regret of
+each rule, and its difference from two quantiles: the fixed quantile that is best on the tested days, and the quantile
+that was best before each fold. ``--out`` writes the result of each fold to a file; folds in the file are not run again.
 """
 
 from __future__ import annotations
@@ -38,11 +38,11 @@ class FoldForecast(NamedTuple):
     """The forecast of a fold.
 
     Attributes:
-        forecasts: (T, 12) of the test days.
-        errors: (N, 12) of the training days, from a cross-validation by blocks.
-        features: (N + T, p) standardised, those of the training days first.
-        demand: (N + T, 12).
-        ridge: the fitted forecaster of standardised features, as weights (12, p) and (12,).
+        forecasts: (T, 12) the forecasts of T test days.
+        errors: (N, 12) the errors on N training days, from a cross-validation by blocks.
+        features: (N + T, p) the standardised features, with the training days first.
+        demand: (N + T, 12) the true demand.
+        ridge: the weights (12, p) and the intercepts (12,) of the forecaster, for standardised features.
     """
 
     forecasts: Array
@@ -53,12 +53,12 @@ class FoldForecast(NamedTuple):
 
 
 def ridge(X: Array, Y: Array) -> Any:
-    """A ridge regression of standardised features, cross-validated."""
+    """Fit a ridge regression on standardised features; its strength is chosen by cross-validation."""
     return make_pipeline(StandardScaler(), RidgeCV(np.logspace(-2, 5, 15))).fit(X, Y)
 
 
 def folds(days: IrishCommitmentDays, every: int, done: Container[int]) -> Iterator[tuple[int, FoldForecast, Tensor]]:
-    """Forecast fold after fold; yields its first row, the forecast, and the true demand of the test days."""
+    """Yield, for each fold, its first day, its forecast, and the true demand of its test days."""
     X, Y = days.features, days.demand
     for start in range(FIRST_TEST, len(X) - FOLD // 2, FOLD):
         if start in done:
@@ -76,7 +76,7 @@ def folds(days: IrishCommitmentDays, every: int, done: Container[int]) -> Iterat
 
 
 def trained_scenarios(plan: pear.Stochastic, fold: FoldForecast, rows: int, epochs: int) -> Tensor:
-    """Scenarios of a generator that begins at past errors and is trained on the last rows before the fold."""
+    """Return scenarios of a generator that starts at past errors and is trained on the last days before the fold."""
     count, tests = len(fold.errors), len(fold.forecasts)
     drawn = pear.scenarios.residual_scenarios(np.zeros((1, fold.errors.shape[1])), fold.errors, plan.scenarios)[0]
     weights, bias = (torch.from_numpy(part) for part in fold.ridge)
@@ -99,7 +99,7 @@ def trained_scenarios(plan: pear.Stochastic, fold: FoldForecast, rows: int, epoc
 
 
 def plan_fold(fold: FoldForecast, true: Tensor, args: argparse.Namespace) -> dict[str, Any]:
-    """Plan the test days of a fold by every rule; returns what each loses, its processor time, and the least costs."""
+    """Plan the test days of a fold by every rule; return the losses and seconds of each rule, and the least costs."""
     model, S = irish_commitment_model(), args.scenarios
     first = ["on", "start", "output"] if args.stands else ["on", "start"]
     single, plan = pear.Stochastic(model, first, 1), pear.Stochastic(model, first, S)
@@ -130,7 +130,7 @@ def plan_fold(fold: FoldForecast, true: Tensor, args: argparse.Namespace) -> dic
 
 
 def run(args: argparse.Namespace) -> list[dict[str, Any]]:
-    """Plan all folds that are not in the file yet; returns the results of all."""
+    """Plan the folds that are not in the file yet; return the results of all folds."""
     found = [] if args.out is None or not args.out.exists() else [*map(json.loads, args.out.read_text().splitlines())]
     done = [part["start"] for part in found]
     for start, fold, true in folds(irish_commitment_days(), args.every, done):
@@ -144,7 +144,7 @@ def run(args: argparse.Namespace) -> list[dict[str, Any]]:
 
 
 def chosen_quantile(found: list[dict[str, Any]]) -> Array:
-    """What the quantile loses that lost least on all folds before; the first fold has 0.9, the usual one."""
+    """Return the losses of the quantile that lost least on all earlier folds; the first fold takes the quantile 0.9."""
     lost, days = {f"quantile {level:g}": 0.0 for level in QUANTILES}, []
     for i, part in enumerate(found):
         level = min(lost, key=lambda rule: lost[rule]) if i else "quantile 0.9"
@@ -154,7 +154,7 @@ def chosen_quantile(found: list[dict[str, Any]]) -> Array:
 
 
 def table(found: list[dict[str, Any]]) -> str:
-    """The table, a line for each rule."""
+    """Return the table, with a line for each rule."""
     least = np.concatenate([part["least"] for part in found])
     names = list(found[0]["rules"])
     lost = {rule: np.concatenate([part["rules"][rule][0] for part in found]) for rule in names}

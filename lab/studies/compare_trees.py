@@ -1,12 +1,12 @@
-"""Compare the speed of two checkouts of this repository, interleaved on the same machine.
+"""Compare the speed of two checkouts of this repository, in turn on the same machine.
 
     python lab/studies/compare_trees.py BEFORE AFTER [--rounds 5] [--only gradient-paths training-paths …]
 
-runs every job in a process of its own, first with the code of one folder and then with that of the other, as many times
-as there are rounds, and prints the median of the times, their ratio and the range of the ratios of single rounds. All
-times are processor time, so that other work on the machine counts little. A job reports the fastest of its own repeats;
-jobs that start the package report their only one. Each tree compiles its kernels once before the first round. Trainings
-begin with ``start="mse"``, which means the same in every tree; the default start has changed.
+runs every job in a process of its own, in each round first with the code of one folder and then with that of the other.
+It prints the median times, the median ratio, and the range of the ratios of single rounds. All times are processor
+time, so that other work on the machine counts little. A job reports the fastest of its repeats; jobs that measure the
+start of the package have no repeats. Each job runs once in each tree before its first round, to compile the kernels.
+Trainings begin with ``start="mse"``, which means the same in every tree; the default start has changed.
 """
 
 from __future__ import annotations

@@ -2,12 +2,12 @@
 
     PEAR_DATA=… python lab/studies/curvature_study.py [--seeds 4] [--jobs 2] [--tasks …] [--rules …] [--epochs 100]
 
-trains a linear forecaster by the default loss on each task, with the curvature of each rule, and prints a table: the
-mean regret on samples that no training has seen, in the task's own problem without anything added. Tasks are batteries
-with four kinds of Q (on days of PJM prices where $PEAR_DATA has them, and on synthetic days), factor models with
-turnover, and random programs of low rank. A rule adds curvature to Q in units of the variables' ranges, with the λ that
-"auto" takes: ``floor`` raises every eigenvalue to λ (the default), ``null`` adds λ where Q has none, ``all`` adds λ in
-every direction, ``nothing`` adds none, and ``mse`` trains on the squared error. ``floor:0.1`` takes a tenth of λ.
+trains a linear forecaster on each task, with the curvature of each rule, and prints a table of mean regrets on samples
+that no training has seen, in the problem without added curvature. Tasks are batteries with four kinds of Q (on days of
+PJM prices if $PEAR_DATA has them, and on synthetic days), factor models with turnover, and random programs of low rank.
+A rule adds curvature to Q in units of the variables' ranges, with the λ that "auto" takes: ``floor``
+raises every eigenvalue to at least λ (the default), ``null`` adds λ in the directions in which Q has none, ``all`` adds
+λ in every direction, ``nothing`` adds none, and ``mse`` trains on the squared error. ``floor:0.1`` takes a tenth of λ.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ RULES = ("mse", "nothing", "null", "all", "floor:0.1", "floor:0.3", "floor", "fl
 
 
 class Trial(NamedTuple):
-    """A model, and samples to train on and to test with: features (N, p) and predicted values (N, k)."""
+    """A model, and samples for training and for the test: features (N, p) and true values (N, k)."""
 
     model: pear.Model
     train: tuple[Array, Array]
@@ -42,9 +42,10 @@ class Trial(NamedTuple):
 
 
 def battery(kind: str) -> pear.Model:
-    """Buy and sell energy over a day: charge, discharge, and the state at 25 hours. ``kind`` says what has curvature.
+    """Return a battery that buys and sells energy over a day: charge, discharge, and the state at 25 hours.
 
-    full and weak: everything; state: the state alone; out: the discharge alone.
+    ``kind`` says which variables have curvature: all ("full" or, with a hundredth of it, "weak"), the states ("state"),
+    or the discharge ("out").
     """
     n, hours = 3 * HOURS + 1, np.arange(HOURS)
     charge, discharge, state = hours, HOURS + hours, 2 * HOURS + np.arange(HOURS + 1)
@@ -67,7 +68,7 @@ def battery(kind: str) -> pear.Model:
 
 
 def pjm(kind: str, seed: int) -> Trial:
-    """300 days of PJM prices to train on, the next 200 to test with; seeds move forward in time."""
+    """Return 300 days of PJM prices for training and up to 200 days after them for the test, later ones by seed."""
     days = np.load(pjm_file())
     X, Y = days["X"].astype(float), days["Y"].astype(float)
     end = int(len(X) * (0.5 + 0.1 * seed))
@@ -76,12 +77,12 @@ def pjm(kind: str, seed: int) -> Trial:
 
 
 def pjm_file() -> Path:
-    """The file of PJM days, which may not exist."""
+    """Return the path of the file of PJM days, which may not exist."""
     return Path(os.environ.get("PEAR_DATA", "data")) / "battery" / "pjm_days.npz"
 
 
 def synthetic_days(kind: str, seed: int) -> Trial:
-    """300 days to train on, 400 to test with; prices follow six features by a polynomial of degree 4, and the hour."""
+    """Draw 300 training and 400 test days. Prices depend on the hour, and are polynomials of degree 4 of features."""
     random = np.random.default_rng(50 + seed)
     features, values = polynomial(random, 700, HOURS, 6, noise=0.2)
     level = 3 + np.sin(np.arange(HOURS) / HOURS * 4 * np.pi)
@@ -89,7 +90,7 @@ def synthetic_days(kind: str, seed: int) -> Trial:
 
 
 def factor_model(own_risk: bool, seed: int) -> Trial:
-    """20 assets with 3 factors and a price for turnover, whose variables have no curvature; nor have the assets."""
+    """Draw portfolios of 20 assets with 3 factors and a cost of turnover. ``own_risk`` gives assets curvature."""
     n, k, random = 20, 3, np.random.default_rng(100 + seed)
     exposure, known = random.normal(size=(n, k)), np.concatenate([np.zeros(n + k), np.full(n, 0.01)])
     features, slopes = random.normal(size=(600, 5)), random.normal(size=(n, 5))
@@ -108,7 +109,7 @@ def factor_model(own_risk: bool, seed: int) -> Trial:
 
 
 def low_rank(rank: int, seed: int) -> Trial:
-    """30 variables between 0 and 1 in 8 rows, with a curvature of low rank."""
+    """Draw programs of 30 variables between 0 and 1 in 8 rows, with a curvature of low rank."""
     n, random = 30, np.random.default_rng(7 + seed)
     root, G = random.normal(size=(n, rank)), random.uniform(0, 1, (8, n))
     problem = pear.Problem(Q=0.5 * root @ root.T / rank, G=G, h=0.3 * G.sum(1), lb=np.zeros(n), ub=np.ones(n))
@@ -117,14 +118,14 @@ def low_rank(rank: int, seed: int) -> Trial:
 
 
 def polynomial(random: np.random.Generator, count: int, n: int, p: int, noise: float) -> tuple[Array, Array]:
-    """Features (count, p), and values (count, n) that follow them by a polynomial of degree 4."""
+    """Draw features (count, p), and values (count, n) that are polynomials of degree 4 of the features."""
     slopes, features = random.integers(0, 2, (n, p)), random.normal(size=(count, p))
     values = ((features @ slopes.T / np.sqrt(p) + 3) ** 4 + 1) / 3.5**4
     return features, values * random.uniform(1 - noise, 1 + noise, (count, n))
 
 
 def split(model: pear.Model, features: Array, values: Array, count: int) -> Trial:
-    """The first ``count`` samples train, the others test."""
+    """Return a trial that trains on the first ``count`` samples, and tests on the others."""
     return Trial(model, (features[:count], values[:count]), (features[count:], values[count:]))
 
 
@@ -140,7 +141,7 @@ TASKS: dict[str, Callable[[int], Trial]] = {
 
 
 def curved_model(model: pear.Model, values: Array, rule: str) -> pear.Model:
-    """The model with the curvature of a rule added to its Q."""
+    """Return the model with the curvature of a rule added to its Q; the model itself if the rule adds none."""
     kind, _, times = rule.partition(":")
     if kind in ("mse", "nothing"):
         return model
@@ -162,7 +163,7 @@ def curved_model(model: pear.Model, values: Array, rule: str) -> pear.Model:
 
 
 def test_regret(job: tuple[str, str, int, int]) -> tuple[str, str, int, float]:
-    """Train once; returns task, rule, seed and the mean test regret."""
+    """Do one training; return task, rule, seed and the mean test regret."""
     task, rule, seed, epochs = job
     torch.set_num_threads(1)
     torch.manual_seed(seed)

@@ -21,7 +21,7 @@ BATCHES = {"path-5": (1, 32, 64, 128, 512), "path-12": (1, 4, 32), "portfolio": 
 
 
 def problems(draw: Callable[..., Tensor]) -> dict[str, tuple[pear.Problem, float]]:
-    """Problems by name, each with its λ."""
+    """Return problems by name, each with its strength of smoothing."""
     Q = draw(100, 100)
     portfolio = pear.Problem(Q=Q @ Q.T / 100 + 0.1 * torch.eye(100), A=torch.ones(1, 100), b=[1.0], lb=0.0)
     paths = {f"path-{side}": (pear.tasks.shortest_path((side, side)).problem, 0.1) for side in (5, 12)}
@@ -29,7 +29,7 @@ def problems(draw: Callable[..., Tensor]) -> dict[str, tuple[pear.Problem, float
 
 
 def describe_fit(problem_at: str, model_at: str, epochs: int) -> str:
-    """Train a network of 5, 64 and 40 units on paths through a 5×5 grid; returns times and the best metric."""
+    """Train a network of 5, 64 and 40 units on paths through a 5×5 grid; return times and the best regret as text."""
     task = pear.tasks.shortest_path((5, 5))
     X, C = task.samples(SAMPLES, degree=6, noise=0.5, seed=0)
     torch.manual_seed(0)
@@ -46,7 +46,7 @@ def describe_fit(problem_at: str, model_at: str, epochs: int) -> str:
 
 
 def median_milliseconds(step: Callable[[], None]) -> float:
-    """Time a step that has been taken four times before."""
+    """Return the median time of a step, which is taken four times before it is timed."""
     times = []
     for _ in range(REPEATS + 4):
         torch.cuda.synchronize()
@@ -58,7 +58,10 @@ def median_milliseconds(step: Callable[[], None]) -> float:
 
 
 def time_steps(problem: pear.Problem, smoothing: float, predicted: Tensor, true: Tensor, device: str) -> list[float]:
-    """Milliseconds of a step of loss and layer, forward and backward, that decide on ``device``, without keys."""
+    """Return the milliseconds of a step of the loss and of the layer, with decisions on ``device``.
+
+    A step is a forward and a backward pass without keys.
+    """
     loss, layer = pear.PEARLoss(problem, smoothing, guidance=0.0), pear.DecisionLayer(problem, smoothing)
     loss.decision_device = layer.decision_device = torch.device(device)
 

@@ -2,11 +2,11 @@
 
     PEAR_DATA=… python lab/studies/defaults_study.py "" "beta=0.1" "start=mse,rho=0.3" [--cells paths-8 …]
 
-trains with each setting by the protocol of the task and prints one row a cell and one column a setting: the mean
-validation regret in percent and, from the second setting on, its paired difference to the first with the standard error
-of that. A setting names what differs from the defaults of ``PEARLoss``: rho (the strength of the automatic smoothing),
-lam (a given λ), beta, alpha, decay, patience (0 is the protocol's), loss (pear or mse) and start (of
-``FitConfig``). Test samples are never looked at.
+trains with each setting by the protocol of the task. A cell is a task with its data. The table has a row for each cell
+and a column for each setting: the mean validation regret in percent and, from the second setting on, its paired
+difference from the first setting with a standard error. A setting names what differs from the defaults of ``PEARLoss``:
+rho (the strength of the automatic smoothing), lam (a given λ), beta (the injection), alpha (the guidance), decay,
+patience (0 for that of the protocol), loss (pear or mse) and start (of ``FitConfig``). Test samples are never used.
 """
 
 from __future__ import annotations
@@ -34,11 +34,11 @@ from pear_lab.tasks.energy_task import energy_split
 from pear_lab.tasks.splits import SharedLinear
 
 FIRST = 100
-"""Seeds below it belong to tables."""
+"""The first seed of this study. Lower seeds belong to tables of results."""
 
 
 class Trial(NamedTuple):
-    """A task to train on: its problem, training and validation samples, metric, a fresh model, the protocol."""
+    """A problem with training and validation samples, the metric, an untrained model, and settings of the protocol."""
 
     problem: pear.Problem
     train: tuple[Any, Any]
@@ -52,21 +52,21 @@ PAPER = {"patience": 3, "time_cap": 600.0}
 
 
 def paths(degree: int, noise: float, seed: int) -> Trial:
-    """The paper's grid."""
+    """Draw shortest paths through the grid of PEAR's paper."""
     task = pear.tasks.shortest_path((5, 5))
     train, validation, _ = task.split(task.samples(2000, degree=degree, noise=noise, seed=seed))
     return Trial(task.problem, train, validation, task.normalized_regret, nn.Linear(5, task.problem.n), PAPER)
 
 
 def knapsack(degree: int, noise: float, seed: int) -> Trial:
-    """The paper's knapsack, validated on the integer program."""
+    """Draw the knapsack of PEAR's paper, validated on the integer program."""
     task = pear.tasks.random_knapsack(items=100, dimensions=5, capacity_ratio=0.5, seed=seed, jobs=1)
     train, validation, _ = task.split(task.samples(2000, degree=degree, noise=noise, seed=seed))
     return Trial(task.problem, train, validation, task.normalized_regret, nn.Linear(5, task.problem.n), PAPER)
 
 
 def assignment(seed: int, size: int = 8, count: int = 500) -> Trial:
-    """Costs of both signs that a linear model does not get right: 300 samples to train on."""
+    """Draw assignments with 300 training samples, and costs of both signs that no linear model fits."""
     random, n = np.random.RandomState(seed), size * size
     rows = np.vstack([np.kron(np.eye(size), np.ones(size)), np.kron(np.ones(size), np.eye(size))])
     problem = pear.Problem(A=rows, b=np.ones(2 * size), lb=0.0)
@@ -80,7 +80,7 @@ def assignment(seed: int, size: int = 8, count: int = 500) -> Trial:
 
 
 def energy(capacity: float) -> Trial:
-    """The half-hours of a day; another seed is another start."""
+    """Load the knapsack of half-hours. The seed changes only the first weights of the model and the batches."""
     data = load_energy()
     split = energy_split(data, capacity)
     train, validation = split.train, split.validation
@@ -91,7 +91,7 @@ def energy(capacity: float) -> Trial:
 
 
 def building(seed: int) -> Trial:
-    """Properties dealt out anew by each seed; the fold goes round with it."""
+    """Load the instances of properties. The seed assigns properties to instances, and chooses the fold that tests."""
     split = building_split(load_building(), seed, fold=seed % 5)
     train, validation = split.train, split.validation
     model = SharedLinear(train.samples.features.shape[-1])
@@ -112,7 +112,7 @@ CELLS: dict[str, Callable[[int], Trial]] = {
 
 
 class Setting(NamedTuple):
-    """What differs from the defaults."""
+    """The settings that may differ from the defaults; the module describes them."""
 
     rho: float = choose_smoothing.STRENGTH
     lam: float | None = None
@@ -125,14 +125,14 @@ class Setting(NamedTuple):
 
     @classmethod
     def read(cls, text: str) -> Setting:
-        """From ``name=value,name=value``."""
+        """Read a setting from ``name=value,name=value``."""
         pairs = dict(part.split("=", 1) for part in text.split(",") if part)
         words = ("start", "loss")
         return cls(**{name: value if name in words else float(value) for name, value in pairs.items()})  # type: ignore[arg-type]
 
 
 def train(cell: str, text: str, seed: int) -> float:
-    """Validation regret in percent."""
+    """Do one training, and return the best validation regret in percent."""
     torch.set_num_threads(1)
     setting = Setting.read(text)
     torch.manual_seed(seed)
@@ -172,7 +172,7 @@ def _seeds(text: str) -> list[int]:
 
 
 def table(found: dict[tuple[str, str, int], float], cells: list[str], settings: list[str], seeds: list[int]) -> str:
-    """Markdown; what is not there yet is left out."""
+    """Return the table in Markdown. Each column uses the seeds that have its result and that of the first setting."""
     lines = ["| validation regret, % | " + " | ".join(one or "defaults" for one in settings) + " |"]
     lines.append("|---|" + "---|" * len(settings))
     for cell in cells:

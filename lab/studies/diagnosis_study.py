@@ -3,8 +3,8 @@
     PEAR_DATA=… python lab/studies/diagnosis_study.py [paths] [energy] [--seeds 0-4] [--plot FILE.svg]
 
 ``paths`` trains a linear model on the squared error and one on regret, on grids of degree 8, and compares their
-diagnoses on the test samples. ``energy`` diagnoses a ridge regression of half-hour prices, of which the best are
-sold: a knapsack of 48 half-hours in integers.
+diagnoses on the test samples. ``energy`` diagnoses a ridge regression of half-hour prices. Its decisions sell energy in
+the best half-hours: an integer knapsack of 48 half-hours.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ CAPACITY, SHARES, PENALTY = 120.0, (0.7, 0.8), 1.0
 
 
 def paths(seed: int) -> tuple[Diagnosis, Diagnosis]:
-    """The diagnoses of a model trained on the squared error and of one trained on regret."""
+    """Return the diagnoses of a model trained on the squared error and of one trained on regret."""
     task = pear.tasks.shortest_path((5, 5))
     train, validation, test = task.split(task.samples(2000, degree=8, noise=0.5, seed=seed))
     found = []
@@ -41,7 +41,7 @@ def paths(seed: int) -> tuple[Diagnosis, Diagnosis]:
 
 
 def energy() -> Diagnosis:
-    """The diagnosis of a ridge regression of 48 prices a day, on the last fifth of the days."""
+    """Return the diagnosis of a ridge regression of 48 prices a day, on the last fifth of the days."""
     data = load_energy()
     count = len(data.prices)
     first, last = (round(share * count) for share in SHARES)
@@ -58,7 +58,7 @@ def energy() -> Diagnosis:
 
 
 def draw(found: Diagnosis, path: Path) -> None:
-    """What the errors of each half-hour cost, beside how large they are."""
+    """Draw the share of each half-hour in the regret, and in the squared error."""
     cost = np.nansum(found.attribution, axis=0)
     error = np.sqrt(((found.predicted - found.true) ** 2).mean(0))
     with figure_style.styled_figure((8.4, 4.6), sharex=True) as (figure, axes):
@@ -77,7 +77,7 @@ def draw(found: Diagnosis, path: Path) -> None:
 
 
 def main() -> None:
-    """Print what was asked for."""
+    """Print the diagnoses that the command line names."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("what", nargs="*", default=["paths", "energy"], choices=["paths", "energy"])
     parser.add_argument("--seeds", default="0-4")

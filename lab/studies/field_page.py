@@ -21,7 +21,7 @@ PAGE, FOLDER = ROOT / "docs" / "field.md", ROOT / "docs" / "results" / "field"
 
 
 def text(figure: bool = False) -> str:
-    """Return the page; the diagram is drawn where ``figure`` is True."""
+    """Return the page; the diagram is drawn if ``figure`` is True."""
     return field_page(FOLDER / FILE_NAME, FOLDER / FIGURE if figure else None, f"results/field/{FIGURE}")
 
 

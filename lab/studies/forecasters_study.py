@@ -2,12 +2,12 @@
 
     PEAR_DATA=… python lab/studies/forecasters_study.py TASK… [--out FILE] [--quick] [--seeds K] [--jobs J]
 
-trains every forecaster on every split of the tasks, and writes one line of JSON a training to FILE, and the tables to
-the same name with the ending .md. A study that was stopped goes on where it was; --again trains anew what has a
-result, with --forecasters some of it alone. Tasks are families (pjm, irish-battery, irish-knapsack, portfolio, energy,
-building, synthetic-battery, spo-paths, paper), single cases (pjm-time, spo-1000-8-0.5, …), or "all"; without a task
-the tables are made of what FILE holds. What has no file or no package here is left out, and said. Nothing is needed
-beyond the library and scikit-learn.
+trains every forecaster on every split of the tasks. It writes one line of JSON for each training to FILE, and the
+tables to the same name with the ending .md. A stopped study is continued by the same command. --again repeats trainings
+that have a result, and --forecasters selects some forecasters. Tasks are families (pjm, irish-battery, irish-knapsack,
+portfolio, energy, building, synthetic-battery, spo-paths, paper), single cases (pjm-time, spo-1000-8-0.5, …), or "all";
+without a task the tables are made from the results in FILE. Trainings whose data file or package is missing are left
+out, with a message. Only the library and scikit-learn are required.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ def parse(words: list[str] | None) -> argparse.Namespace:
 
 
 def main(words: list[str] | None = None) -> int:
-    """Run what is missing, and write the tables."""
+    """Do the missing trainings, and write the tables. The result is the exit code."""
     given = parse(words)
     try:
         forecasters = find_table_forecasters([word for word in given.forecasters.split(",") if word])

@@ -3,9 +3,10 @@
     python lab/studies/inexact_gradients_study.py [--error 0 0.1 0.33] [--active 1e-6 1e-4 1e-2] [--degrees 2 8]
 
 trains PEAR with λ = 0.1 and β = 0 on the paper's paths by its protocol and prints the mean test regret in percent
-beside the published one of β = 0. ``--error`` adds a random vector of the given share of its length to every gradient.
-``--active`` projects at decisions that OSQP gives with a tolerance of 1e-4, as they are: an edge counts as unused where
-its flow is at most the given number, and the flow balance always counts as active.
+beside the published regret of β = 0; λ is the smoothing, and β the injection. ``--error`` adds to every gradient a
+random vector whose length is the given share of the gradient's. ``--active`` projects at the decisions of OSQP with a
+tolerance of 1e-4. An edge counts as unused if its flow is at most the given number, and the flow balance always counts
+as active.
 """
 
 from __future__ import annotations
@@ -26,14 +27,14 @@ SEEDS = range(5)
 
 
 class Inexact(nn.Module):
-    """A linear model whose forecasts get a gradient with a random part."""
+    """A linear model that adds a random vector to the gradient of its forecasts."""
 
     def __init__(self, inner: nn.Linear, error: float, seed: int) -> None:
         super().__init__()
         self.inner, self.error, self.random = inner, error, torch.Generator().manual_seed(seed)
 
     def forward(self, features: Tensor) -> Tensor:
-        """Forecasts (B, n)."""
+        """Return forecasts (B, n)."""
         forecast: Tensor = self.inner(features)
         if forecast.requires_grad and self.error:
             forecast.register_hook(self._spoil)
@@ -45,11 +46,11 @@ class Inexact(nn.Module):
 
 
 class Rough(nn.Module):
-    """The projected error at decisions of OSQP, with an active set read off by a threshold.
+    """A loss with the projected error at decisions of OSQP as gradient. A threshold decides which edges are unused.
 
     Args:
-        problem: paths, ``Az = b`` and ``z ≥ 0``.
-        unused: flow up to which an edge is at its bound.
+        problem: shortest paths, with ``Az = b`` and ``z ≥ 0``.
+        unused: the largest flow of an edge that counts as unused.
     """
 
     TOLERANCE, RIDGE, SMOOTHING = 1e-4, 1e-8, 0.1
@@ -66,7 +67,7 @@ class Rough(nn.Module):
         self.solver.setup(curvature, np.zeros(problem.n), rows, low, high, verbose=False, polishing=False, **accuracy)
 
     def forward(self, predicted: Tensor, true: Tensor, keys: object = None) -> Tensor:
-        """A value whose derivative is the mean projected error."""
+        """Return a value whose derivative is the projected error over λ, divided by the number of samples."""
         flows = torch.from_numpy(np.stack([self._decide(cost) for cost in predicted.detach().double().numpy()]))
         used = (flows > self.unused).double()
         error = used * (predicted.detach().double() - true.double())
@@ -82,7 +83,7 @@ class Rough(nn.Module):
 
 
 def train(degree: int, seed: int, error: float = 0.0, unused: float | None = None) -> float:
-    """Test regret in percent."""
+    """Do one training, and return the test regret in percent."""
     task = pear.tasks.shortest_path((5, 5))
     split = task.split(task.samples(2000, degree=degree, noise=0.0, seed=seed))
     inner, stream = paper_model(task.problem.n, seed)

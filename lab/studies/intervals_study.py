@@ -2,14 +2,14 @@
 
     python lab/studies/intervals_study.py [--level 0.9] [--only pjm irish] [--forecasters ridge pear] [--seconds 120]
 
-A forecaster is trained once, on the first two fifths of the days, and forecasts all others. Bounds begin 200 days
-later. The first table has, for each way to make them, the share of the days whose cost lies within (with its 95 %
-interval from blocks of about ten days), the least share in 60 days that follow each other, and the mean width. "Frozen"
-calibrates on these 200 days and never again. The other ways learn the cost of every day on the next one. "Doubled"
-multiplies all prices by two from the middle of the tested days on, and tells nobody; "shuffled" draws the days in
-another order.
+A forecaster is trained once, on the first two fifths of the days, and forecasts all others. The first 200 of these days
+have no bounds. The first table has, for each way to compute bounds, the share of the days whose cost lies within (with
+a 95 % interval from blocks of about ten days), the lowest share in 60 consecutive days, and the mean width. "Frozen"
+calibrates on the 200 days and never again. The other ways learn the cost of every day on the next day. "Doubled"
+doubles all true prices from the middle of the tested days on, and forecasts do not know this; "shuffled" puts the days
+into another order.
 
-The second table is the policy that keeps the battery still where acting may cost money.
+The second table shows the policy that keeps the battery still on days on which acting may cost money.
 """
 
 from __future__ import annotations
@@ -44,11 +44,11 @@ RULES: dict[str, tuple[dict[str, Any], bool]] = {
     "time (default)": ({}, False),
     "time, half-life 100": ({"half_life": 100.0}, False),
 }
-"""Name → arguments of ``CostIntervals``, and whether it learns from the first days alone."""
+"""The ways to compute bounds: arguments of ``CostIntervals``, and whether only the first 200 days are used."""
 
 
 class Days(NamedTuple):
-    """Forecasts of the days that training has not seen, and what came true."""
+    """The forecasts and the true values of the days that training has not seen, with the problem."""
 
     problem: Any
     forecast: Array
@@ -56,13 +56,13 @@ class Days(NamedTuple):
 
 
 def train_ridge(case: StudyCase, count: int, seconds: float) -> Array:
-    """Forecasts of all days behind the first ``count`` by ridge, chosen by cross-validation."""
+    """Train a ridge regression on the first ``count`` days, and return its forecasts of all later days."""
     ridge = make_pipeline(StandardScaler(), RidgeCV(alphas=np.logspace(-2, 4, 13)))
     return np.asarray(ridge.fit(case.X[:count], case.C[:count]).predict(case.X[count:]))
 
 
 def train_pear(case: StudyCase, count: int, seconds: float) -> Array:
-    """The same by a linear model that is trained on regret."""
+    """Train a linear model on the regret of the first ``count`` days, and return its forecasts of all later days."""
     model = pear.DecisionRegressor(case.problem, time_cap=seconds).fit(case.X[:count], case.C[:count])
     return np.asarray(model.predict(case.X[count:]))
 
@@ -78,14 +78,14 @@ def read_days(name: str, forecaster: str, seconds: float) -> Days:
 
 
 def doubled(days: Days) -> Days:
-    """The same days with prices twice as high from the middle of the tested ones on; forecasts know nothing of it."""
+    """Return the days with true prices doubled from the middle of the tested days on, and unchanged forecasts."""
     middle = (BEFORE + len(days.true)) // 2
     times = np.where(np.arange(len(days.true)) < middle, 1.0, 2.0)[:, None]
     return days._replace(true=days.true * times)
 
 
 def shuffled(days: Days) -> Days:
-    """The same days in another order."""
+    """Return the days in another order."""
     order = np.random.default_rng(0).permutation(len(days.true))
     return days._replace(forecast=days.forecast[order], true=days.true[order])
 
@@ -94,7 +94,7 @@ ORDERS: dict[str, Callable[[Days], Days]] = {"in time": lambda days: days, "doub
 
 
 def bounded_days(days: Days, rule: str, level: float, of: str) -> pear.IntervalRecord:
-    """Bounds of every day from those before it, or from the first days alone."""
+    """Return bounds for every day after the first 200, from all earlier days or, if frozen, from these 200 days."""
     options, frozen = RULES[rule]
     intervals = pear.CostIntervals(days.problem, of=of, **options)
     walked = intervals.walk(days.forecast, days.true, level)
@@ -106,7 +106,7 @@ def bounded_days(days: Days, rule: str, level: float, of: str) -> pear.IntervalR
 
 
 def line(names: tuple[str, ...], found: pear.IntervalRecord) -> str:
-    """A line of the first table."""
+    """Return a line of the first table."""
     covered = found.covered[found.bounded].astype(float)
     share, interval = found.coverage, found.coverage_interval(block=10).interval
     worst = np.convolve(covered, np.ones(WINDOW) / WINDOW, "valid").min()
@@ -119,7 +119,7 @@ def line(names: tuple[str, ...], found: pear.IntervalRecord) -> str:
 
 
 def walk_policy(days: Days, level: float) -> tuple[Array, Array, Array]:
-    """Act or stay still, week after week: whether each day is acted on, what it costs then, and what it promises."""
+    """Decide for each tested day whether to act; return this, and the realised and the planned costs of acting."""
     plan = pear.CostIntervals(days.problem, order="exchangeable").walk(days.forecast, days.true, 0.5)
     still = np.zeros(len(days.true))  # doing nothing costs nothing in both batteries
     rule, acted = ConformalRule(), np.zeros(len(days.true), dtype=bool)

@@ -1,15 +1,14 @@
-"""What labels from nearest neighbours change: test regret with few and noisy samples, with and without them.
+"""The effect of labels that mix nearest neighbours: test regret with few and noisy samples, with and without them.
 
     python lab/studies/labels_study.py [--seeds 10] [--samples 100] [--methods spo+ pfyl pear-guided] [--epochs 20]
 
-draws paths through a 5×5 grid by PyEPO's generator (degree 4, noise 0.5), trains a linear forecaster on the costs as
-they are, on costs mixed half and half with the mean of those of 10 nearest neighbours (``label_neighbours=10``), and on
-costs of equal norms (``normalise_costs``), and prints the mean regret on 1,000 other samples with its standard error.
-``each neighbour`` (``label_mixing="each"``) has ten samples in the place of one, mixed with one neighbour each, and a
-tenth of the epochs: the loss is then that of ten best decisions on average, in the place of the best decision under
-average costs.
-``fixed`` trains for so many epochs from the weights that torch draws, and takes the last ones, as notebooks do;
-``race`` is ``pear.fit`` as it comes.
+draws paths through a 5×5 grid by PyEPO's generator (degree 4, noise 0.5). It trains a linear forecaster on the costs as
+they are, on costs mixed half and half with the mean costs of the 10 nearest neighbours (``label_neighbours=10``), and
+on costs of equal norms (``normalise_costs``). It prints the mean regret on 1,000 other samples with its standard error.
+``each neighbour`` (``label_mixing="each"``) replaces a sample by ten, each mixed with one neighbour, and takes a tenth
+of the epochs. The loss is then the mean over ten best decisions, and not that of the best decision under mean costs.
+``fixed`` trains for all epochs from the weights that torch draws, and takes the last weights, as notebooks do; ``race``
+is ``pear.fit`` with its defaults.
 """
 
 from __future__ import annotations

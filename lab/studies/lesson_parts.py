@@ -1,4 +1,4 @@
-"""What the lessons of ``lessons.py`` share: samples, a training with its test regret, slopes, tables and lines."""
+"""The shared parts of ``lessons.py``: samples, a training with its test regret, slopes, tables and lines."""
 
 from __future__ import annotations
 
@@ -21,62 +21,63 @@ COLORS = {
     GIVEN: LIGHT["pear-mid"],
 }
 SAME = 1e-9
-"""Decisions that differ by less are the same."""
+"""Decisions whose entries differ by at most this much are the same."""
 NEAR, DRAWS = 0.1, 200
-"""Of ``mean_slope``: the size of a neighbourhood beside the costs' deviation, and pairs of points drawn from it."""
+"""Settings of ``mean_slope``: the size of a neighbourhood relative to the standard deviation of the costs, and the
+number of pairs of points in it."""
 
 
 def table(head: str, rows: Mapping[str, Sequence[str]], columns: Sequence[str]) -> str:
-    """Markdown: one row for each entry of ``rows``."""
+    """Return a table in Markdown, with one row for each entry of ``rows``."""
     lines = [f"| {head} | {' | '.join(columns)} |", "|---|" + "---:|" * len(columns)]
     return "\n".join([*lines, *(f"| {name} | {' | '.join(cells)} |" for name, cells in rows.items())])
 
 
 def spread(values: Sequence[float], form: str = ".2f") -> str:
-    """Mean ± standard error."""
+    """Return the mean ± its standard error as text."""
     return f"{np.mean(values):{form}} ± {np.std(values, ddof=1) / len(values) ** 0.5:{form}}"
 
 
 def band(axes: Any, x: Sequence[float], runs: Sequence[Sequence[float]], color: str, label: str) -> None:
-    """Means over the runs (seeds first) as a line, their standard errors as a band."""
+    """Draw the means over the runs as a line, and their standard errors as a band. ``runs`` has a row for each seed."""
     mean, width = np.mean(runs, 0), np.std(runs, 0, ddof=1) / len(runs) ** 0.5
     axes.fill_between(x, mean - width, mean + width, color=color, alpha=0.18, lw=0)
     axes.plot(x, mean, "-o", color=color, markersize=4, lw=1.8, label=label)
 
 
 class Trial(NamedTuple):
-    """What a model is trained on, and how its regret is measured."""
+    """The samples and tasks for training, for validation and for the test of a model."""
 
     train: Subset[Any]
     validation: Subset[Any]
     test: Subset[Any]
 
     def fit(self, model: nn.Module, loss: nn.Module, config: pear.FitConfig, **options: Any) -> float:
-        """Train in place; the test regret in percent."""
+        """Train the model in place, and return its test regret in percent."""
         metric = self.validation.task.normalized_regret
         pear.fit(model, loss, self.train.samples, self.validation.samples, metric, config, **options)
         return self.regret(model)
 
     def regret(self, model: nn.Module) -> float:
-        """On the test samples, in percent."""
+        """Return the regret of a model on the test samples, in percent."""
         with torch.no_grad():
             return 100 * self.test.task.normalized_regret(model(self.test.samples.features), self.test.samples.costs)
 
 
 def trial(task: Task, samples: Samples) -> Trial:
-    """Half of the samples train, a quarter validates and the rest tests, all by one task."""
+    """Make a trial of one task: half of the samples for training, a quarter for validation, the rest for the test."""
     return Trial(*(Subset(task, part, ()) for part in task.split(samples)))
 
 
 def fresh(make: Callable[[], nn.Module], seed: int) -> nn.Module:
-    """A model whose first weights depend on the seed alone."""
+    """Make a model whose first weights depend on the seed alone."""
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(seed)
         return make()
 
 
 def flat_share(problem: pear.Problem, predicted: Tensor, true: Tensor, lam: float) -> float:
-    """Of the samples whose smoothed decision is wrong, the share with a gradient of exactly zero, in percent."""
+    """Return the percentage of samples with a gradient of exactly zero, among those with a wrong smoothed decision."""
     relaxed, costs = problem.relaxed(), (predicted.double(), true.double())
     chosen, best = (pear.solve(relaxed, cost, smoothing=lam).x for cost in costs)
     wrong = (chosen - best).abs().amax(1) > SAME
@@ -85,25 +86,25 @@ def flat_share(problem: pear.Problem, predicted: Tensor, true: Tensor, lam: floa
 
 
 def least_squares(x: Tensor, c: Tensor) -> Tensor:
-    """(N, n) what a linear model with the least squared error predicts for the samples that it is fitted to."""
+    """Return the forecasts (N, n) of a linear model with the least squared error, for the samples of its fit."""
     rows = torch.cat([x, torch.ones(len(x), 1)], 1).double()
     return rows @ torch.linalg.lstsq(rows, c.double()).solution
 
 
 def path_samples(degree: int, seed: int) -> tuple[pear.Problem, Samples]:
-    """The paper's grid of 5 × 5."""
+    """Draw shortest paths through the 5×5 grid of PEAR's paper."""
     task = pear.tasks.shortest_path((5, 5))
     return task.problem, task.samples(1000, degree=degree, noise=0.0, seed=seed)
 
 
 def knapsack_samples(degree: int, seed: int) -> tuple[pear.Problem, Samples]:
-    """Like the paper's, with 40 items and two capacities."""
+    """Draw knapsacks like those of PEAR's paper, with 40 items and two capacities."""
     task = pear.tasks.random_knapsack(items=40, dimensions=2, seed=seed)
     return task.problem, task.samples(1000, degree=degree, noise=0.0)
 
 
 def assignment_samples(seed: int, size: int = 6) -> tuple[pear.Problem, Samples]:
-    """Costs of both signs, square in what a linear model knows."""
+    """Draw assignments whose costs have both signs and are quadratic in the features."""
     random = np.random.RandomState(seed)
     rows = np.vstack([np.kron(np.eye(size), np.ones(size)), np.kron(np.ones(size), np.eye(size))])
     x = random.normal(size=(1000, 5))
@@ -114,7 +115,7 @@ def assignment_samples(seed: int, size: int = 6) -> tuple[pear.Problem, Samples]
 
 
 def instances(count: int, degree: int, seed: int, features: int = 20, size: int = 10) -> Trial:
-    """So many instances to train on, a third as many to validate, 300 to test; each of 10 items with a budget."""
+    """Draw instances with a budget: ``count`` for training, a third as many for validation, and 300 for the test."""
     random = np.random.RandomState(seed)
     score, sizes = random.normal(size=features), (count, max(count // 3, 2), 300)
 
@@ -128,9 +129,9 @@ def instances(count: int, degree: int, seed: int, features: int = 20, size: int 
 
 
 def mean_slope(task: ShortestPath, predicted: Tensor, true: Tensor, seed: int) -> Tensor:
-    """(2, B, n) two independent estimates of ∇ E[R(ĉ + σε)]: how the regret without smoothing slopes around ĉ.
+    """Return two independent estimates (2, B, n) of ∇ E[R(ĉ + σε)], the mean slope of the regret R around ĉ.
 
-    ε is normal, and σ a tenth of the costs' deviation.
+    R is the regret without smoothing, ε is standard normal, and σ is a tenth of the costs' standard deviation.
     """
     generator, sigma = torch.Generator().manual_seed(seed), NEAR * float(true.std())
     halves = torch.zeros(2, *predicted.shape, dtype=torch.float64)
@@ -143,6 +144,9 @@ def mean_slope(task: ShortestPath, predicted: Tensor, true: Tensor, seed: int) -
 
 
 def cosine(way: Tensor, halves: Tensor) -> float:
-    """Over all samples together; the product of two independent halves estimates the slope's square without bias."""
+    """Return the cosine of ``way`` with the slope, over all samples together.
+
+    ``halves`` has two independent estimates of the slope, whose product estimates its square without bias.
+    """
     square = (halves[0] * halves[1]).sum().clamp(min=0)
     return float((way * halves.mean(0)).sum() / (way.square().sum() * square).sqrt())

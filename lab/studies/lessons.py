@@ -3,10 +3,10 @@
     python lab/studies/lessons.py vertices units
     PEAR_DATA=… python lab/studies/lessons.py gradients building
 
-prints each lesson's table, writes it between its marks on the page and draws ``docs/images/lessons-NAME.svg``; with
-``--out FOLDER`` it draws there and leaves the page as it is. A lesson takes up to three minutes on one core, and
-``samples`` six. Losses have the defaults of today wherever a lesson names no setting. Seeds are from 100 on: no table
-of results has them.
+prints each lesson's table, writes it between its marks on the page and draws ``docs/images/lessons-NAME.svg``. With
+``--out FOLDER`` pictures are drawn there, and the page is unchanged. A lesson takes up to three minutes on one core,
+and ``samples`` six. Losses have their present defaults if a lesson names no setting. Seeds begin at 100, so that no
+table of results has them.
 """
 
 from __future__ import annotations
@@ -59,7 +59,7 @@ WIDE = (9.4, 3.4)
 
 
 def gradients(figure: Path) -> str:
-    """Energy: starts at vertices, and what becomes of them with and without guidance."""
+    """Measure how many gradients on energy prices are zero during training, with and without guidance."""
     data, capacities, seeds = load_energy(), (120.0, 180.0), range(100, 108)
     losses = {MSE: {}, PEAR: PUBLISHED, HELPED: {**PUBLISHED, "guidance": 10.0}}
     runs: dict[tuple[str, float], list[EnergyRun]] = {}
@@ -83,11 +83,11 @@ def gradients(figure: Path) -> str:
 HELPED = "the same with guidance"
 WATCHED = (1, 5, 10, 15, 20, 30, 40, 50, 60)
 STUCK = 1.5
-"""A start is stuck where its regret is this many times the median of MSE."""
+"""A start is stuck if its regret exceeds this many times the median regret of MSE."""
 
 
 class EnergyRun(NamedTuple):
-    """Test regret in percent; at each of ``WATCHED`` zero gradients in percent, and the forecasts' deviation."""
+    """Test regret in percent; for each epoch of ``WATCHED``, the percentage of zero gradients, and the deviation."""
 
     regret: float
     flat: list[float]
@@ -95,7 +95,7 @@ class EnergyRun(NamedTuple):
 
 
 def energy_run(split: Any, weights: Tensor, make: Callable[[], nn.Module], seed: int) -> EnergyRun:
-    """One start, with the steps of the comparison on real data; deviations are multiples of the costs' own."""
+    """Train from one start. The deviation is that of the forecasts relative to that of the costs."""
     one, (x, c) = Trial(split.train, split.validation, split.test), split.train.samples
     model, loss = fresh(lambda: SharedLinear(x.shape[-1], weights), seed), make()
     flat, deviation = [], []
@@ -112,7 +112,7 @@ def energy_run(split: Any, weights: Tensor, make: Callable[[], nn.Module], seed:
 
 
 def draw_gradients(figure: Path, runs: Mapping[str, Sequence[EnergyRun]], bound: float) -> None:
-    """Zero gradients and deviations over the epochs, and the regrets in the end; a line or dot for each start."""
+    """Draw zero gradients and deviations over the epochs, and final regrets; each start is a line or a dot."""
     with styled_figure(WIDE, widths=(1.0, 1.0, 0.8)) as (drawing, (left, middle, right)):
         for place, (name, found) in enumerate(runs.items()):
             color = COLORS[(PEAR, GUIDED)[place]]
@@ -132,7 +132,7 @@ def draw_gradients(figure: Path, runs: Mapping[str, Sequence[EnergyRun]], bound:
 
 
 def vertices(figure: Path) -> str:
-    """How much smoothing it takes until decisions are no vertices, and what that much costs."""
+    """Measure how much smoothing moves decisions away from vertices, and the regret that this smoothing costs."""
     multiples = (0.003, 0.01, 0.03, 0.1, 0.3, choose_smoothing.STRENGTH, 1.0, 3.0, 10.0)
     flat: dict[str, list[list[float]]] = {}
     price: dict[str, list[list[float]]] = {}
@@ -180,7 +180,7 @@ PROBLEMS: dict[str, Callable[[int], tuple[pear.Problem, Samples]]] = {
 
 
 def active_sets(figure: Path) -> str:
-    """How often the active set at ĉ is not that at c, and where the gradient points there."""
+    """Measure how often the active sets at ĉ and c differ, and the direction of the gradient if they do."""
     epochs, degrees, task = (1, 5, 20, 60), (4, 8), pear.tasks.shortest_path((5, 5))
     share: dict[int, list[list[float]]] = {degree: [] for degree in degrees}
     points: dict[tuple[int, str], list[list[float]]] = {}
@@ -237,7 +237,7 @@ GUIDANCE, FORECAST = "the pull of guidance, z° − z*", "the forecast's error, 
 def directions(
     task: ShortestPath, predicted: Tensor, true: Tensor, lam: float, seed: int
 ) -> tuple[float, dict[str, float]]:
-    """The share of wrong active sets in percent, and the cosine of directions with the slope of regret there."""
+    """Return the percentage of wrong active sets, and cosines of directions with the slope of the regret."""
     chosen, best = (pear.solve(task.problem, cost, smoothing=lam) for cost in (predicted, true))
     wrong, slopes = ~chosen.active.same(best.active), mean_slope(task, predicted, true, seed)
     gradient = pear.regret_gradient(task.problem, predicted, true, smoothing=lam)
@@ -247,7 +247,7 @@ def directions(
 
 
 def units(figure: Path) -> str:
-    """The same training with costs in several units."""
+    """Measure the test regret of the same training with costs in several units."""
     scales, task = (1e-4, 1e-2, 1.0, 1e2, 1e4), pear.tasks.shortest_path((5, 5))
     losses: dict[str, Callable[[], nn.Module]] = {
         MSE: nn.MSELoss,
@@ -274,13 +274,13 @@ def units(figure: Path) -> str:
 
 
 def trained(one: Trial, seed: int, loss: nn.Module, start: Start) -> float:
-    """Test regret of a fresh model, trained as in the experiment on building."""
+    """Train a fresh model as in the experiment on building, and return its test regret."""
     config = pear.FitConfig(batch_size=8, max_epochs=2000, seed=seed, start=start)
     return one.fit(fresh(lambda: SharedLinear(one.train.samples.features.shape[-1]), seed), loss, config)
 
 
 def three(one: Trial, seed: int) -> dict[str, float]:
-    """Test regrets of the squared error, of PEAR without it, and of PEAR after it, our defaults."""
+    """Return the test regrets of the squared error, of PEAR without it, and of PEAR after it (our defaults)."""
     problem = one.train.task.problem
     starts: dict[str, Start] = {ALONE: "standardised", GUIDED: "mse"}
     ours = {name: trained(one, seed, pear.PEARLoss(problem), start) for name, start in starts.items()}
@@ -288,7 +288,7 @@ def three(one: Trial, seed: int) -> dict[str, float]:
 
 
 def samples(figure: Path) -> str:
-    """Synthetic instances like those of building, more and more of them: who learns from few?"""
+    """Measure the test regret on synthetic instances like those of building, by the number of training instances."""
     counts, degrees = (7, 22, 66, 200), (1, 6)
     regret: dict[tuple[int, str], list[list[float]]] = {}
     for degree in degrees:
@@ -317,7 +317,7 @@ def samples(figure: Path) -> str:
 
 
 def real_building(figure: Path) -> str:
-    """Building investment: the real instances, some of them and all."""
+    """Measure the test regret on the real instances of building investment, with some of them and with all."""
     data, counts, seeds = load_building(), (7, 14, 21), range(100, 103)
     regret: dict[str, list[list[float]]] = {}
     for seed in seeds:
@@ -342,7 +342,7 @@ def real_building(figure: Path) -> str:
 
 
 def first(subset: Subset[Any], count: int) -> Subset[Any]:
-    """So many of the instances."""
+    """Return the first ``count`` instances."""
     features, costs = (part[:count] for part in subset.samples)
     return Subset(building(subset.task.weights[:count]), Samples(features, costs), subset.ids[:count])
 
@@ -358,12 +358,12 @@ LESSONS: dict[str, Callable[[Path], str]] = {
 
 
 def marks(name: str) -> tuple[str, str]:
-    """What stands before and after a lesson's table on the page."""
+    """Return the marks before and after a lesson's table on the page."""
     return f"<!-- lessons.py {name}: begin -->", f"<!-- lessons.py {name}: end -->"
 
 
 def updated(page: str, name: str, text: str) -> str:
-    """The page with another text between the marks of a lesson."""
+    """Return the page with a new text between the marks of a lesson."""
     begin, end = marks(name)
     head, rest = page.split(begin)
     return f"{head}{begin}\n\n{text}\n\n{end}{rest.split(end)[1]}"

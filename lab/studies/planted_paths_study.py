@@ -1,10 +1,10 @@
-"""The planted paths of Huang & Gupta 2024, with trainings of 100 epochs as theirs and with enough of them.
+"""The planted paths of Huang & Gupta 2024, with trainings of 100 epochs as in their experiment, and least squares.
 
     python lab/studies/planted_paths_study.py [--sizes 200,400] [--seeds 10] [--methods mse,spo+,pfyl,pg]
 
 trains a linear forecast with Adam at 1e-3 from PyTorch's first weights for 100 epochs, in batches of 32, and prints the
-mean test regret with its standard error beside the numbers read off their figure, and beside the squared error at its
-minimum. Regret is a share of the best cost, on samples without noise.
+mean test regret with its standard error beside the numbers read off their figure. A last row has the forecast with the
+least squared error. Regret is a share of the best cost, on samples without noise.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ def least_squares(samples: Samples) -> nn.Module:
 
 
 def make(name: str, problem: Problem | Model, samples: Samples) -> nn.Module:
-    """Return the loss of a method, calibrated where it has a unit; the plain squared error for "mse"."""
+    """Return the loss of a method, calibrated if it has a unit; the plain squared error for "mse"."""
     loss = nn.MSELoss() if name == "mse" else make_loss(name, problem)
     if hasattr(loss, "calibrate"):
         loss.calibrate(samples.costs)
@@ -56,7 +56,7 @@ def make(name: str, problem: Problem | Model, samples: Samples) -> nn.Module:
 
 
 def regrets(task: PublicTask, names: list[str], seed: int) -> list[float]:
-    """Return the test regret of each method on the samples of a seed, and last that of least squares."""
+    """Return the test regrets of the methods on the samples of a seed, followed by that of least squares."""
     drawing: Drawing = task.draw(seed)
     samples, test = drawing.split.train, drawing.split.test
     judge = PreparedTaskJudge(drawing.problem, test.costs, None, task.measure)

@@ -4,9 +4,9 @@
 
 trains a linear forecaster by each method on paths through a 5×5 grid, on a knapsack of 20 items, and on an assignment
 of 5 to 5 that a function decides (an ``Oracle`` without constraints). All methods get the same samples, start and
-number of epochs, and the weights after the last epoch count. Printed are the regret on 500 samples that no training has
-seen, in % of the best values, mean over the seeds; the milliseconds of processor time of a training step of 32
-samples; the number of distinct solutions in the pool at the end.
+number of epochs, and the weights after the last epoch count. The tables have means over the seeds: the regret before
+and after training on 500 samples that no training has seen, in % of the best values; the milliseconds of processor time
+of a training step of 32 samples; and the number of distinct solutions in the pool at the end.
 """
 
 from __future__ import annotations
@@ -36,20 +36,20 @@ class Case(NamedTuple):
 
 
 def path_case(seed: int) -> Case:
-    """Paths through a 5×5 grid, degree 6."""
+    """Draw paths through a 5×5 grid, with polynomial costs of degree 6."""
     task = shortest_path((5, 5))
     return Case(task.problem, *task.samples(TRAIN + TEST, degree=6, noise=0.5, seed=seed))
 
 
 def knapsack_case(seed: int) -> Case:
-    """A knapsack of 20 items with two capacities, degree 6."""
+    """Draw a knapsack of 20 items with two capacities, and polynomial values of degree 6."""
     weights = np.random.default_rng(0).integers(1, 9, (2, 20)).astype(float)
     task = knapsack(weights, weights.sum(1) / 2)
     return Case(task.problem, *task.samples(TRAIN + TEST, degree=6, noise=0.5, seed=seed))
 
 
 def oracle_case(seed: int) -> Case:
-    """An assignment of 5 to 5, decided by a function; costs are exponentials of linear functions."""
+    """Draw an assignment of 5 to 5 that a function decides, with exponentials of linear functions as costs."""
 
     def assign(cost: Any) -> Any:
         chosen = np.zeros((5, 5))

@@ -1,10 +1,10 @@
-"""Predicted demand with a price for what is missing or left over: PEAR beside the squared error, on days not seen.
+"""Predicted demand with prices for shortage and leftovers: PEAR beside the squared error, on unseen days.
 
     python lab/studies/recourse_study.py [--seeds 20] [--days 200] [--only newsvendor staffing]
 
-trains a linear forecaster of demand twice for every seed, on its squared error and on what its decisions lose, and
-prints a table: normalised regret of both on as many days that neither has seen, the difference with its 95 % interval
-over seeds, and in how many seeds PEAR loses less. Both trainings keep the weights that lose least on other days again.
+trains a linear forecaster of demand twice for every seed: on the squared error, and on the regret of its decisions. The
+table has the normalised regret of both on unseen days, the difference with its 95 % interval over seeds, and the number
+of seeds in which PEAR loses less. Training, the choice of the weights and the test use equally many days.
 """
 
 from __future__ import annotations
@@ -20,10 +20,10 @@ from pear_lab.tasks.public.newsvendor_inventory import DemandDays, draw_product_
 
 
 def staffing(days: int, seed: int, hours: int = 12, length: int = 4) -> DemandDays:
-    """People on shifts cover the hours of a day; a missing hour is worked as overtime, at a price.
+    """Draw a staffing problem: people on shifts cover the hours of a day, and missing hours are overtime, at a price.
 
-    Predicted are the people needed in every hour and the pay of temporary workers, who may cover any hour; the wages
-    of shifts are known.
+    The people needed in every hour are predicted, and so is the pay of temporary workers, who may cover any hour. The
+    wages of shifts are known.
     """
     random = np.random.default_rng(seed)
     features, demand = draw_product_demand(random, days, hours, level=10.0)
@@ -49,7 +49,10 @@ EXAMPLES: dict[str, Callable[..., DemandDays]] = {"newsvendor": newsvendor, "sta
 
 
 def compare(example: DemandDays, seed: int, max_epochs: int = 60) -> dict[str, float]:
-    """Normalised regret in percent for each loss: a third of the days trains, one chooses the weights, one judges."""
+    """Return the normalised regret in percent for each loss.
+
+    A third of the days is for training, a third for the choice of the weights, and a third for the test.
+    """
     (X, V, T), (Y, W, U) = np.array_split(example.features, 3), np.array_split(example.values, 3)
     settings = {"max_epochs": max_epochs, "batch_size": 100, "learning_rate": 0.03, "patience": 3, "random_state": seed}
     found = {}
@@ -60,7 +63,7 @@ def compare(example: DemandDays, seed: int, max_epochs: int = 60) -> dict[str, f
 
 
 def row(name: str, seeds: int, days: int) -> str:
-    """A line of the table."""
+    """Return a line of the table, from ``seeds`` comparisons with ``days`` days for training."""
     runs = [compare(EXAMPLES[name](3 * days, seed), seed) for seed in range(seeds)]
     mse, ours = (np.array([run[loss] for run in runs]) for loss in ("mse", "pear"))
     gain = t_interval((mse - ours).tolist())

@@ -39,11 +39,11 @@ BEGIN, END = "<!-- from the database: begin -->", "<!-- from the database: end -
 
 
 def generated(database: Path = FOLDER / FILE_NAME, figure: Path | None = None) -> str:
-    """What stands between the marks of the page.
+    """Return the text between the marks of the page on results.
 
     Args:
-        database: the runs.
-        figure: where the figure is saved; nowhere if left out.
+        database: the file of the runs.
+        figure: the file to which the figure is saved; None saves none.
 
     Raises:
         SystemExit: the database holds no comparison.
@@ -58,7 +58,7 @@ def generated(database: Path = FOLDER / FILE_NAME, figure: Path | None = None) -
 
 
 def summary(database: Path = FOLDER / FILE_NAME) -> str:
-    """The table of both front pages: mean test regret in % where costs are nearly linear, far from it, and noisy."""
+    """Return the table of both front pages: mean test regrets in % for costs nearly linear, far from it, and noisy."""
     lines = ["| | MSE | SPO+ | PEAR as published | PEAR, our defaults |", "|---|---:|---:|---:|---:|"]
     for task, found in comparison_lines(read(database)).items():
         for line in found:
@@ -75,7 +75,7 @@ def summary(database: Path = FOLDER / FILE_NAME) -> str:
 
 
 def reproduction(database: Path = PUBLISHED) -> str:
-    """The paper's tables beside ours, with a verdict for every cell; tables without a run are left out."""
+    """Return the tables of PEAR's paper beside ours, with a verdict for every cell. Tables need at least one run."""
     runs = read(database)
     compared = table_sections(runs)
     shown = [section for section in compared if any(cell.values for cell in section.cells)]
@@ -85,7 +85,7 @@ def reproduction(database: Path = PUBLISHED) -> str:
 
 
 def times(runs: StoredRuns) -> PageSection:
-    """What the runs took, by task, method and time cap; and all but the integer programs of the capped baselines."""
+    """Make the section on the time of the runs by task, method and time cap, with a sum without ``CAPPED``."""
     spent: dict[tuple[str, str, float], list[float]] = {}
     for run in (*runs.done, *runs.failed):
         seconds = spent.setdefault((run.task, run.method, run.settings["time_cap"]), [])
@@ -106,7 +106,7 @@ def times(runs: StoredRuns) -> PageSection:
 
 
 def portfolio(database: Path = MARKETS) -> str:
-    """The paper's portfolio tables with ours; of the differences those to exact PEAR, of the sentences the first.
+    """Return the portfolio tables of PEAR's paper with ours. The page shows only differences from exact PEAR.
 
     Raises:
         SystemExit: the database does not hold the runs of one market.
@@ -130,13 +130,13 @@ def portfolio(database: Path = MARKETS) -> str:
 
 
 def updated(page: str, text: str) -> str:
-    """The page with another text between the marks."""
+    """Return the page with a new text between the marks."""
     head, rest = page.split(BEGIN)
     return f"{head}{BEGIN}\n\n{text}\n\n{END}{rest.split(END)[1]}"
 
 
 def single_file(database: Path = FOLDER / FILE_NAME) -> None:
-    """Without a write-ahead log, so that whoever reads the file leaves nothing beside it."""
+    """Turn off the write-ahead log of a database, so that readers create no files beside it."""
     with contextlib.closing(sqlite3.connect(database)) as connection:
         connection.execute("PRAGMA journal_mode = DELETE")
 

@@ -2,8 +2,8 @@
 
     PEAR_DATA=… python lab/studies/rolling_battery_study.py [--seeds 5] [--methods …] [--epochs 12] [--out FOLDER]
 
-prints the objective of the long test rollout for 100 hours, lower is better. Every training is written to a file of its
-own, from which a stopped run goes on; ``--table`` prints what is there. ``perfect`` knows all prices. ``two-stage``
+prints the objective of the long test rollout for 100 hours; lower is better. Every training is written to a file, from
+which a stopped run continues; ``--table`` prints the existing results. ``perfect`` knows all prices. ``two-stage``
 trains the network on the squared error of log-prices. From its weights, ``one-step`` trains on the regret of single
 plans from a half-full battery, and ``rollout`` through rollouts. ``quantile 0.4`` and the like shift the
 two-stage forecast to a quantile of its errors on the training hours; ``yesterday`` repeats the last 24 prices.
@@ -53,12 +53,12 @@ def two_stage(task: RollingBattery, seed: int, epochs: int) -> RollingBatteryNet
 
 
 def worth(state: dict[str, Tensor], true: dict[str, Tensor]) -> Tensor:
-    """What is left at the end of a rollout is worth the mean price of the next 24 hours."""
+    """Return minus the value of the energy left after a rollout, at the mean price of the next 24 hours."""
     return -true["price"][:, 1:25].mean(1) * state["state"]
 
 
 def through_rollouts(task: RollingBattery, network: RollingBatteryNetwork, seed: int, given: argparse.Namespace) -> str:
-    """Train a network through rollouts from hours drawn at random, in place; returns how it went."""
+    """Train a network in place, through rollouts from hours drawn at random; return a summary of the training."""
     loss = pear.RollingLoss(task.rolling, terminal=worth)
     hours = task.training_hours()[: -given.rollout_steps]
     cut = int((1 - HELD_OUT) * len(hours))
@@ -70,7 +70,7 @@ def through_rollouts(task: RollingBattery, network: RollingBatteryNetwork, seed:
 
 
 def on_single_plans(task: RollingBattery, network: RollingBatteryNetwork, seed: int, given: argparse.Namespace) -> str:
-    """Train a network on the regret of plans of 48 hours from a half-full battery, in place; returns how it went."""
+    """Train a network in place, on the regret of 48-hour plans from a half-full battery; return a summary."""
     hours = task.training_hours()
     cut = int((1 - HELD_OUT) * len(hours))
     drawn = torch.randperm(cut, generator=torch.Generator().manual_seed(seed))[: given.rollouts * given.rollout_steps]
@@ -88,16 +88,16 @@ def fit(
     what: str,
     batch: int,
 ) -> str:
-    """Train with Adam, and keep the epoch that decides best on the hours held out, or the start where none is better.
+    """Train with Adam, and keep the best epoch on the held-out samples, or the start if no epoch is better.
 
     Args:
         network: the network, which is changed.
-        losses: the loss that is trained on, and the one without smoothing that judges.
-        parts: samples to train on, and those held out.
-        seed: of the order.
+        losses: the loss of the training, and the loss without smoothing that judges the epochs.
+        parts: the samples for training, and the held-out samples.
+        seed: the seed of the order of the samples.
         given: the command line.
         what: the name of the training.
-        batch: samples in a batch.
+        batch: the number of samples in a batch.
     """
     config = pear.FitConfig(
         learning_rate=given.rate, batch_size=batch, max_epochs=given.epochs, check_every=1, min_improvement=1e-4,
@@ -124,7 +124,7 @@ def fit(
 
 
 def forecast(task: RollingBattery, method: str, seed: int, given: argparse.Namespace) -> tuple[Tensor, float, str]:
-    """The forecasts (S, 48) of the test, the seconds of training, and how it went."""
+    """Return the forecasts (S, 48) at S test hours, the seconds of training, and a summary of the training."""
     hours = task.test_hours(given.steps)
     if method == "perfect":
         return task.windows(hours), 0.0, ""
@@ -143,7 +143,7 @@ def forecast(task: RollingBattery, method: str, seed: int, given: argparse.Names
 def trained(
     task: RollingBattery, method: str, seed: int, given: argparse.Namespace
 ) -> tuple[RollingBatteryNetwork, float, str]:
-    """The network of a method and a seed, from its file where there is one; seconds of the processor and a note."""
+    """Return the network of a method and a seed, from its file if there is one, its processor seconds, and a note."""
     file, network = given.out / f"{method}-{seed}.pt", RollingBatteryNetwork(torch.zeros(HOURS), torch.ones(HOURS))
     if not file.exists():
         began, note = time.process_time(), ""
@@ -181,7 +181,7 @@ def print_table(rows: list[dict[str, Any]]) -> None:
 
 
 def main() -> None:
-    """Run what is missing, and print the table."""
+    """Do the missing runs, and print the table."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--seeds", type=int, default=5)
     parser.add_argument("--methods", nargs="+", default=list(METHODS), choices=list(METHODS))

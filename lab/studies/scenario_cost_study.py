@@ -1,10 +1,10 @@
-"""What scenarios cost beside the deterministic plan: one day of unit commitment, relaxed, in processor time.
+"""The processor time of plans with scenarios beside the deterministic plan: one day of unit commitment, relaxed.
 
     python lab/studies/scenario_cost_study.py [--scenarios 1 10 50 200] [--repeats 5]
 
 Both sides run in turn in one process; the table has medians. A plan is a linear program; a training step solves the
-smoothed program, the best recourse under the truth, and both derivatives. The last column compares the plan's value
-with that of the same extensive form, dense, by SciPy.
+smoothed program, the best recourse under the truth, and both derivatives. The last column compares the value of the
+plan with that of SciPy, which solves the same program over all scenarios with dense matrices.
 """
 
 from __future__ import annotations
@@ -27,20 +27,20 @@ FIRST = ["on", "start"]
 
 
 def days_of(count: int, seed: int = 0) -> Tensor:
-    """Demands (count, 12) of days drawn from the data."""
+    """Return the demands (count, 12) of days drawn from the data."""
     demand = irish_commitment_days().demand
     return torch.from_numpy(demand[np.random.default_rng(seed).choice(len(demand), count, replace=False)])
 
 
 def seconds(call: Callable[[], Any]) -> float:
-    """The processor time of a call."""
+    """Return the processor time of a call."""
     began = time.process_time()
     call()
     return time.process_time() - began
 
 
 def training_step(plan: pear.Stochastic, values: Tensor, truth: Tensor) -> Callable[[], Any]:
-    """A function that computes the loss of one sample with its gradient, without warm starts."""
+    """Return a function that computes the loss of one sample with its gradient, without warm starts."""
     loss = pear.ScenarioLoss(plan)
     loss.calibrate(days_of(50, seed=1), times=10.0)
 
@@ -52,7 +52,7 @@ def training_step(plan: pear.Stochastic, values: Tensor, truth: Tensor) -> Calla
 
 
 def by_scipy(plan: pear.Stochastic, values: Tensor) -> float:
-    """The value of the extensive form by SciPy's HiGHS on dense matrices."""
+    """Return the value of the program over all scenarios by SciPy's HiGHS, on dense matrices."""
     cost, fields = plan.extensive.data(values)
     problem = plan.problem
     A, G = (M.csr.toarray() if M.is_sparse else M.numpy() for M in (problem.A, problem.G))

@@ -3,9 +3,9 @@
     python lab/studies/scenario_training_study.py [--seeds 10] [--days 150] [--scenarios 8]
 
 Shifts are the first stage; temporary workers, whose pay is predicted, and overtime follow the demand. A linear forecast
-is fitted to as many days as are tested; other days choose the epoch. Demand is skewed, and the larger one feature is,
-the less certain it is, which past errors do not know. The table has the regret on days not seen, and the difference to
-the fixed quantile of the errors that was best on these very days, over seeds.
+is fitted to as many days as are tested; other days choose the epoch. Demand is skewed, and less certain the larger one
+feature is; past errors do not depend on this feature. The table has the mean regret over seeds on unseen days, and the
+difference from the fixed quantile of the errors that is best on these days.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ PARTS = 5
 
 
 def errors_of(X: np.ndarray, Y: np.ndarray) -> np.ndarray:
-    """The errors (N, k) of a ridge regression in a cross-validation."""
+    """Return the errors (N, k) of a ridge regression in a cross-validation."""
     found = np.zeros_like(Y)
     for part in np.array_split(np.arange(len(X)), PARTS):
         rest = np.setdiff1d(np.arange(len(X)), part)
@@ -37,7 +37,7 @@ def errors_of(X: np.ndarray, Y: np.ndarray) -> np.ndarray:
 
 
 def linear_of(X: np.ndarray, Y: np.ndarray) -> torch.nn.Linear:
-    """A ridge regression as a layer."""
+    """Fit a ridge regression, and return it as a layer."""
     ridge = RidgeCV(np.logspace(-2, 3, 11)).fit(X, Y)
     layer = torch.nn.Linear(X.shape[1], Y.shape[1], dtype=torch.float64)
     with torch.no_grad():
@@ -47,7 +47,7 @@ def linear_of(X: np.ndarray, Y: np.ndarray) -> torch.nn.Linear:
 
 
 def compare(days: int, scenarios: int, seed: int) -> dict[str, float]:
-    """The normalised regret of each rule in percent."""
+    """Return the normalised regret of each rule in percent."""
     drawn = staffing(3 * days, seed)
     (X, V, T), (Y, W, U) = np.array_split(drawn.features, 3), np.array_split(drawn.values, 3)
     shifts = drawn.model.problem.n - 12

@@ -2,9 +2,9 @@
 
     python lab/studies/small_calls_study.py [--structures path-5 battery …] [--rounds 20]
 
-prints a table for docs/speed.md. The measured calls take turns, many times, on one thread; a number is the least
-processor time of a call, in microseconds, and stands beside its ratio to the compiled method on the same arrays.
-``predict`` and ``decide`` are those of a fitted ``DecisionRegressor``; what ``decide`` adds is its decision.
+prints a table for docs/speed.md. The measured calls take turns, many times, on one thread. A number is the least
+processor time of a call, in microseconds, followed by its ratio to the compiled method on the same arrays. ``predict``
+and ``decide`` are methods of a fitted ``DecisionRegressor``; ``decide`` predicts and decides.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ BASES = {
     "loss": "compiled regret",
     "loss and gradient": "compiled regret",
 }
-"""The compiled call that each call is compared with."""
+"""The compiled call with which each call is compared."""
 Calls = dict[str, Callable[[], object]]
 
 
@@ -93,7 +93,7 @@ def measure(calls: Calls, rounds: int) -> dict[str, float]:
 
 
 def row_of(name: str, found: dict[str, float]) -> str:
-    """Return the row of the structure of that name."""
+    """Return the row of the structure ``name`` from the microseconds of its calls."""
     cells = [name]
     for call, microseconds in found.items():
         ratio = f" ({microseconds / found[BASES[call]]:.1f})" if call in BASES else ""

@@ -4,7 +4,7 @@
         [--replications 50] [--jobs J] [--out FILE]
 
 fits SPO+ and least squares with their ten lasso penalties in every replication, writes one line of JSON for each to
-FILE, and the table to the same name with the ending .md. A study that was stopped goes on where it was. Without the
+FILE, and the table to the same name with the ending .md. A stopped study is continued by the same command. Without the
 file of the published replications the table holds our numbers alone.
 """
 
@@ -52,7 +52,7 @@ def parse(words: list[str] | None) -> argparse.Namespace:
 
 
 def main(words: list[str] | None = None) -> int:
-    """Run what is missing, seed by seed, and write the table."""
+    """Do the missing replications, seed by seed, and write the table. The result is the exit code."""
     given = parse(words)
     cells = [PathCell(int(n), int(d), w) for n in given.sizes for w in given.noises for d in given.degrees]
     keys = [SpoProtocolKey(cell, seed) for seed in range(given.replications) for cell in cells]
