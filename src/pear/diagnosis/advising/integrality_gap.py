@@ -93,14 +93,14 @@ def _measure_integrality_gap(s: AdviceSubject, rows: Tensor, x: Tensor, limit: f
         "integral_relaxations": whole,
     }
     if not bool(proven.any()):
-        none = f"None of {count_noun(len(rows), 'integer program')} was proven limit_time {format_seconds(limit)}"
+        none = f"None of {count_noun(len(rows), 'integer program')} was proven within {format_seconds(limit)}"
         return findings.add("integrality", f"{none}; the gap is unknown.", to_do=True, **numbers)
     relaxed = s.problem[rows].relaxed().objective(x, s.costs[rows])
     # The gap is relative to the relaxation if the integer program is worth 0, and 0 if both are.
     size = torch.where(found.value == 0, relaxed, found.value).abs()
     gaps = ((found.value - relaxed).abs() / size).nan_to_num(nan=0.0)[proven]
     gap, largest = float(gaps.mean()), float(gaps.max())
-    not_proven = f"; {late} more were not proven limit_time {format_seconds(limit)}" if late else ""
+    not_proven = f"; {late} more were not proven within {format_seconds(limit)}" if late else ""
     sentence = (
         f"The relaxation looks {100 * gap:.2g} % better than the integer program on "
         f"{count_noun(int(proven.sum()), 'sample')} ({100 * largest:.2g} % at most), and {100 * whole:.0f} % of its "
