@@ -279,7 +279,7 @@ class Runner:
 
 
 def thinned(items: list[pytest.Item]) -> list[pytest.Item]:
-    """Return the tests that take part: without those of ``NO_PART``, and with at most ``VARIANTS`` of each test."""
+    """Return the tests that take part: none of the lab or of ``NO_PART``, and at most ``VARIANTS`` of each test."""
     left_out = ("lab/", *(f"tests/{name}/" for name in NO_PART))
     groups: dict[str, list[pytest.Item]] = defaultdict(list)
     for item in items:

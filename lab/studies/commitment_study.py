@@ -4,10 +4,11 @@
 
 For each fold of two months, a ridge forecast of demand is fitted on all days before the fold. Its errors in a
 cross-validation by blocks of days make the quantiles and the scenarios. With ``--stands``, outputs are decided a day
-ahead, too, and only shortage and surplus are settled later. ``--averse`` adds a plan by half CVaR, ``--even`` evenly
-drawn errors, ``--reduce`` one error of each cluster, and ``--train`` trained scenarios. The table has the regret of
-each rule, and its difference from two quantiles: the fixed quantile that is best on the tested days, and the quantile
-that was best before each fold. ``--out`` writes the result of each fold to a file; folds in the file are not run again.
+ahead, too, and only shortage and surplus are settled later. ``--averse`` adds a plan with half of the weight on
+CVaR, ``--even`` evenly drawn errors, ``--reduce`` one error of each cluster, and ``--train`` trained scenarios. The
+table has the regret of each rule, and its difference from two quantiles: the fixed quantile that is best on the tested
+days, and the quantile that was best before each fold. ``--out`` writes the result of each fold to a file; folds in the
+file are not run again.
 """
 
 from __future__ import annotations

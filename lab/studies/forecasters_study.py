@@ -1,4 +1,4 @@
-"""What users have already beside PEAR: money lost by forecasters on real and made-up tasks.
+"""Forecasters that users already have beside PEAR: the money that their decisions lose, on real and synthetic tasks.
 
     PEAR_DATA=… python lab/studies/forecasters_study.py TASK… [--out FILE] [--quick] [--seeds K] [--jobs J]
 

@@ -26,7 +26,7 @@ EPOCHS, RATE, BATCH = 100, 1e-3, 32
 
 
 def train(loss: nn.Module, samples: Samples, seed: int) -> nn.Module:
-    """Train a linear forecast by plain Adam, without any check."""
+    """Train a linear forecast with Adam for all epochs, without validation."""
     torch.manual_seed(seed)
     model = nn.Linear(samples.features.shape[1], samples.costs.shape[1])
     optimizer = torch.optim.Adam(model.parameters(), lr=RATE)
