@@ -108,8 +108,8 @@ ENERGY_SCHEDULING = PublicTask(
         "half-hour prices of 789 days, and what is known the day before: calendar, forecasts of wind, load and price. "
         "The origin has several machines and resources and 48 half-hours, days in their order; published are absolute "
         "regrets of its own instances, which are not comparable. Ours is one machine, 4 jobs and 12 slots of two hours "
-        "(about 35 binary variables, 12 predicted prices); the seed draws the jobs and which 300 days train, 150 "
-        "choose and 339 test. One linear model for all slots."
+        "(about 35 binary variables, 12 predicted prices); the seed draws the jobs and which 200 days train, 100 "
+        "choose and 489 test. One linear model for all slots."
     ),
     draw=draw_energy_schedules,
     forecaster=shared_task_forecaster,
