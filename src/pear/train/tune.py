@@ -262,10 +262,15 @@ def _split_tune_samples(
 
 
 def _read_tune_samples(problem: Problem | Model, pair: Sequence[Any], name: str) -> MemorySamples:
-    """Return samples in memory from features, costs and, if the pair has a third entry, row numbers.
+    """Make samples in memory from features and costs.
+
+    Args:
+        problem: the problem or model that the samples belong to.
+        pair: the features, the costs and, optionally, the row numbers of the samples.
+        name: the name of the pair in error messages.
 
     Raises:
-        ProblemError: the shapes do not fit, or features and costs have different indices.
+        ProblemError: the shapes do not fit, or features and costs have different pandas indices.
     """
     features = read_features(pair[0], f"the features of {name}")
     costs, wanted = read_sample_rows(pair[1], f"the costs of {name}"), model_input_count(problem)

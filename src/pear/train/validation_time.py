@@ -16,7 +16,9 @@ OVERRUN = 0.05
 
 
 def seconds_left_to_validate(cap: float | None, spent: float) -> float | None:
-    """Return the seconds that a validation may take so that it ends soon after the time cap; None without a cap.
+    """Return the seconds that a validation may still take. None without a cap; not positive if no time is left.
+
+    A validation may exceed the time cap by the share ``OVERRUN`` of the cap.
 
     Args:
         cap: the time cap in seconds, or None.

@@ -290,7 +290,16 @@ def open_read_only(path: Path) -> sqlite3.Connection:
 
 
 def _select_records(connection: sqlite3.Connection, where: str, *values: object) -> list[RunRecord]:
-    """Read the records that an SQL clause selects or sorts; raise if a checksum does not fit its row."""
+    """Read the records of runs, and check each row against its checksum, if it has one.
+
+    Args:
+        connection: an open connection to the database.
+        where: the end of the SQL query: a WHERE or an ORDER BY clause.
+        values: the values of the placeholders in ``where``.
+
+    Raises:
+        DatabaseError: a checksum does not fit its row.
+    """
     summed = "checksums" in _table_names(connection)
     source = "sha256 FROM runs LEFT JOIN checksums USING (key)" if summed else "NULL FROM runs"
     found = connection.execute(f"SELECT {', '.join(_COLUMNS)}, {source} {where}", values).fetchall()

@@ -67,7 +67,7 @@ class SpoProtocolResult:
 
     @property
     def key(self) -> SpoProtocolKey:
-        """The replication of this result."""
+        """The replication that gave this result: its setting and its seed."""
         return SpoProtocolKey(PathCell(self.size, self.degree, self.noise), self.seed)
 
 

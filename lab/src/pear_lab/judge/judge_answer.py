@@ -157,7 +157,7 @@ def _judge_unbounded_answer(s: JudgedProgram) -> Verdict:
 
 
 def _judge_nonconvex_answer(s: JudgedProgram) -> Verdict:
-    """Judge the claim that the curvature of a program is indefinite."""
+    """Judge the claim that a program is not convex: its curvature has a negative eigenvalue."""
     indefinite = prove_indefinite(s.H)
     if indefinite is Proof.NO:
         return Verdict("wrong", "NOT_CONVEX, but no eigenvalue is negative")

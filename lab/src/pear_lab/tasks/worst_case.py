@@ -33,6 +33,8 @@ TIE = 1e-10
 def decide_worst(task: Task, predicted: Any, true: Any) -> Tensor:
     """Return the worst decisions under ``true`` among those that are optimal under ``predicted``, up to ``TIE``.
 
+    If the search for 0-1 programs proves no decision, another solver decides, and ties count up to ``OPTIMAL``.
+
     Args:
         task: a shortest path, or a problem with 0-1 variables and only inequalities, such as a knapsack.
         predicted: (B, n) predicted costs ĉ.

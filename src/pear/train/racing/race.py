@@ -98,9 +98,10 @@ class Race:
     def run(self) -> Weights:
         """Run the race, or resume it from a checkpoint, and return the weights of the winner.
 
-        Ctrl-C or a callback that returns True ends the race at once; the weights are then those of the winner so far in
-        the first fold. If the time cap is reached, the winner so far is trained on all samples if time is left for
-        that; otherwise its weights in the first fold are returned. The first fold holds out the last samples.
+        Ctrl-C or a callback that returns True ends the race at once. The weights are then those of the winner so far in
+        the first fold; they are those of the untouched model if the start is not judged yet. If the time cap is
+        reached, the winner so far is trained on all samples if there is time for it and ``whole`` is given; otherwise
+        its weights in the first fold are returned. In a cross-validation the first fold holds out the last samples.
         """
         self._resume()
         try:
