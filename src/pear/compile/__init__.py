@@ -25,8 +25,8 @@ numba 0.68.1, torch 2.13 and two cores. Each number is the best of repeated and 
 ==================================================  ==========  ==========================  ==============
 first solve, nothing in the cache                   103 s       44 s                        9 s
 first solve, kernels in the cache                   0.32 s      0.30 s                      0.28 s
-64 gradients on 5×5 paths, one thread               5.8 ms      3.1 ms                      2.8 ms
-4096 gradients on 5×5 paths, one thread             256 ms      as on the right             105 ms
+64 gradients of paths in 5×5 grids, one thread      5.8 ms      3.1 ms                      2.8 ms
+4096 gradients of paths in 5×5 grids, one thread    256 ms      as on the right             105 ms
 64 gradients of 100-asset portfolios, one thread    13.0 ms     as on the right             5.9 ms
 4096 gradients of 100-asset portfolios, one thread  698 ms      as on the right             301 ms
 ==================================================  ==========  ==========================  ==============

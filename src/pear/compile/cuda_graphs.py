@@ -49,8 +49,8 @@ class CudaGraphStore(threading.local):
     object, this object has a separate store, which it drops together with its tensors.
 
     Attributes:
-        found: maps a name with shapes to the captured function and the number of numbers that the function works on. A
-            function that is not captured, or no longer, has None in their place. The most recently used come last.
+        found: maps a name with shapes to the captured function and the number of numbers that the function works on, or
+            to None if the function is not captured yet, or has been dropped. The most recently used come last.
         refusals: the number of failed captures.
     """
 

@@ -21,7 +21,7 @@ from pear.problem.quadratic_program import QuadraticProgram
 def guess_active_set(
     qp: QuadraticProgram, x: Tensor, duals: Duals, scale: tuple[Tensor, Tensor] | None = None
 ) -> ActiveSet:
-    """Guess the active set from approximate points and their multipliers: an active slack is at most its multiplier.
+    """Guess the active constraints at approximate points: the constraints whose slack is at most their multiplier.
 
     A constraint whose slack is at most ROUNDOFF is active in any case. If the bounds of a variable coincide, or both
     would be active, only the lower bound is. Slacks are divided by the largest entry of the point, and multipliers by

@@ -66,7 +66,7 @@ def is_not_definite(qp: QuadraticProgram) -> Tensor:
 
 
 def is_only_semidefinite(H: Tensor) -> Tensor:
-    """Return whether a positive semidefinite H (B or 1, n, n) is not definite. Shape (B or 1,), bool.
+    """Return whether a positive semidefinite H (B or 1, n, n) is singular up to rounding. Shape (B or 1,), bool.
 
     A pivot counts as zero if it is smaller than RANK times the largest diagonal entry of H.
     """

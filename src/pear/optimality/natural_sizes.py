@@ -265,8 +265,8 @@ def least_size(cost: Tensor, sizes: Sizes) -> Tensor:
 def is_naturally_zero(qp: QuadraticProgram, g: Tensor, e: Tensor) -> Tensor:
     """Return whether the projections g (B, n) of vectors e (B, n) are only rounding errors. Shape (B,), bool.
 
-    This is so if no entry of g exceeds NEGLIGIBLE times the largest entry of e divided by that of the diagonal of H,
-    which estimates the size of H⁻¹e.
+    The size of H⁻¹e is estimated by the largest entry of e, divided by the largest diagonal entry of H. The result is
+    True if no entry of g exceeds NEGLIGIBLE times this estimate.
     """
     rescaled = e.abs().amax(1) / positive_size(qp.H.diagonal(dim1=1, dim2=2).amax(1))
     return g.abs().amax(1) <= NEGLIGIBLE * rescaled

@@ -41,15 +41,15 @@ RANK = 1e-11
 """A pivot or singular value smaller than this fraction of the largest one counts as zero."""
 
 INDEFINITE = 1e-10
-"""An eigenvalue more negative than this fraction of the largest entry makes a curvature indefinite."""
+"""A curvature is not convex if it has an eigenvalue below minus this fraction of its largest absolute entry."""
 
 DESCENT = 1e-9
-"""A decrease of the objective along a direction counts as none up to this fraction of the terms it is summed from. In
-the test of uniqueness, a movement of this size along a direction with entries up to 1 counts as none."""
+"""A decrease of the objective along a direction is taken for 0 if it is at most this fraction of the terms that it is
+summed from. In the test of uniqueness, so is a movement of at most this size along a direction with entries up to 1."""
 
 PROVEN = 1.1 * FEASIBLE
-"""A certificate proves infeasibility if its gap exceeds this fraction of its terms. The value is just above FEASIBLE,
-so that no sample is called infeasible if some point counts as feasible."""
+"""A certificate of infeasibility must contradict an inequality by more than this fraction of the terms on both sides. The
+value is just above FEASIBLE, so that a sample with a point that counts as feasible is never called infeasible."""
 
 LARGEST = 1e150
 """Absolute value above which a number counts as infinite, because products of such numbers may overflow."""
@@ -58,7 +58,7 @@ PROJECTED = 1e-10
 """Largest relative residual, or last correction, of a refined projection that counts as converged."""
 
 NEGLIGIBLE = 1e-12
-"""A projection smaller than this fraction of H⁻¹e is rounding, and is set to zero."""
+"""The projection of a vector e counts as rounding if it is at most this fraction of the size of H⁻¹e."""
 
 SHARE_OF_SIZE = 1e-3
 """Smallest natural size of an entry of a decision, as a fraction of the largest entry. If the bounds of the variable

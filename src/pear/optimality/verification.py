@@ -94,8 +94,8 @@ class Verification:
     def solved(self) -> Tensor:
         """Whether the point is a solution. Shape (B,), bool.
 
-        The KKT residual must be small as well, because a tolerance relative to huge multipliers that cancel each other
-        is meaningless.
+        The point must be ``balanced``, and the KKT residual must be small as well, because a tolerance relative to huge
+        multipliers that cancel each other is meaningless.
         """
         return self.balanced & (self.kkt_residual <= OPTIMAL)
 

@@ -26,7 +26,7 @@ class MultiplierStep(Protocol):
         Args:
             gradient: (B, n) gradient of the minimised objective with respect to the original variables.
             y: (B, r) multipliers of the original rows. Those of the rows that remained after this step are known.
-            bound: (B, n) multipliers of the original bounds. Those of the bounds that remained after it are known.
+            bound: (B, n) multipliers of the original bounds. Those of the bounds that remained are known.
         """
 
 

@@ -233,7 +233,7 @@ class Model:
         return ElasticProblem(self.problem, self.recourse.prices(self.problem, self.constraint_map))
 
     def decision(self, z: Any) -> dict[str, Any]:
-        """Split decisions by the names in ``layout``. A part of a batch has the dimension B and those of its variable.
+        """Split decisions by the names in ``layout``. If z is a batch, a variable of shape (2, 3) has the part (B, 2, 3).
 
         Variables with an index (``charge[0]``, ``charge[1]``, …) are joined to an array, ``charge``. The result also
         accepts the name of a single variable, such as ``charge[3]``.
@@ -265,7 +265,7 @@ class Model:
         Args:
             known: a dictionary from the names of the known values to arrays, (N, …), or (…) for a value that all
                 samples share; a DataFrame with a column for each entry (``level``, ``holding[3]``); or, if the model
-                has one known value, an array. If all samples share all values, they share the resulting model.
+                has one known value, an array. If all samples share all values, all samples share the result.
             count: the expected number N of samples; None accepts any number.
 
         Raises:

@@ -180,7 +180,7 @@ class OracleFunction:
     def _find_kind(self, cost: Array, sample: int) -> Array:
         """Decide one sample, and find out whether the function takes a sample or a batch.
 
-        The function is called with the sample first. If this call fails, or returns another shape, the function is
+        The function is called with the sample alone. If this call fails, or returns another shape, the function is
         called with a batch of copies of the sample. If that call fails, too, or returns different decisions for the
         copies, the error of the first call is raised.
         """

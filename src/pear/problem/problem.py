@@ -270,7 +270,7 @@ class Problem:
         return self._plans[name]
 
     def checked(self, cost: Tensor, **overrides: ArrayLike) -> dict[str, Tensor]:
-        """Return the fields of one call by name, after a check together with the cost.
+        """Check the cost and the fields of one call, and return these fields and those of the problem by name.
 
         Args:
             cost: (B, n) tensor on the problem's device.
@@ -366,7 +366,7 @@ class Problem:
         self.__dict__.update(state)
 
     def _overrides(self, cost: Tensor, given: dict[str, ArrayLike]) -> dict[str, Tensor]:
-        """Convert the fields that one call replaces to float64 tensors, after a check together with its cost."""
+        """Check the cost of one call and the fields that it replaces, and convert these fields to float64 tensors."""
         shared_tensor_device({"cost": cost, **given}, home=("the problem", self.device))
         if self.is_sparse:
             self._refuse_matrices(given)
@@ -381,7 +381,7 @@ class Problem:
 
     @staticmethod
     def _refuse_matrices(given: dict[str, ArrayLike]) -> None:
-        """Raise ProblemError if a call replaces a matrix of a sparse problem, because those are analysed only once."""
+        """Raise ProblemError if a call replaces a matrix of a sparse problem. Such matrices are analysed only once."""
         for name in MATRICES:
             if name in given:
                 raise ProblemError(

@@ -82,7 +82,7 @@ class CvxpyDerivatives:
         return found
 
     def check_costs(self, predicted: Sequence[Any]) -> None:
-        """Check that no cost depends on the parameters if none is predicted, because all costs are then predicted."""
+        """Check that no cost depends on these parameters if ``predicted`` is empty: all costs are then predicted."""
         if not predicted and self.q.nnz:
             at = int(self.q.tocoo().col[0])
             name = [one.name for one in self.values for _ in one.labels][at]

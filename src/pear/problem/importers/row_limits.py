@@ -38,7 +38,11 @@ class RowLimits:
     numbers: Index | None = None
 
     def kinds(self) -> tuple[Index, Index, Index]:
-        """Return the indices of rows with equal limits, and of other rows with an upper and with a lower limit."""
+        """Return the positions of three kinds of rows.
+
+        Returns:
+            The rows with equal limits; the other rows with an upper limit; and the other rows with a lower limit.
+        """
         equal = self.low == self.high
         above, below = (~equal & (np.abs(side) < NO_BOUND) for side in (self.high, self.low))
         return np.flatnonzero(equal), np.flatnonzero(above), np.flatnonzero(below)
@@ -107,7 +111,8 @@ class RowLimits:
             what: what the right-hand sides are, "predicted" or "known", in messages.
 
         Raises:
-            ProblemError: a name belongs to no row or to several, comes twice, or its row has no limit or two.
+            ProblemError: a name belongs to no row or to several, comes twice, or its row has no limit or two
+                different limits.
         """
         chosen = expand_indexed_names([names] if isinstance(names, str) else list(names or ()), self.names)
         for i, name in enumerate(chosen):
