@@ -48,8 +48,8 @@ DESCENT = 1e-9
 summed from. In the test of uniqueness, so is a movement of at most this size along a direction with entries up to 1."""
 
 PROVEN = 1.1 * FEASIBLE
-"""A certificate of infeasibility must contradict an inequality by more than this fraction of the terms on both sides. The
-value is just above FEASIBLE, so that a sample with a point that counts as feasible is never called infeasible."""
+"""A certificate of infeasibility must contradict an inequality by more than this fraction of the terms on both sides.
+The value is just above FEASIBLE, so that a sample with a point that counts as feasible is never called infeasible."""
 
 LARGEST = 1e150
 """Absolute value above which a number counts as infinite, because products of such numbers may overflow."""

@@ -43,7 +43,7 @@ def group_indexed_names(names: Sequence[str]) -> dict[str, IndexedArray]:
     """Find the arrays in a list of names.
 
     At least two names with the same word before the index form an array if all have the same number of indices and
-    every combination of the indices that occur is there once. Indices may start at any integer, as in ``charge[1]``.
+    every combination of the indices that occur is there once. Indices may be any integers, also with gaps.
     Round brackets are allowed.
 
     Returns:

@@ -233,7 +233,7 @@ class Model:
         return ElasticProblem(self.problem, self.recourse.prices(self.problem, self.constraint_map))
 
     def decision(self, z: Any) -> dict[str, Any]:
-        """Split decisions by the names in ``layout``. If z is a batch, a variable of shape (2, 3) has the part (B, 2, 3).
+        """Split decisions by the names in ``layout``. In a batch, a variable of shape (2, 3) has a part (B, 2, 3).
 
         Variables with an index (``charge[0]``, ``charge[1]``, …) are joined to an array, ``charge``. The result also
         accepts the name of a single variable, such as ``charge[3]``.
