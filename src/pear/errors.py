@@ -23,7 +23,7 @@ class DataError(PearError, ValueError):
 
 
 class UnknownSolverError(PearError, ValueError):
-    """A solver is not in the registry, or cannot solve this kind of problem."""
+    """No solver has the given name, or the solver cannot solve this kind of problem."""
 
 
 class MissingExtraError(PearError, ImportError):

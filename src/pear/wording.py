@@ -47,7 +47,7 @@ def format_amount(number: float) -> str:
 
 
 def format_seconds(value: float) -> str:
-    """Format a duration: whole seconds from 10 s on, else two digits, and milliseconds below 0.1 s.
+    """Format a duration: whole seconds from 10 s on, else two significant digits, in milliseconds below 0.1 s.
 
     Example:
         >>> format_seconds(0.00123), format_seconds(0.25), format_seconds(90.0), format_seconds(1.5e-5)

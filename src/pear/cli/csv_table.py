@@ -93,7 +93,7 @@ def _check_csv_numbers(column: Any, name: str, what: str, path: Path) -> None:
 
 
 def _are_csv_dates(texts: Any) -> bool:
-    """Return whether all texts are dates in a common format."""
+    """Return whether pandas reads every text as a date."""
     import warnings
 
     import pandas

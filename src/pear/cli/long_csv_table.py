@@ -62,8 +62,8 @@ def order_long_csv_table(
         path: the file of the table, for error messages.
 
     Raises:
-        DataError: a cell is empty, a row is of no predicted value, or a group has two rows of a value.
-        ProblemError: a group has no row of a value.
+        DataError: a cell is empty, a row belongs to no predicted value, or a group has two rows for one value.
+        ProblemError: a group lacks a row for a value.
     """
     from pear.train.long_table import group_long_table
 

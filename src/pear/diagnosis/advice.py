@@ -124,9 +124,9 @@ def advise(problem: Problem | Model, costs: Any = None) -> Advice:
     """Examine a problem and its costs before a forecaster is trained, and give advice with numbers.
 
     The advice covers size, sparsity, scaling, degeneracy, curvature, the integrality gap, constraints that never bind,
-    what is at stake, the solver that "auto" chooses, a loss to try first, and the measured time of an epoch on this
-    machine. Problems of up to 1,000 variables take about 10 seconds at most, without compilation. Examinations that
-    would take longer are left out, and a sentence says so.
+    the regret of deciding by mean values, the solver that "auto" chooses, a loss to try first, and the measured time of
+    an epoch on this machine. Problems of up to 1,000 variables take about 10 seconds at most, without compilation.
+    Examinations that would take longer are left out, and a sentence says so.
 
     Args:
         problem: the decision problem. With a ``Model``, the costs are the values that its cost map takes.

@@ -62,12 +62,12 @@ class PricedConstraints:
         return cls(tuple(names), tuple(kind for kind, count in counts.items() for _ in range(count)), lower, upper)
 
     def _columns(self, equalities: Tensor, rows: Tensor, lower: Tensor, upper: Tensor) -> Array:
-        """Join values of p equalities, r rows and 2n bounds to one column for each of the m constraints, (B, m)."""
+        """Join values of p equalities, r inequality rows and 2n bounds into a column for each constraint, (B, m)."""
         parts = [equalities, rows, lower[:, self.lower], upper[:, self.upper]]
         return torch.cat([part.double() for part in parts], 1).cpu().numpy()
 
     def active(self, active: ActiveSet, p: int) -> Array:
-        """Return a mask (B, m) of the tight ones of m constraints; ``p`` is the number of equalities."""
+        """Return a mask (B, m) of those of the m constraints that are tight; ``p`` is the number of equalities."""
         equalities = torch.ones(len(active.lower), p, device=active.lower.device)
         return self._columns(equalities, active.rows, active.lower, active.upper).astype(bool)
 
@@ -100,7 +100,10 @@ def unknown_constraint_prices(count: int) -> dict[str, Any]:
 
 
 def rank_constraint_prices(found: Diagnosis) -> Array:
-    """Return the indices of rows and bounds that bind in some sample, the highest mean shadow price first."""
+    """Return the positions of the inequality rows and bounds that bind in some sample, under forecast or truth.
+
+    The constraint with the highest mean shadow price, under forecast or truth, comes first.
+    """
     price = np.maximum(np.abs(found.shadow_price), np.abs(found.best_shadow_price))
     binding = np.maximum(found.binding, found.best_binding)
     choice = np.array([kind != "equality" for kind in found.constraint_kinds], dtype=bool) & (binding > 0)

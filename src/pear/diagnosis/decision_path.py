@@ -188,7 +188,7 @@ class _DecisionPathSearch:
         qp: the relaxed programs; None for an oracle, whose objective is linear.
         linear: whether the objective is linear.
         jumps: whether decisions can jump.
-        by_solve: whether ``pear.solve`` decides, because there are integers or an oracle.
+        by_solve: whether ``pear.solve`` finds the decisions, because there are integers or an oracle.
         straight: (B,) the largest κ (see the module) at which a line counts as a piece.
         tolerance: (B,) the largest excess cost of a decision that counts as optimal.
         pieces: the pieces found so far.

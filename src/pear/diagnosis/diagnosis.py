@@ -45,9 +45,9 @@ class Diagnosis:
         regret: (B,) what each decision loses, as in ``pear.regret``.
         best: (B,) the value of the best decision.
         normalized_regret: normalised regret of all samples together, as in ``pear.normalized_regret``.
-        attribution: (B, k) how much of each sample's regret the error of each predicted value causes. Rows add up to
-            the regret. A negative entry means that an error offsets another error. Rows of samples with ``attributed``
-            False are NaN.
+        attribution: (B, k) how much of each sample's regret the error of each predicted value causes. Each row adds up
+            to the regret of its sample. A negative entry means that an error offsets another error. Rows of samples
+            with ``attributed`` False are NaN.
         attributed: (B,) bool, False for samples whose decisions could not be followed from truth to forecast.
         squared_error: (B,) eᵀH⁻¹e of the cost error e, with the curvature H of the smoothed problem.
         tangent: (B,) the part of the squared error that moves the smoothed decision: the mean of eᵀPe between truth and

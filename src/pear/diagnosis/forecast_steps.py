@@ -3,8 +3,8 @@
 The line from y to ŷ is divided into equal steps. Each step moves the values one after the other, once in their order
 and once in the reverse order. The part of a value is the change of the function while this value moves, summed over the
 steps and averaged over both orders. The parts add up to the whole change. A value that was predicted exactly has the
-part 0. The parts are the integral of the gradient along the line: exactly if the function is quadratic in every step,
-otherwise with an error of the order of the squared step length.
+part 0. The parts are the integral of the gradient along the line: exactly if the function is quadratic within every
+step, otherwise with an error of the order of the squared step length.
 """
 
 from __future__ import annotations

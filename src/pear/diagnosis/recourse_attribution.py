@@ -1,8 +1,8 @@
 """The regret of a model that predicts right-hand sides, attributed to the predicted values.
 
-Let y be the true and ŷ the predicted values, F(z; y) the cost of a decision z under y, with the price of violations,
-and V(y) the smallest F(z; y) over all z. With a ``Penalty``, the decision is the ẑ that minimises F(z; ŷ), and its
-realised cost is F(ẑ; y). The regret is therefore
+Let y be the true and ŷ the predicted values, F(z; y) the cost of a decision z under y, which includes the price of
+violations, and V(y) the smallest F(z; y) over all z. With a ``Penalty``, the decision is the ẑ that minimises F(z; ŷ),
+and its realised cost is F(ẑ; y). The regret is therefore
 
     [V(ŷ) − V(y)] + [F(ẑ; y) − F(ẑ; ŷ)].
 
@@ -26,9 +26,9 @@ from pear.problem import Model, Penalty
 from pear.wording import format_percent
 
 MOST_DECISIONS = 20_000
-"""Largest number of decisions of an attribution."""
+"""Largest number of decisions that are computed for an attribution."""
 MOST_INTEGER_DECISIONS = 2_000
-"""Largest number of decisions of an attribution if there are integers."""
+"""Largest number of decisions that are computed for an attribution if there are integers."""
 _AT_A_TIME, _AT_A_TIME_OWN = 4_096, 256  # decisions of a batch; the latter if samples differ in their constraints
 
 

@@ -61,7 +61,7 @@ class TaskResult:
 
 @dataclass(frozen=True)
 class TaskLoss:
-    """An update which says that a task is given up after its processes died; ``reason`` says how the last one ended."""
+    """An update which says that a task is given up after too many losses; ``reason`` says how the last one happened."""
 
     ticket: int
     reason: str

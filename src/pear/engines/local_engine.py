@@ -21,7 +21,7 @@ def start(address: str | None, jobs: int | None, resources: Resources) -> Engine
 
 
 class _ListenerError(BaseException):
-    """Carries an ``OSError`` of ``on_update`` through a task. It is no ``Exception``, which the task might catch."""
+    """Carries an ``OSError`` of ``on_update`` through a task. A task might catch an ``Exception``; this is none."""
 
 
 class LocalEngine(Engine):

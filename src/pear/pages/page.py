@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 class RankedText(NamedTuple):
-    """A table entry with its place in a ranking. A page shows place 1 bold, place 2 underlined and place 0 plain."""
+    """A table entry with its place in a ranking. A page shows place 1 bold, place 2 underlined, and others plain."""
 
     text: str
     place: int = 0

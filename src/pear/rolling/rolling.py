@@ -26,6 +26,8 @@ from pear.wording import list_names
 class Rolling:
     """A model that plans again at every step: forecast, plan, carry out the first periods, and continue from there.
 
+    A sequence of such steps is a rollout.
+
     Args:
         model: the model of a plan. Its predicted values have a name for each period, such as ``price[0]`` and
             ``price[1]``, and its arrays of variables have a row for each period. An array may have one more row at the
@@ -36,8 +38,9 @@ class Rolling:
             array has only a row for each period, the state is the row of the last period that is carried out.
         step: the number of periods that are carried out before the next plan.
         horizon: the number of periods of a plan; that of the predicted values if omitted.
-        fixed: the number of first periods of a plan that the previous plan has decided, either for all arrays that have
-            a row for each period, or as a dictionary by name. The first plan of a rollout is free.
+        fixed: the number of periods at the beginning of a plan whose decisions the previous plan has fixed: one number
+            for all arrays that have a row for each period, or a dictionary by name. No period of the first plan of a
+            rollout is fixed.
         transition: a function ``(state, done, true) → state`` for a world that does not follow the plan. Its arguments
             are dictionaries of tensors (B, …): the states, the rows of the plan's arrays that are carried out, and the
             true values of these periods. It returns the next states, and must be differentiable for training.

@@ -26,8 +26,8 @@ class ExtensiveForm:
     The variables are x, then y₁, …, y_S. The cost of scenario s is fₛ(x, yₛ), and its weight is pₛ. With a risk measure
     of weight w > 0, the variables η and t₁, …, t_S ≥ 0 of Rockafellar and Uryasev follow. The objective is then
     ``(1 − w) Σ pₛfₛ + w (η + Σ pₛtₛ / tail)``, with the share ``tail`` of the worst scenarios and the rows
-    ``fₛ − η − tₛ ≤ 0``. The worst case has no t. Costs of the first stage that are equal in all scenarios are left out
-    of these rows, and added to the objective.
+    ``fₛ − η − tₛ ≤ 0``. For the worst case there are no variables tₛ. Costs of the first stage that are equal in all
+    scenarios are left out of these rows, and added to the objective.
 
     Args:
         stages: the program in two stages, with N columns.

@@ -25,9 +25,9 @@ def residual_scenarios(
         forecasts: (B, k) forecasts of k values.
         residuals: (N, k) true values minus forecasts on N past days.
         count: S, the number of scenarios.
-        draw: how past days are chosen. "random" draws them, without replacement if there are S or more. "even" sorts
-            them by their mean error, in units of each value's standard deviation, and chooses them at even steps, so
-            that few scenarios cover high and low values.
+        draw: how past days are chosen. "random" draws them, without replacement if there are at least S days. "even"
+            sorts them by their mean error, in units of each value's standard deviation, and chooses them at even steps,
+            so that even a few scenarios cover high and low values.
         seed: the seed of the random draw. All B samples get the same days.
 
     Returns:

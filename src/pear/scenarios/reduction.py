@@ -19,10 +19,10 @@ def reduce(
 ) -> tuple[Tensor, Tensor]:
     """Reduce scenarios by k-means: a cluster of similar scenarios becomes one scenario with the weight of the cluster.
 
-    The means of the clusters keep the mean over all scenarios, but make tails shorter, because a rare scenario is
-    averaged with its neighbours. A scenario drawn from each cluster keeps the length of tails, and unlike in a draw
-    from all scenarios, every cluster is represented. Distances are Euclidean, with each value in units of its standard
-    deviation over the scenarios.
+    The means of the clusters keep the mean over all scenarios, but shorten the tails of the distribution, because a
+    rare scenario is averaged with its neighbours. A scenario drawn from each cluster keeps the tails long, and unlike
+    in a draw from all scenarios, every cluster is represented. Distances are Euclidean, with each value in units of its
+    standard deviation over the scenarios.
 
     Args:
         values: (B, N, k) N scenarios of k values, or (N, k) for one sample.

@@ -151,7 +151,7 @@ def knapsack(weights: ArrayLike, capacity: ArrayLike) -> Knapsack:
 def random_knapsack(
     items: int = 100, dimensions: int = 5, capacity_ratio: float = 0.5, seed: int = 0, jobs: int | None = None
 ) -> Knapsack:
-    """Make a knapsack with whole weights drawn from 1 to 10, as in the paper.
+    """Make a knapsack with whole weights drawn from 1 to 10.
 
     Args:
         items: n, the number of items.

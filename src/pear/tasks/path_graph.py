@@ -120,7 +120,7 @@ class PathGraph:
 
     @cached_property
     def _nodes_by_depth(self) -> list[list[int]]:
-        """The nodes by depth, the number of arcs on the longest path to a node, without nodes on or behind a cycle."""
+        """The nodes by depth, the number of arcs on the longest path to a node; without nodes on or after a cycle."""
         sorter = TopologicalSorter[int](dict.fromkeys(range(self.nodes), ()))
         for tail, head in self.arcs:
             sorter.add(head, tail)

@@ -42,7 +42,7 @@ def draw_synthetic_costs(
         noise: half-width of the factor ε around 1, from 0 to 1.
         features: p, the number of features of a sample.
         formula: "code" for the formula above, from which the published numbers come; "paper" for the formula as printed
-            in the paper, ``c = ((Bx/√p + 3)^degree / 3.5^degree + 1) · ε``.
+            in the paper that introduced these data, ``c = ((Bx/√p + 3)^degree / 3.5^degree + 1) · ε``.
 
     Returns:
         Features (N, p) and costs (N, n).

@@ -131,7 +131,7 @@ class _LossChecks:
         check_that(right < wrong, f"it is {right:g} for the true costs and {wrong:g} for wrong ones; it must be lower")
 
     def ignores_sample_ids(self) -> None:
-        """Check that sample ids do not change the loss, at the first visit and at the second."""
+        """Check that sample ids do not change the loss, neither in the first call with them nor in the second."""
         problem = _make_path_problem()
         predicted, true = _draw_loss_costs(problem.n)
         with_ids, without = self.make(problem), self.make(problem)
@@ -215,7 +215,7 @@ class _LossChecks:
         )
 
     def lowers_the_regret(self) -> None:
-        """Check that 20 epochs of training bring the regret of an untrained model below half."""
+        """Check that 20 epochs of training bring the regret of an untrained model below half of its value."""
         problem, rng = _make_path_problem(), np.random.default_rng(0)
         X = torch.as_tensor(rng.normal(size=(2 * _COUNT, _FEATURES)), dtype=torch.float32)
         true = (X @ torch.as_tensor(rng.normal(size=(_FEATURES, problem.n)), dtype=torch.float32) / 2).exp()

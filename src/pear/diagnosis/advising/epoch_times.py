@@ -87,7 +87,7 @@ def advise_on_epoch_times(
 
 
 def _describe_race_times(s: AdviceSubject, each: float, findings: Findings) -> None:
-    """Say how long a race (the default training) decides integer programs to judge one contender.
+    """Say how many seconds a race, the default training, spends on integer programs to judge one contender.
 
     Args:
         s: problem and samples.

@@ -38,7 +38,7 @@ class SampledDecisions:
     Attributes:
         rows: (B,) positions of the samples.
         verified: the verified solutions.
-        seconds: the time of one solution in seconds.
+        seconds: the mean time of one decision in seconds.
     """
 
     rows: Tensor
@@ -57,7 +57,7 @@ class SampledDecisions:
         return torch.where(v.active.lower, v.qp.lb, torch.where(v.active.upper, v.qp.ub, v.x))
 
     def count_idle(self, s: AdviceSubject) -> int:
-        """Return the number of variables that have the same value in all decisions and not two finite bounds."""
+        """Return the number of variables that have the same value in all decisions and lack a finite bound."""
         used = np.ptp(self.x[self.solved].numpy(), 0) if bool(self.solved.any()) else np.zeros(s.n)
         return int(((used == 0) & ~np.isfinite(s.ub - s.lb)).sum())
 
