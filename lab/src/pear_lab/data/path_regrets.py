@@ -29,13 +29,13 @@ class PathCell(NamedTuple):
 
 
 def load_path_regrets(path: str | Path | None = None, grid: int = 5) -> dict[PathCell, dict[str, float]]:
-    """Return by cell and method the mean of the regrets, in percent, of ``load_path_replications``."""
+    """Return, for each cell and method, the mean over the replications of ``load_path_replications``, in percent."""
     cells = load_path_replications(path, grid)
     return {cell: {name: float(np.mean(own)) for name, own in rows.items()} for cell, rows in cells.items()}
 
 
 def load_path_replications(path: str | Path | None = None, grid: int = 5) -> dict[PathCell, dict[str, list[float]]]:
-    """Read the regrets of all replications, by cell and by the names of ``METHODS``.
+    """Read the regrets of all replications: for each cell, a list for each name in ``METHODS``.
 
     The regret of a replication is 100 · (mean regret) / (mean best cost) on its test samples.
 

@@ -47,7 +47,7 @@ STEP_SHARE = 2.0
 """The time limit of the second warm-up, as a multiple of the time cap."""
 
 HARD_SHARE = 10.0
-"""The multiple of the time cap at which a training is stopped, even within a step."""
+"""A try or a longer training is stopped at this multiple of its own time cap, even within a step."""
 
 
 @dataclass

@@ -31,8 +31,9 @@ BUDGET: dict[str, Any] = {
 """The settings that all trainings share.
 
 ``learning_rate`` is the rate of Adam for methods that do not try several rates. For the last layer it is multiplied by
-the deviation of the costs, as in ``pear.fit``. ``most`` has the largest numbers of samples for training, validation and
-test. ``clock`` says that times are processor time, so that other processes of the machine end no training.
+the standard deviation of the costs, as in ``pear.fit``. ``most`` has the largest numbers of samples for training,
+validation and test. ``clock`` says that times are processor time, so that other processes on the machine do not
+shorten a training.
 """
 
 QUICK_BUDGET: dict[str, Any] = BUDGET | {"try_epochs": 1, "max_epochs": 2, "check_every": 1, "quick": True}

@@ -87,8 +87,8 @@ class TaskResults:
     def seconds_to_near_best(self) -> dict[str, list[float | None]]:
         """Return, for each method, the seconds in each seed until the validation regret is near the best.
 
-        The best is the lowest final validation regret of all methods for the seed. The entry of a run that never comes
-        near it is None.
+        The best is the lowest final validation regret of all methods for the seed. If a run never comes near the best,
+        its seconds are None.
         """
         found: dict[str, list[float | None]] = {name: [] for name in self.methods}
         for seed in self.seeds:
@@ -135,10 +135,10 @@ def read_task_results(records: Iterable[RunRecord]) -> list[TaskResults]:
 def counted_task_seeds(ended: Mapping[str, frozenset[int]]) -> tuple[int, ...]:
     """Choose the seeds of a task: as many as possible, for as many methods as possible.
 
-    The candidates are the 1, 2, 3, … seeds with the most ended runs. The chosen candidate has the largest product of
-    the number of its seeds and the number of methods with all these seeds; of equal products, the most seeds. In a
-    stopped comparison the last seed has runs of few methods, and some methods may have no run. The values of the
-    results have no effect on the choice.
+    Seeds are sorted by their number of ended runs, the largest first. The candidates are the first seed, the first two
+    seeds, the first three and so on. The chosen candidate has the largest product of the number of its seeds and the
+    number of methods with all these seeds; among equal products, it has the most seeds. The values of the results have
+    no effect on the choice.
 
     Args:
         ended: by method, the seeds whose runs have finished or failed.

@@ -79,7 +79,7 @@ def draw_battery_market(days: int, random: np.random.Generator) -> tuple[Array, 
     Prices rise exponentially with the demand less wind and sun, as the most expensive plant in use sets the price. They
     are proportional to the price of fuel, whose logarithm is a random walk over the days. The features are
     forecasts of demand, wind and sun (24 each), whose errors grow through the day; the prices of yesterday (24);
-    indicators of the weekday (7); sine and cosine of the season; and the cold.
+    indicators of the weekday (7); sine and cosine of the season; and a measure of how cold the day is.
     """
     hour, day = np.arange(24), np.arange(days)
     season, weekday = np.cos(2 * np.pi * day / 365), day % 7

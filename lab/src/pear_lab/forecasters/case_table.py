@@ -20,7 +20,7 @@ class CaseTableRow:
     """One case, before its data is loaded.
 
     Attributes:
-        family: the name of the family of the case, a group of one or more cases.
+        family: the name of the family of the case. A family is a group of one or more cases.
         title: the heading of the table of results.
         make: function from the seed and ``quick`` to the case.
         folds: the number of splits; ``quick`` uses only the first one.

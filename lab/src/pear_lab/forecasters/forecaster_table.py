@@ -66,7 +66,7 @@ class ForecasterTrainingSet:
         return 1 if self.groups is None else int(np.sum(self.groups == self.groups[0]))
 
     def parts(self) -> tuple[dict[str, Any], dict[str, Any] | None]:
-        """Return arguments of ``DecisionRegressor.fit``: the training rows, and the held-out rows; None without any."""
+        """Return arguments of ``DecisionRegressor.fit``: the training rows, and the held-out rows or None."""
         every = {"X": self.X, "y": self.y, **({} if self.groups is None else {"groups": self.groups})}
         if not self.held_out:
             return every, None

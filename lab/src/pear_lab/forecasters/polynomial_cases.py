@@ -14,7 +14,7 @@ SPO_SIZES, SPO_DEGREES, SPO_NOISES = (100, 1000, 5000), (1, 2, 4, 6, 8), (0.0, 0
 
 SPO_TEST = 1000
 PAPER_CELLS = ((2, 0.0), (4, 0.5), (6, 0.0), (8, 0.5))
-"""The pairs of degree and noise, of those in PEAR's paper, that the study runs."""
+"""The study runs these pairs of degree and noise, which are some of those in PEAR's paper."""
 
 PAPER_SIZES = (1000, 500, 500)
 """The paper's numbers of samples for training, for validation and for the test."""

@@ -138,8 +138,8 @@ def _selection_stock_features(returns: Array, starts: Rows) -> Array:
     """Return the features (N, n, 7) of n stocks at the start of N weeks, in percent.
 
     They are the stock's returns of the last week, of the last month, and of the last year without that month; the mean
-    returns of all stocks over the last week, month and year; and the standard deviation of their daily mean over the
-    last quarter.
+    returns of all stocks over the last week, month and year; and the standard deviation, over the days of
+    the last quarter, of the mean return of all stocks.
 
     Args:
         returns: (T, n) daily returns.

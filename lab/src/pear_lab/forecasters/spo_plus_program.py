@@ -1,7 +1,8 @@
 """The program of minimising SPO+ of linear forecasts with a lasso penalty, solved by Newton's method.
 
 If all decisions are listed, the SPO+ loss of a sample is the maximum of K linear functions rₖ of the coefficients B,
-and |Bⱼ| is the maximum of two. Each maximum is replaced by ``τ log Σₖ exp(rₖ/τ)``, which exceeds it by at most τ log K.
+and the absolute value of a coefficient is the maximum of two. Each maximum is replaced by ``τ log Σₖ exp(rₖ/τ)``, which
+exceeds the maximum by at most τ log K.
 The sum is minimised for a decreasing sequence of τ, each time from the previous minimum.
 """
 
@@ -27,10 +28,10 @@ DECREMENT = 1e-2
 """The decrement of Newton's method, relative to τ times the number of samples, at which τ is reduced."""
 
 _LEAST_BEND = 0.1
-"""The least curvature of |B|, relative to 1/|B|. Far from 0, |B| has no curvature, and steps would be too long."""
+"""The least curvature of |b|, relative to 1/|b|, for a coefficient b. Without it, steps far from 0 are too long."""
 
 _CERTAIN = 1e-12
-"""A sample does not contribute to the curvature if all decisions but one have less than this total probability."""
+"""The curvature leaves out samples for which the probability of one decision is at most this far below 1."""
 
 _RIDGE = 1e-10
 """The multiple of the mean diagonal that is added to the curvature, for directions in which the objective is flat."""
@@ -78,10 +79,10 @@ class SPOPlusProgram:
         return cls(features, decisions, decisions[values.argmin(1)], excess / unit, unit)
 
     def minimise(self, penalties: Array, start: Array, smoothing: float = FIRST_SMOOTHING) -> SPOPlusFit:
-        """Minimise ``1/n Σᵢ ℓ(B xᵢ, cᵢ) + Σⱼ penaltyⱼ |Bⱼ|`` over B, with the SPO+ loss ℓ and the columns Bⱼ of B.
+        """Minimise ``1/n Σᵢ ℓ(B xᵢ, cᵢ) + Σⱼₖ penaltyₖ |Bⱼₖ|`` over the coefficients B, with the SPO+ loss ℓ.
 
         Args:
-            penalties: (q,) the weight of |B| in each column; 0 for an intercept.
+            penalties: (q,) the weight of the penalty on each column of B; 0 for an intercept.
             start: (m, q) the first coefficients.
             smoothing: the first τ, which may be small if ``start`` is near the optimum.
 

@@ -30,7 +30,7 @@ PENALTIES = 100 * np.logspace(-8, 0, 10)
 """The weights of the lasso penalty, in increasing order."""
 
 NEAR = 0.02
-"""The first smoothing τ of SPO+ for every weight but the first. Its search starts at the previous weight's minimum."""
+"""The first smoothing τ of SPO+ for all weights but the first. They start from the previous weight's minimum."""
 
 METHODS = ("SPO+", "least squares")
 _STILL = 1e-10

@@ -20,7 +20,7 @@ QUICK_ROWS = 80
 
 
 class StudySplit(NamedTuple):
-    """The numbers of the samples for training and for the test.
+    """The samples for training and for the test, by their positions in the case.
 
     Attributes:
         train: the training samples.

@@ -157,7 +157,7 @@ class CvxpyFamilyBuilder:
         return x
 
     def add_terms(self, x: Any, terms: dict[str, Callable[[CvxpyFamilyBuilder, Any], Any]], most: int) -> None:
-        """Add one to ``most`` of the terms to the objective, each of a random affine expression of x."""
+        """Add between one and ``most`` of the terms to the objective, each of a random affine expression of x."""
         for name in self.rng.choice(list(terms), size=int(self.rng.integers(1, most + 1)), replace=False):
             term = terms[str(name)](self, self.affine(x))
             self.terms.append(float(self.rng.uniform(0.05, 1.0)) * term)

@@ -51,7 +51,7 @@ class KillCounts:
         lost: the number of rows that are missing.
         repeated: the number of runs that were repeated although their rows existed.
         wrong: the number of rows that differ, and of commands that failed.
-        orphans: the number of workers that outlived their driver.
+        orphans: the number of processes that lived ``_ORPHAN_SECONDS`` after their driver was killed.
         examples: a sentence on each failure.
     """
 
@@ -171,7 +171,7 @@ class _Sweep:
         return self.rows
 
     def _command(self) -> int:
-        """Start the sweep, kill some or all of its processes, and return the driver's exit code. A failure gives 0."""
+        """Start the sweep, kill some or all of its processes, and return the driver's exit code; 0 after a failure."""
         self.verdict.commands += 1
         self._note_rows()
         with tempfile.TemporaryFile("w+", encoding="utf-8") as complaints:
@@ -239,7 +239,7 @@ class _Sweep:
         """Read the output up to a line that begins with one of ``words``, and note the rows in it.
 
         Returns:
-            Whether such a line was found. With None the whole output is read, and the result is False.
+            Whether such a line was found. If ``words`` is None, the whole output is read, and the result is False.
         """
         assert process.stdout is not None
         for line in process.stdout:

@@ -57,9 +57,9 @@ class Recipe:
         Args:
             rng: the generator.
             fields: arguments of ``pear.Problem``.
-            cost: (B, n) the predicted costs. The true costs are equal to them or, if ``smoothed``, differ from each by
-                −1, 0 or 1. If omitted, true costs are standard normal, and predicted costs have a normal error with a
-                standard deviation of half the largest true cost.
+            cost: (B, n) the predicted costs. The true costs are equal to them or, if ``smoothed``, differ from them
+                by −1, 0 or 1. If ``cost`` is omitted, true costs are standard normal, and predicted costs have a
+                normal error with a standard deviation of half the largest absolute true cost.
             more: further arguments of ``StressCase``.
         """
         true = rng.normal(size=(self.batch, self.n)) if cost is None else cost

@@ -11,7 +11,7 @@ Result = TypeVar("Result")
 
 
 def map_in_worker_pool(work: Callable[[Job], Result], jobs: Sequence[Job], workers: int) -> Iterator[Result]:
-    """Yield the result of each job as soon as it is known. A single worker is this process, which keeps the order."""
+    """Yield the result of each job as soon as it is known. With one worker, this process does the jobs in order."""
     if workers == 1:
         _use_one_thread_per_worker()
         yield from map(work, jobs)

@@ -61,7 +61,7 @@ class Building(Task):
     def _whole_units(self) -> tuple[Ints, Ints]:
         """Integer costs (N, n) and budgets (N,) for dynamic programming; a budget of −1 if it does not apply.
 
-        It does not apply if costs are not whole numbers, or if the budget is too large for its table.
+        Dynamic programming does not apply if costs are not whole numbers, or if its table would be too large.
         """
         units, capacities = np.zeros(self.weights.shape, np.int64), np.full(len(self.weights), -1)
         for i, (own, most) in enumerate(zip(self.weights.numpy(), self.budget.numpy(), strict=True)):

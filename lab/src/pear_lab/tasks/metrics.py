@@ -62,7 +62,7 @@ def mse_metric(predicted: Any, true: Any) -> float:
 
 
 def relaxation_gap_metric(task: Task, predicted: Any, true: Any) -> RelaxationGap:
-    """Return the relaxation gap of a task, and its share in the sum of gap and regret of a forecast.
+    """Return the relaxation gap of a task, and the share of the gap in the sum of the gap and a forecast's regret.
 
     Args:
         task: the decision task; without integer variables gap and share are 0.

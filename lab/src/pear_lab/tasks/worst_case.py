@@ -99,8 +99,8 @@ def _find_worst_paths(graph: PathGraph, cost: Tensor, true: Tensor) -> Tensor:
     """Return, for each sample, the path of highest true cost among the cheapest predicted paths.
 
     Dynamic programming visits the nodes in topological order. An arc into a node counts as part of a cheapest path if
-    the cheapest path to the node through this arc is at most ``TIE`` times the sample's largest cost dearer than the
-    cheapest path to the node.
+    the cheapest path to the node through this arc costs little more than the cheapest path to the node: at most
+    ``TIE`` times the largest cost of the sample.
 
     Args:
         graph: an acyclic graph.

@@ -66,8 +66,8 @@ class DecisionUtilityLoss(nn.Module):
 
     The utility ``U(w) = μᵀw − ½γ wᵀΣw`` has the true mean μ, the true covariance Σ and the risk aversion γ. The
     portfolio w* is optimal for μ and Σ, and ŵ for their predictions μ̂ and Σ̂. Gradients flow to μ̂ and Σ̂. PEAR's
-    paper trains qpth and CvxpyLayers with this loss. As w* is optimal, the loss is the regret, and its gradient equals
-    that of ``PortfolioPEARLoss`` in the mode "exact".
+    paper uses this loss with the layers of qpth and CvxpyLayers. As w* is optimal, the loss is
+    the regret, and its gradient equals that of ``PortfolioPEARLoss`` in the mode "exact".
 
     Args:
         task: the portfolio problem.
