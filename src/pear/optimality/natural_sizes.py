@@ -248,10 +248,10 @@ def mixed_decision_sizes(qp: QuadraticProgram, x: Tensor) -> Tensor:
 def least_size(cost: Tensor, sizes: Sizes) -> Tensor:
     """Compute the smallest size that the data of each sample suggests for its decision. Shape (B, 1).
 
-    The size is the smallest non-zero number among the largest cost divided by the curvature, the bounds, and the
-    distances of the inequality rows from the origin; 1 if all of them are zero or infinite. Because the smallest number
-    counts, a bound of 1e15 that is never active does not set the unit of a decision of size 1. The size matters only
-    for decisions near zero.
+    The size is the smallest non-zero number among the largest cost divided by the largest diagonal entry of H, and the
+    distances of the bounds and inequality rows from the origin; 1 if all of them are zero or infinite. Because the
+    smallest number counts, a bound of 1e15 that is never active does not set the unit of a decision of size 1. The size
+    matters only for decisions near zero.
 
     Args:
         cost: (B, 1) the largest absolute cost of each sample.

@@ -331,8 +331,8 @@ def split_cost_model(problem: Any) -> tuple[Problem, CostMap | None]:
     """Split a model that predicts costs alone into the problem and the cost map, which is None for a ``Problem``.
 
     Raises:
-        ProblemError: the argument is neither a ``Problem`` nor a ``Model``, or is a model that also predicts right-hand
-            sides or the weight of a quadratic term, or whose known values are missing.
+        ProblemError: the argument is neither a ``Problem`` nor a ``Model``, or is a model that also predicts
+            constraints or the weight of a quadratic term, or whose known values are missing.
     """
     if model_with_predicted_rows(problem) is not None:
         raise ProblemError(

@@ -56,8 +56,8 @@ class Penalty:
             (2, p) for b, with the prices of too little first; (m,) for h; (n,) for lb and ub; by name.
 
         Raises:
-            ProblemError: a predicted row has no finite price; or a price is negative, NaN, of the wrong shape, or 0,
-                which only one price of a pair may be.
+            ProblemError: a predicted row has no finite price, a price is negative, NaN or of the wrong shape, only one
+                price of a pair is finite, or a price is 0. One price of a pair may be 0, but not both.
         """
         own, found = constraint_sides(problem), {}
         for name in SIDES:

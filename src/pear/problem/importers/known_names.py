@@ -43,8 +43,8 @@ class KnownNames:
         costs: numbers of the variables with known costs.
 
     Raises:
-        ProblemError: a name stands for nothing or for two things, a number is named twice, or a named row does not have
-            exactly one limit.
+        ProblemError: a name stands for nothing or for two things, a number is named twice, or a named row has no
+            limit or two different limits.
     """
 
     def __init__(self, arrays: ModelArrays, variables: Sequence[str], known: Sequence[str]) -> None:
