@@ -291,7 +291,7 @@ def check_solver_plugin(name: str, value: Any) -> Backend:
     """Check what another package registers as a solver, and return it as a backend.
 
     Raises:
-        PluginError: no ``Backend`` is given, it has another or a qpsolvers name, or its object has no ``solve``.
+        PluginError: ``value`` is no ``Backend``, its name is not ``name`` or is of qpsolvers, or it has no ``solve``.
     """
     if not isinstance(value, Backend):
         raise PluginError(f"expected a pear.solvers.Backend, got {value!r}")

@@ -40,8 +40,8 @@ def find_own_basis_start(D: ProgramData, w: Workspace) -> bool:
 def set_slack_basis_start(D: ProgramData, w: Workspace) -> None:
     """Set the start that every program has: all variables at a bound, all slacks basic.
 
-    A variable whose bounds are both far larger than right-hand sides and costs starts FREE, at zero. At such a bound, a
-    slack of size 1 would have no digits left.
+    A variable whose bounds are both far larger than right-hand sides and costs starts FREE, at zero. If the variable
+    started at such a bound, a slack of size 1 would have no digits left.
     """
     R, n = D.J.shape
     size, curvature = 0.0, w.number[ix.MAX_CURVATURE]
@@ -89,8 +89,8 @@ def save_basis_start(D: ProgramData, states: States, slot: int, moved: bool, w: 
         D: the program.
         states: the starts.
         slot: the row to write.
-        moved: whether the basis has changed since it was loaded. Otherwise the inverse is saved only if its age
-            differs.
+        moved: whether the basis has changed since it was loaded. If not, the inverse is saved only if its age differs
+            from the saved age.
         w: the workspace.
     """
     states.has_start[slot] = ix.BASIS_START

@@ -118,7 +118,7 @@ class CompiledPrograms:
     def supports_call(self, smoothing: float, cost: Tensor | None = None, fields: dict[str, Any] | None = None) -> bool:
         """Return True if the compiled method takes the programs of a call.
 
-        It takes programs of few variables without asking the solver, because the answer would need a copy of Q.
+        The result is True for all programs of few variables. For others ``supports`` decides, which needs a copy of Q.
 
         Args:
             smoothing: the coefficient λ of the quadratic smoothing term.

@@ -185,7 +185,7 @@ def set_error_projection_residual(D: ProgramData, error: Array, w: Workspace) ->
 
 @inner
 def write_error_projection(D: ProgramData, w: Workspace, g: Array, noise: float) -> bool:
-    """Write the projection in ``w.step`` to g; return False if it is rounding alone, which needs exact residuals."""
+    """Write the projection in ``w.step`` to g; return False if it may consist of rounding alone."""
     biggest = 0.0
     for j in span(D.n):
         biggest = max(biggest, abs(w.step[j]))

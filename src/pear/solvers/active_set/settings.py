@@ -7,22 +7,22 @@ text says otherwise.
 from __future__ import annotations
 
 START_SLOP = 1e-13
-"""Largest violation of a bound or row at the start of a step, relative to its natural size.
+"""Largest violation of a bound or row at the start of a step, relative to the natural size of the bound or row.
 
-It is smaller than ``FEASIBLE`` in ``pear.optimality.rule``.
+The limit is smaller than ``FEASIBLE`` in ``pear.optimality.rule``.
 """
 
 BASICS = 1e-15
-"""Residual of the rows at which the refinement of a solution stops, because it cannot become smaller."""
+"""Residual of the rows at which the refinement of a solution stops, because rounding allows no smaller one."""
 
 PIVOT = 1e-9
 """Smallest entry of a column that may be a pivot, relative to the largest entry."""
 
 FINE_PIVOT = 1e-13
-"""Smallest pivot of the third attempt to solve a sample, because even such a badly conditioned basis can be refined."""
+"""``PIVOT`` of the third attempt to solve a sample. Refinement copes with a basis that is so badly conditioned."""
 
 CLOSE_BY = 1e-6
-"""Largest residual of stationarity of a point that is worth refining with more digits by other means."""
+"""Largest residual of stationarity of a point that is worth a refinement with more digits, outside of this method."""
 
 UNBALANCED = 1e3
 """Ratio of the movements of a basic and a superbasic variable above which the two change places."""
@@ -34,9 +34,9 @@ STALLED = 30
 """Number of steps of length zero after which a search takes the first candidate instead of the best."""
 
 FAR = 1e6
-"""Size of a bound above which no variable starts at it, relative to right-hand sides and to costs over curvature.
+"""Largest size of a bound at which a variable may start, relative to right-hand sides and to costs over curvature.
 
-At such a bound, rows and gradients would lose their digits.
+At a larger bound, rows and gradients would lose their digits.
 """
 
 REFRESH = 100
@@ -52,13 +52,14 @@ STEEP = 1e6
 """Largest amplification of the rows by the inverse of the basis. Above it, rounding makes a projection inaccurate."""
 
 NOISE = 1e-3
-"""Size of a correction to a projection, relative to a negligible projection, below which refinement stops."""
+"""Size of a correction below which the refinement of a projection stops, relative to the rounding of a projection."""
 
 KERNEL_SIGN = 1e-11
-"""Size of a multiplier of the wrong sign, relative to the sample's largest slope, above which a GPU kernel drops it.
+"""Size of a multiplier of the wrong sign, relative to the sample's largest slope, above which a GPU kernel
+drops the constraint.
 
-It is larger than ``SIGN`` in ``pear.optimality.rule``, because the kernel never recomputes its inverse. The solutions
-of the kernel are refined and verified afterwards.
+The limit is larger than ``SIGN`` in ``pear.optimality.rule``, because the kernel never recomputes its inverse. The
+solutions of the kernel are refined and verified afterwards.
 """
 
 KERNEL_DRIFT = 1e-14

@@ -47,8 +47,9 @@ def solve_sample_from_start(
     """Solve the loaded sample by the primal method, from the start in ``states[slot]``.
 
     If there is no such start, the sample takes ``fallback[fallback_slot]``. If ``fallback`` has no rows, the sample
-    finds a feasible start from its constraints. If the search fails, it is repeated: from the slack basis, then also
-    with finer pivots, and last from the first start, with rows compared with their natural sizes.
+    finds a feasible start from its constraints. If the search fails, up to three further attempts follow: from the
+    slack basis; from the slack basis with smaller pivots; and from the start of the first attempt, with the residuals
+    of rows compared with natural sizes.
 
     Returns:
         SOLVED, CLOSE or GIVEN_UP.

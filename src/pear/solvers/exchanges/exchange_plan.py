@@ -54,7 +54,7 @@ class ExchangePlan(NamedTuple):
             diagonal entries of the variables ``alone``.
         alone: the variables that are eliminated first.
         alone_rows: the columns of J that belong to the variables ``alone``, as the rows of a matrix.
-        left: the unknowns that are left: the numbers of variables, then n plus the numbers of rows.
+        left: the unknowns that are left, in ascending order: j stands for variable j, n + i for row i.
         H, J, JT: the matrices H, J and Jᵀ.
         curvature: (n,) the diagonal of H.
         columns, rows: (n,) and (p + m,) the units of decisions and of multipliers of rows.

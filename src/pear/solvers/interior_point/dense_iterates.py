@@ -34,7 +34,7 @@ _LIFT = 1e-9  # relative increase of the diagonal of a matrix that is not numeri
 _NOTHING = 1e-200  # the multiplier of an absent constraint; not zero, because it is a divisor
 _HUGE = 1e200  # a larger iterate counts as an overflow
 _MARGIN = 1e-3
-"""Mean complementarity must be smaller than the tolerance by this factor.
+"""Mean complementarity must be smaller than this factor times the tolerance.
 
 Small complementarity shows which constraints are active. Feasibility is less important, because the repair restores it.
 """
@@ -129,7 +129,7 @@ class DenseIterates:
     def finished(self) -> Tensor:
         """Return whether each sample has reached its accuracy or diverges. Shape (B,), bool.
 
-        Iterates diverge when rounding errors dominate, and only the best iterate counts.
+        Once rounding errors dominate, iterates diverge. The best iterate of such a sample is its result.
         """
         return (self.least <= self.data.tol) | (self.residual > _DIVERGED * self.least)
 

@@ -237,7 +237,7 @@ class SparseIterates:
         return dual, np.where(self.absent, 0.0, primal), float(q.multiplier @ q.distance)
 
     def _relative_error(self, q: IteratePoint, dual: Array, primal: Array, gap: float) -> float:
-        """Compute the largest relative error of stationarity, feasibility and complementarity / ``_MARGIN``.
+        """Compute the largest relative error: of stationarity, of feasibility, or of complementarity over ``_MARGIN``.
 
         Args:
             q: the iterate.

@@ -35,8 +35,8 @@ def supports_gpu_plan(qp: QuadraticProgram) -> bool:
 def has_gpu_plan_method(qp: QuadraticProgram) -> bool:
     """Return True for programs that are small enough for a kernel, and that one of the methods can solve.
 
-    The dual method needs the inverse of H. If no other method takes the programs, the call waits for the device to say
-    whether the H of any sample is positive definite.
+    The dual method needs an H that is positive definite. If the programs have too many rows for the primal method, the
+    call waits for the device to say whether the H of at least one sample is positive definite.
     """
     rows = qp.p + qp.m
     small = fits_gpu_plan(qp.n, rows, qp.is_linear)
@@ -53,8 +53,8 @@ def fits_gpu_plan(n: int, rows: int, linear: bool) -> bool:
 class GPUPlan:
     """The method that solves batches of one problem.
 
-    The first batch chooses the method: if its solutions hold few constraints, the plan replaces the primal method by
-    the dual one.
+    The first batch chooses the method. The dual method replaces the primal one if its kernel fits the programs, and the
+    solutions hold few constraints or need larger working sets than the primal method has.
 
     Attributes:
         method: the method that solves the next batch.
@@ -140,7 +140,7 @@ class GPUPlan:
         The call waits for the device.
 
         Returns:
-            True if something has changed, so that it is worth solving again.
+            True if the plan has changed, so that a second solve may succeed.
         """
         if solution.method is not self.method:  # the first batch has chosen another one, which has not been tried
             return True

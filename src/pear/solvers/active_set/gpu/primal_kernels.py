@@ -2,10 +2,10 @@
 
 One thread block works on one sample; blocks do not communicate. The inverse M of the KKT matrix on the working set
 (``primal_working_set``) stays in registers. One product M · (−gradient) gives the step to the minimum on the working
-set and the multipliers there. An index that enters or leaves changes M by a matrix of rank one. A step therefore costs
-a few products of a vector with M, and reads only the rows of H that belong to variables that move. At the end the
-residuals of the optimality conditions are computed from the data, and M corrects them. This removes rounding errors of
-earlier steps.
+set and the multipliers there. A variable or row that enters or leaves the set changes M by a matrix of rank one. A step
+therefore costs a few products of a vector with M, and reads only the rows of H that belong to variables that move. At
+the end the residuals of the optimality conditions are computed from the data, and M corrects them. This removes
+rounding errors of earlier steps.
 
 A projection g = P e solves min ½gᵀHg − eᵀg on the working set. It is computed by rounds of refinement from zero.
 """
@@ -92,8 +92,8 @@ def search_primal_kernel(  # type: ignore[no-untyped-def]
         order, scratch: (blocks, slots) int32 and float64 memory to work with.
         begun: number of free variables at the start.
         rounds: the largest number of steps for each cost.
-        elastic: whether the last variable is the share of the violation at the start that is left. Once it is zero it
-            stays zero. If a solution has it free, its cost is raised.
+        elastic: whether the last variable, t, is the share that is left of the violation at the start. Once t is zero,
+            it stays zero. If t is still free in a solution, the kernel raises the cost of t.
     """
     block = tl.program_id(0).to(tl.int64)
     sample = block % B
