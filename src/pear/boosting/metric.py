@@ -23,7 +23,7 @@ class Metric(BoosterCallReader):
         """Return ("regret", value), and for LightGBM a third entry, False, which says that lower is better.
 
         Args:
-            first, second: as in ``Objective``.
+            first, second: as in ``Objective.__call__``.
         """
         predicted, true = self._read_call(first, second)
         if self._kept is None or not np.array_equal(self._kept[0], true):  # the best decisions are found once

@@ -154,7 +154,7 @@ class _WalkForwardRun:
         retrain: whether forecasters are trained again for every fold.
 
     Attributes:
-        order: (T,) the order that sorts the T tested rows, listed fold after fold, by row number.
+        order: (T,) the permutation that brings the T tested rows from the order of the folds into that of X.
         tested: (T,) the numbers of the tested rows, in increasing order.
     """
 

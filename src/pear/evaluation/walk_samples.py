@@ -125,7 +125,7 @@ class WalkSamples:
     def check_pairing(self, name: str, table: Any) -> None:
         """Raise ``ProblemError`` if a table's index differs from that of the known values, or of X, C or groups.
 
-        X, C and groups are compared with the table if they have as many rows.
+        X, C and groups are compared with the table only if they have as many rows as the table.
         """
         if has_pandas_index(table):
             as_long = {own: one for own, one in self._given.items() if has_pandas_index(one) and len(one) == len(table)}

@@ -51,7 +51,7 @@ class IntervalRecord:
 
     @property
     def mean_width(self) -> float:
-        """The mean distance between lower and upper bound."""
+        """The mean distance between lower and upper bound, over the samples with bounds."""
         return float((self.upper - self.lower)[self.bounded].mean())
 
     def coverage_interval(self, block: int | None = None) -> PairedDifference:

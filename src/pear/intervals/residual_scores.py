@@ -18,7 +18,7 @@ SCALE_SAMPLES = 10
 """The smallest number of residuals to which a scale is fitted."""
 
 ROUNDING = 1e-9
-"""Relative rounding error of a number of scores times a probability, which is rounded up to a rank."""
+"""The relative rounding error that is allowed for, as when a product is rounded up to the rank of a score."""
 
 _HALVES = 40  # a score is forgotten after this many half-lives
 _LEAST_SCALE = 1e-3  # smallest scale, relative to the mean absolute residual

@@ -21,7 +21,8 @@ FOLDS = 5
 _OVERFITTED = 0.9
 """A base counts as overfitted if a ratio of mean absolute errors is below this number.
 
-The ratio is the error of the base on its training rows, divided by the error of copies fitted without the row.
+The ratio is the error of the base on its training rows, divided by the error on the same rows of copies of the base,
+each of which forecasts only rows that it was not fitted to.
 """
 
 

@@ -281,7 +281,7 @@ class ParallelRanks:
             parameter.grad = part.view_as(parameter) if count else None
 
     def _gather(self, own: list[float]) -> list[list[float]]:
-        """Return the numbers of all ranks, padded with zeros to the same length."""
+        """Return the numbers of all ranks, a list for each rank, padded with zeros to the same length."""
         mine = torch.tensor(own + [0.0] * (3 + _NUMBERS - len(own)), dtype=torch.float64).to(self.device)
         rows = [torch.empty_like(mine) for _ in range(self.size)]
         self._talk(lambda: dist.all_gather(rows, mine))

@@ -185,7 +185,7 @@ def _add_to_identity_digest(found: Any, value: Any) -> None:
 
 
 def _keys_for_identity(keys: Any) -> list[Any]:
-    """Return sample ids as a list; [] without ids, or if an id is no number, text or tuple of these, and may change."""
+    """Return sample ids as a list; [] without ids, or if an id is not a number, a text or a tuple of these."""
     if keys is None:
         return []
     listed = keys.tolist() if isinstance(keys, Tensor) else list(keys)

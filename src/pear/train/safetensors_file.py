@@ -225,8 +225,8 @@ def _decode_safetensors_value(said: Any, tensors: dict[str, Tensor]) -> Any:
     """Convert JSON from ``_encode_safetensors_value`` back to the value.
 
     Values that JSON cannot hold are objects with a tag, a name that begins with "$", such as ``{"$tuple": [1, 2]}``.
-    Each array is removed from ``tensors``, so that a file can use it only once. Otherwise a small file that uses one
-    array a thousand times could fill the memory.
+    Each array is removed from ``tensors`` when it is used, so that a file can use it only once. Otherwise a small file
+    that uses one array a thousand times could fill the memory.
 
     Raises:
         KeyError: an array is missing, or is used twice.

@@ -86,10 +86,10 @@ class SuccessiveHalving:
             self.field[number].note = LATE
 
     def _time_for_next(self, shares: int) -> TimeLeft:
-        """Return the time for the next candidate: an equal share of the time left, but at least the time of two checks.
+        """Return the time for the next candidate: an equal share of the time left, or the time of two checks if longer.
 
-        The time is 0 if less than the time of one check is left, except for the first candidate. Otherwise it is at
-        least ``LEAST_SHARE`` of the time cap.
+        If no more than the time of one check is left, the time is 0, unless no candidate has been validated yet.
+        Otherwise it is at most the time left, but at least ``LEAST_SHARE`` of the time cap and the time of one check.
 
         Args:
             shares: the number of trainings, one after the other in this stage and the later ones, that share the time.

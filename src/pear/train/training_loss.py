@@ -42,8 +42,8 @@ def call_training_loss(loss: Callable[..., Tensor], predicted: Tensor, batch: Sa
     """Return the loss of a training batch.
 
     If the samples have weights and the loss is a mean, the result is the weighted sum of the losses of the samples,
-    divided by B, the number of samples. A loss itself returns the weighted mean, which is divided by the sum of the
-    weights. A batch of small weights thus takes a small step.
+    divided by B, the number of samples in the batch. (The loss itself divides by the sum of their weights.) A batch of
+    small weights thus leads to a small step.
 
     Args:
         loss: a result of ``loss_with_keys``.
@@ -87,7 +87,10 @@ def step_training_loss(loss: Callable[..., Tensor]) -> None:
 
 
 def training_loss_counts(loss: Any) -> tuple[int, int]:
-    """Return two counts of a ``PEARLoss``: its samples, and those whose working set stayed optimal; else (0, 0)."""
+    """Return the number of samples in all calls of a ``PEARLoss``, and of those whose warm start was still optimal.
+
+    The result is (0, 0) for any other loss.
+    """
     return (loss.samples, loss.reused) if isinstance(loss, PEARLoss) else (0, 0)
 
 

@@ -91,8 +91,8 @@ class TuneCandidate:
         history: the history of the training so far.
         seconds: the seconds of the training so far.
         note: why the candidate failed or was never validated; "" for all others.
-        shuffled: whether each epoch visits the samples in a random order, as the method of the settings asks. Another
-            process may not know a method that was registered in this process.
+        shuffled: whether each epoch visits the samples in a random order. The method of the settings determines this,
+            but another process may train the candidate and not know a method that was registered in this process.
     """
 
     settings: Settings

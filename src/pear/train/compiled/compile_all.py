@@ -91,7 +91,7 @@ def _compile_sparse_iterates() -> None:
 
 
 def _compile_exchanges() -> None:
-    """Compile exchanges of constraints: repair a warm start of a sparse program, and project a vector there."""
+    """Compile exchanges of constraints: repair a warm start of a sparse program, and project a vector."""
     H, J, none = (
         SparseMatrix(sparse.csr_array(rows), shared=True) for rows in (np.eye(2), np.ones((1, 2)), np.empty((0, 2)))
     )

@@ -105,9 +105,9 @@ def epoch_regret_address(P: Programs, data: TrainingSet, room: BatchBuffers) -> 
 
 @inner
 def forecast_epoch_batch(data: TrainingSet, model: LinearState, room: BatchBuffers, begin: int, seen: int) -> int:
-    """Forecast costs for ``seen`` samples from position ``begin`` of the order, except samples that are left out.
+    """Forecast the costs of a batch: of ``seen`` samples, beginning with position ``begin`` of the order.
 
-    Return the number of samples that were forecast.
+    Samples that training leaves out are not forecast. Return the number of samples that were forecast.
     """
     count = 0
     for k in span(begin, begin + seen):
@@ -189,7 +189,8 @@ def forecast_mapped_epoch_costs(model: LinearState, data: TrainingSet, row: int,
 def pull_back_epoch_costs(to_costs: CostMapArrays, units: Array, g: Array, count: int) -> None:
     """Turn g (n,), the gradient with respect to the costs, into the gradient with respect to the forecast values.
 
-    The result is written to ``to_costs.values``. It is divided by ``count``, the number of samples in the batch.
+    The costs of ``g`` have the units of the programs, to which ``units`` converts. The result, divided by ``count``,
+    the number of samples in the batch, is written to ``to_costs.values``.
     """
     for q in span(len(to_costs.sums)):
         to_costs.sums[q] = 0.0

@@ -161,9 +161,9 @@ class LinearEpochs:
         return reached
 
     def _failed(self, lam: float) -> Tensor:
-        """Return the status (N,) int8 of samples that are known to fail under every forecast, and 0 for others.
+        """Return, for each sample, the status (N,) int8 if it is known to fail under every forecast, otherwise 0.
 
-        All are 0 unless the loss masks failures.
+        If the loss does not mask failures, all numbers are 0.
         """
         keys: list[Hashable] = list(range(len(self.costs)))
         costs = torch.from_numpy(self.costs)

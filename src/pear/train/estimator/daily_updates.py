@@ -61,7 +61,8 @@ class DailyUpdates:
             layer unless the network is a ``Correction``.
 
     Attributes:
-        lost: the regrets of the decisions of each copy for the new samples so far, by the name of the copy.
+        lost: the regrets of the decisions of each copy for the new samples so far, by the name of the copy. After
+            ``restore``, they begin with those of the last ``JUDGED`` samples before the state was saved.
         deciding: the name of the copy that decides now.
     """
 

@@ -66,7 +66,7 @@ def default_loss_method(problem: Problem | Model) -> str:
 
 
 def describe_loss_method(estimator: DecisionRegressor) -> str:
-    """Return a sentence on the method of the loss "auto" if it is not PEAR; "" otherwise."""
+    """Return a sentence on the method if the loss of an estimator is "auto" and does not stand for PEAR; else ""."""
     if estimator.loss != "auto" or default_loss_method(estimator.problem) == "pear-guided":
         return ""
     return "the loss is SPO+, because the oracle has no relaxation that PEAR could train on"

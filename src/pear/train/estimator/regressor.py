@@ -74,7 +74,7 @@ class DecisionRegressor(RegressorMixin, BaseEstimator):
         base: a forecaster that is corrected: an object with ``predict`` (of scikit-learn, LightGBM or XGBoost), a torch
             module or a function of X. A base that is not fitted is copied, and the copy is fitted to the rows of
             ``fit``. If an estimator of scikit-learn forecasts these rows better than other rows, the correction is
-            trained on forecasts of copies that were fitted without the row (``pear.train.base_forecast``). To avoid
+            trained on forecasts of copies, each for rows it was not fitted to (``pear.train.base_forecast``). To avoid
             the copies, pass ``sklearn.frozen.FrozenEstimator(base)``.
         hidden_layer_sizes: the widths of the hidden layers of "mlp".
         learning_rate, batch_size, max_epochs, check_every, patience, time_cap, gap, label_neighbours,

@@ -59,7 +59,7 @@ class Race:
         job: the model, the settings and the callbacks.
         loss: the loss of correction and fresh model; None if the start has no competitors.
         folds: the folds, with the samples to train on and the samples to judge by.
-        whole: all samples, on which the winner is trained again; None if the winner keeps its weights of the only fold.
+        whole: all samples, on which the winner is trained again; None if the winner keeps the weights of the only fold.
         start: the way to find the weights of the start.
         fresh: whether a fresh model competes.
 

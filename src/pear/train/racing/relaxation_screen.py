@@ -40,10 +40,10 @@ class RelaxationScreen:
         judges: the judge of each fold.
         loss: the loss, which solves the smoothed relaxation.
         starts: the weights of the start in each fold.
-        starting: the losses of the start with integer decisions, whose unit is also that of relaxed losses.
+        starting: the losses of the start with integer decisions. Relaxed losses get the same unit.
 
     Attributes:
-        starting: the losses of the start with relaxed decisions.
+        starting: the losses of the start with relaxed decisions, unlike the argument of this name.
         rows: by the name of each contender, its best row and the weights of that row in each fold.
     """
 

@@ -166,7 +166,7 @@ class MemorySamples:
     def cut(self, first: int) -> tuple[MemorySamples, MemorySamples]:
         """Return the samples before row number ``first``, and the others, which keep their row numbers as ids.
 
-        Others of weight 0 are dropped. Samples that came with ids keep these.
+        Of the others, those of weight 0 are dropped. Samples that came with ids keep their ids.
         """
         rows = torch.arange(len(self), device=self.costs.device)
         last = rows[first:] if self.weight is None else rows[first:][self.weight[first:] > 0]

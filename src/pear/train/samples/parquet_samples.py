@@ -140,10 +140,10 @@ class ParquetSamples:
                     yield piece
 
     def sample(self, drop: bool = False) -> Piece:
-        """Read all rows; if there are over ``buffer``, read the first of up to ``_LOOKS`` evenly spread row groups.
+        """Read all rows, or, if there are more than ``buffer``, the first rows of each of some row groups.
 
-        At most ``buffer`` rows are read. ``drop`` says whether rows with a value that is missing, NaN or infinite are
-        left out.
+        These are at most ``_LOOKS`` row groups, evenly spread. At most ``buffer`` rows are returned.
+        ``drop`` says whether rows with a value that is missing, NaN or infinite are left out.
         """
         if len(self) <= self.buffer:
             pieces = self.pieces(self.groups, self.buffer, drop)

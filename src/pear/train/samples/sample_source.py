@@ -26,7 +26,7 @@ def read_sample_source(data: Any, name: str, model: nn.Module, number: bool = Fa
             ``SampleSource``.
         name: the name of the samples in error messages.
         model: the model that is trained.
-        number: whether row numbers become the ids of samples without ids, from a DataLoader that does not shuffle.
+        number: whether row numbers become the ids if a DataLoader does not shuffle and yields no ids.
     """
     if isinstance(data, DataLoader):
         return LoaderSamples.read(data, name, model, number)
