@@ -16,7 +16,7 @@ def attribute_cost_errors(
 
     Let e be the predicted minus the true values, M the matrix of the cost map, z̄ the mean of the decisions between
     truth and forecast, and ẑ the decision under the forecast. If the problem minimises, the parts are
-    ``e ∘ Mᵀ(z̄ − ẑ)``, where ∘ multiplies entry by entry.
+    ``e ∘ Mᵀ(z̄ − ẑ)``, where ∘ multiplies entry by entry. If it maximises, the signs are reversed.
 
     Args:
         given: predicted and true values.

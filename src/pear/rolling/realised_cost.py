@@ -19,8 +19,9 @@ class RealisedCost:
 
     A term of the objective belongs to the latest period among its variables. If ``level[0]`` is the initial state,
     ``(level[1] − level[0])²`` therefore belongs to period 0. Terms with only the initial state are left to earlier
-    plans, and terms of later periods to later plans. A violated row costs its price in the model's ``Penalty`` if its
-    last period is carried out. The constant of the objective belongs to no period, and is left out.
+    plans, and terms of later periods to later plans. A violated row costs its price in the model's ``Penalty`` for each
+    unit of violation if its last period is carried out. The constant of the objective belongs to no period, and is left
+    out.
 
     Args:
         timeline: the periods of the model.
@@ -74,7 +75,7 @@ class RealisedCost:
         return Q.to(columns.device)[..., columns[:, None], columns]
 
     def _violations(self, z: Tensor, fields: Mapping[str, Tensor]) -> Tensor:
-        """Return the price (B,) of violated rows and bounds of the periods that are carried out.
+        """Return the cost (B,) of violated rows and bounds of the periods that are carried out.
 
         Args:
             z: (B, n) plans.

@@ -25,7 +25,7 @@ def residual_scenarios(
         forecasts: (B, k) forecasts of k values.
         residuals: (N, k) true values minus forecasts on N past days.
         count: S, the number of scenarios.
-        draw: how past days are chosen. "random" draws them, without replacement if there are at least S days. "even"
+        draw: how past days are chosen. "random" draws them; a day is drawn again only after all others. "even"
             sorts them by their mean error, in units of each value's standard deviation, and chooses them at even steps,
             so that even a few scenarios cover high and low values.
         seed: the seed of the random draw. All B samples get the same days.

@@ -93,8 +93,8 @@ class PathGraph:
     def cheapest(self, cost: Tensor) -> Tensor:
         """Return each sample's cheapest path, (B, arcs): 1 for arcs on the path, 0 for others.
 
-        Of several cheapest paths, the result is the one whose arc into the target comes first, and so on backwards from
-        there. Arcs into a node are ordered by their tails.
+        Of several cheapest paths, the result is the one whose arc into the target leaves the lowest-numbered node.
+        Further ties are resolved in the same way, node by node backwards from there.
 
         Args:
             cost: (B, arcs) finite costs of any sign.

@@ -97,8 +97,8 @@ class SyntheticTask(Task):
                 the seed of the task, or 0.
             features: p, the number of features of a sample.
             dtype: the type of the tensors. Their numbers are drawn in float64 and then rounded.
-            formula: "code" for the formula above; "paper" for the formula as printed, with the 1 added after the
-                division.
+            formula: "code" for the formula above; "paper" for the formula as printed in the paper that introduced these
+                data, with the 1 added after the division.
 
         Returns:
             Features (N, p) and costs (N, n).
