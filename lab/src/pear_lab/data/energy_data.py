@@ -70,7 +70,8 @@ def load_energy(
             ``dropped``, "raise" raises an error.
 
     Raises:
-        DataError: there is no file, the header lacks a column, a cell is no number, or gaps are not allowed.
+        DataError: there is no file, the header lacks a column, a cell is no number, weights are not 48 positive
+            numbers, a day has a gap although ``gaps`` is "raise", or every day has a gap.
     """
     if gaps not in ("drop", "raise"):
         raise DataError(f"gaps must be 'drop' or 'raise'; got {gaps!r}")

@@ -2,8 +2,8 @@
 
 If all decisions are listed, the SPO+ loss of a sample is the maximum of K linear functions rₖ of the coefficients B,
 and the absolute value of a coefficient is the maximum of two. Each maximum is replaced by ``τ log Σₖ exp(rₖ/τ)``, which
-exceeds the maximum by at most τ log K.
-The sum is minimised for a decreasing sequence of τ, each time from the previous minimum.
+exceeds the maximum by at most τ log K. The sum is minimised for a decreasing sequence of τ, and each search starts at
+the previous minimum.
 """
 
 from __future__ import annotations

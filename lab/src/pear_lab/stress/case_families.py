@@ -97,7 +97,7 @@ def repeated_rows_family(r: Recipe, rng: Rng) -> StressCase:
 
 
 def contradictory_family(r: Recipe, rng: Rng) -> StressCase:
-    """Draw programs of which half have contradictory rows, by a margin of 1 down to 1e-12."""
+    """Draw programs of which about half have rows that contradict each other or the bounds, by 1 down to 1e-12."""
     r = replace(r, rows=max(r.rows, 1), per_sample=True)
     f, by = r.draw_polytope(rng), 10.0 ** -float(r.exponent)
     kind = rng.integers(3)
@@ -128,7 +128,7 @@ def bounds_family(r: Recipe, rng: Rng) -> StressCase:
 
 
 def huge_bounds_family(r: Recipe, rng: Rng) -> StressCase:
-    """Draw programs in which bounds of 1e10 to 1e150 replace infinite ones, on some or all variables."""
+    """Draw programs in which most bounds are ±1e10 to ±1e150, as users write infinite bounds."""
     f = r.draw_polytope(rng)
     huge = 10.0 ** rng.choice([10, 12, 15, 19, 20, 30, 100, 150])
     x = _family_midpoint(f)

@@ -239,7 +239,7 @@ def _facility_location_milp_family(p: MilpFamilyBuilder) -> None:
 
 
 def _scheduling_milp_family(p: MilpFamilyBuilder) -> None:
-    """Write scheduling on one machine. For jobs i and j, rows with big M say that i ends before j, or j before i."""
+    """Write scheduling on one machine. For jobs i and j, rows with big M say that one ends before the other starts."""
     jobs = int(p.rng.integers(2, 6))
     times, ready = [1.0 + t for t in p.numbers(0, 9, jobs)], p.numbers(0, 10, jobs)
     begin, late = p.amounts(jobs, p.numbers(1, 9, jobs)), p.amounts(jobs, p.numbers(0, 20, jobs))
@@ -289,7 +289,7 @@ def _make_milp_family_infeasible(p: MilpFamilyBuilder) -> None:
 
 
 def _make_milp_family_unbounded(p: MilpFamilyBuilder) -> None:
-    """Add a product that earns without a limit, or purchases and sales at a higher price without a limit."""
+    """Add a product with unlimited earnings, or unlimited purchases that are sold at a higher price."""
     if p.rng.random() < 0.5:
         p.amounts(1, [-1.0 - p.number(0, 5)])
         return

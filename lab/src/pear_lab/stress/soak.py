@@ -248,7 +248,7 @@ class SoakTraining:
         fit(self.model, self.loss, data, data, config=config, progress=lambda now: self._record_steps(steps))
 
     def _record_steps(self, steps: int) -> None:
-        """Record time, memory and statuses of the last ``steps`` steps, judge a sample, and tie costs, when due."""
+        """Record the last ``steps`` steps. After certain numbers of steps, judge a sample, tie costs or read memory."""
         now, found, last = time.process_time(), self.found, self.loss.last
         assert last is not None
         before, found.steps = found.steps, found.steps + steps

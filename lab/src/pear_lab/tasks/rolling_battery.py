@@ -51,7 +51,7 @@ class RollingBattery:
     test: int
 
     def windows(self, hours: Tensor) -> Tensor:
-        """Return the true prices (…, 48) of the plans made at some hours (…)."""
+        """Return the true prices (…, 48) of the 48 hours that begin with each of ``hours`` (…)."""
         return self.prices[hours[..., None] + torch.arange(HOURS)]
 
     def training_hours(self) -> Tensor:
@@ -63,7 +63,7 @@ class RollingBattery:
         return self.rolling.samples(self.features, self.prices, steps, starts)
 
     def test_hours(self, steps: int | None = None) -> Tensor:
-        """Return the hours of the test rollout, or the first ``steps`` of them, as one dimension."""
+        """Return the hours of the test rollout, or the first ``steps`` of them, as a tensor with one dimension."""
         return torch.arange(self.test, len(self.prices) - HOURS + 1)[:steps]
 
     def evaluate(self, forecasts: Tensor) -> Tensor:

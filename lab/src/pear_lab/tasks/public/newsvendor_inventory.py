@@ -25,7 +25,7 @@ class DemandDays(NamedTuple):
 def draw_product_demand(random: np.random.Generator, days: int, items: int, level: float) -> tuple[Array, Array]:
     """Draw features (days, p) and demand (days, items) with a gamma distribution.
 
-    The variance of the demand rises with the first feature.
+    The standard deviation of the demand, divided by its mean, rises with the first feature.
 
     Args:
         random: the generator.

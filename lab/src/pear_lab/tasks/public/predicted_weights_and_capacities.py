@@ -76,7 +76,10 @@ def predicted_capacity_model(random: np.random.RandomState) -> Model:
 
 
 def draw_predicted_capacities(seed: int) -> Drawing:
-    """Draw activities, and capacities that are polynomials of five features with a mean of half the total use."""
+    """Draw activities, and capacities that are polynomials of five features.
+
+    The mean capacity of a resource is half of what all activities together use.
+    """
     random = np.random.RandomState(seed)
     model = predicted_capacity_model(random)
     features, capacities = draw_synthetic_costs(random, sum(RECOURSE_SIZES), RESOURCES, _DEGREE, _NOISE)
