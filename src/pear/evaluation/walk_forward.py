@@ -203,7 +203,7 @@ class _WalkForwardRun:
         return forecasts, seconds
 
     def judge_forecasts(self, name: str, judge: ForecastJudge, forecasts: Array) -> RegretOutcome:
-        """Judge the decisions under k forecasts for each of T tested rows, (T, k), by the forecaster ``name``."""
+        """Judge the decisions under the forecasts of the forecaster ``name``: (T, k), k values for each of T rows."""
         with _name_forecaster_in_errors(name, "its decisions"):
             try:
                 return judge(sample_rows_to_tensor(self.samples.problem, forecasts))

@@ -51,7 +51,8 @@ class FlatRegret:
 
         Args:
             epoch: the number of the epoch.
-            compiled: the number of flat samples that compiled code has counted in this epoch.
+            compiled: the number of samples with a positive regret and a gradient of zero that compiled code has
+                counted in this epoch.
             seen: the number of samples in the epoch.
             ranks: the processes that train together. Their counts are added, and rank 0 warns.
         """

@@ -109,7 +109,11 @@ def clean_validation(model: nn.Module, loss: Any, validation: SampleSource) -> S
 
 
 def drop_unsolved_validation(problem: Problem | Model, validation: MemorySamples) -> MemorySamples:
-    """Return the validation samples that have a best decision; a warning names the others."""
+    """Return the validation samples that have a best decision; a warning names the others.
+
+    Raises:
+        ProblemError: no sample has a best decision.
+    """
     costs = validation.costs
     keys, model = as_keys(validation.keys, len(costs)), model_with_predicted_rows(problem)
     if model is not None:

@@ -83,8 +83,8 @@ class RowsToDecide(NamedTuple):
             append: whether the rows of earlier calibrations are kept.
 
         Raises:
-            ProblemError: the intervals are those of another problem; ``append`` is true and there is no earlier
-                calibration, or ``intervals`` are given, too.
+            ProblemError: ``intervals`` are no cost intervals, or are those of another problem; or ``append`` is true
+                although there is no earlier calibration, or although ``intervals`` are given.
         """
         own: CostIntervals | None = getattr(estimator, "intervals_", None)
         if append and (own is None or intervals is not None):
@@ -101,7 +101,7 @@ class RowsToDecide(NamedTuple):
 
 
 def forecast_rows_to_decide(estimator: DecisionRegressor, X: Any, base_forecast: Any = None, **beside: Any) -> Array:
-    """Return the forecasts of a fitted estimator: k values for each row of X, (N, k), or (N·k,) for a long table.
+    """Return the forecasts of a fitted estimator: k for each row, (N, k); in a long table one for each row, (N·k,).
 
     Args:
         estimator: the fitted estimator.
@@ -129,7 +129,7 @@ def read_rows_to_decide(
 
     Args:
         estimator: the fitted estimator.
-        predicted: the forecasts: k values for each row, (N, k), or (N·k,) for a long table.
+        predicted: the forecasts: k values for each row, (N, k); for a long table one value for each row, (N·k,).
         y: the true values, or None.
         problem: the problem of these rows, if it is not that of the estimator, or None.
         groups: the ids of the groups of a long table, or None.

@@ -98,7 +98,7 @@ def make_race_folds(
 
 
 def _folds_take_too_long(job: FitJob) -> bool:
-    """Return whether the folds so far have taken more than ``FOLD_SHARE`` of the time cap."""
+    """Return whether more than ``FOLD_SHARE`` of the time cap has passed since the call of ``fit`` began."""
     cap = job.config.time_cap
     if cap is None:
         return False
