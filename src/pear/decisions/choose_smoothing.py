@@ -37,9 +37,9 @@ def choose_smoothing(
 ) -> Smoothing:
     """Return the smoothing of a given λ or, for "auto", choose λ from costs and the decisions under them.
 
-    A given λ is added in every direction. So is the λ of "auto" for a linear objective. If the problem has a Q, "auto"
-    adds, along each direction in which Q has less curvature than λ, only the difference. If the call gives a Q, "auto"
-    adds λ in every direction if this Q is singular for some sample, and nothing otherwise.
+    A given λ is added in every direction. For a linear objective, so is a λ that "auto" chooses. If the problem has a
+    Q, "auto" adds, along each direction in which Q has less curvature than λ, only the difference. If the call gives a
+    Q, "auto" adds λ in every direction if this Q is singular for some sample, and nothing otherwise.
 
     Args:
         problem: the continuous problem, with the samples of ``cost``.
@@ -82,7 +82,7 @@ def drop_idle_choice(found: Smoothing, problem: Problem) -> Smoothing:
 
 
 def _choice_is_needed(problem: Problem, cost: Tensor, overrides: dict[str, Any]) -> bool:
-    """Whether the Q of a call is convex and singular for some sample; samples whose Q is not convex fail later."""
+    """Whether the Q of a call is singular for some sample; samples whose objective is not convex do not count."""
     Q = problem.sign * problem.checked(cost, **overrides)["Q"].detach()
     H = Q if Q.ndim == 3 else Q[None]
     H = H[H.flatten(1).isfinite().all(1)]

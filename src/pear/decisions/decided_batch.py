@@ -54,7 +54,7 @@ class DecidedBatch:
 
     @property
     def all_solved(self) -> bool:
-        """Whether all samples are known to be solved without a look at their statuses."""
+        """True if all samples are certainly solved; if False, the statuses say which samples are."""
         return self._fused is not None and self._rest is None
 
     @cached_property

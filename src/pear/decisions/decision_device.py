@@ -33,11 +33,11 @@ Decidable = TypeVar("Decidable", Problem, Model, Problem | Model)
 # Microseconds, measured on an NVIDIA H200 and on one core; docs/speed.md has the tables. The choice assumes one core,
 # so that it depends neither on the machine nor on its load; more cores only make the CPU faster.
 GPU_STEP = 2_000.0
-"""The time of one step of a loss or layer on a GPU, if its programs fit a kernel. Measured: 1.1 to 2.9 ms for 1 to 512
-samples of random costs; 5.9 ms for 32 samples in a training on paths, for which a core with warm starts takes 1.1
-ms."""
+"""The microseconds of one step of a loss or layer on a GPU, if its programs fit a kernel. Measured: 1.1 to 2.9 ms for 1
+to 512 samples of random costs; 5.9 ms for 32 samples in a training on paths. One core with warm starts takes 1.1 ms for
+the latter."""
 GPU_PIPELINE = 25_000.0
-"""The time of a batch of quadratic programs in the pipeline on a GPU. Measured: 21 to 42 ms for 64 samples."""
+"""The microseconds of a batch of quadratic programs in the pipeline on a GPU. Measured: 21 to 42 ms for 64 samples."""
 CPU_ENTRY, CPU_ROWS = 0.02, 10
 """One core takes about CPU_ENTRY · (n + rows) · (rows + CPU_ROWS) microseconds for a sample. Measured times, and in
 brackets those of the formula: paths through a 5×5 grid 25 (45), portfolios of 100 assets 37 (22), assignments of 12

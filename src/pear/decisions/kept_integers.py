@@ -81,7 +81,7 @@ class _KeptResult:
 
     Attributes:
         numbers: (width,) float64, the entries of all tensors. Flags and statuses become whole numbers.
-        like: the results of a batch of no programs, with the shapes and dtypes of the tensors.
+        like: the results of a batch without programs, with the shapes and dtypes of the tensors.
     """
 
     numbers: np.ndarray

@@ -59,7 +59,7 @@ def solve_in_pipeline(
         qp: B programs; B may be 0.
         solvers: the solvers to try, in order.
         start: warm starts. A sample whose warm start passes the check needs no solver.
-        check_convexity: whether to test H; samples with an indefinite H get the status NOT_CONVEX.
+        check_convexity: whether to test H; samples whose H has a negative eigenvalue get NOT_CONVEX.
         seek_vertex: whether to return a vertex if a linear program has several solutions and a solver can find one.
         known: (B,) int8 statuses of samples whose failure was proven before; SOLVED for all other samples. No solver
             gets a sample that is known to fail.
@@ -95,7 +95,7 @@ class _PipelineRun:
 
     Attributes:
         status: (B,) int8, SOLVED for samples that are verified or may still be solved.
-        complete: whether all points of the last solver were verified, as one batch.
+        complete: whether the last solver got all samples in one batch, and all its points were verified.
         examined: (B,) bool, whether linear programs have looked for the reason of a sample's failure.
         agreed: (B,) the number of a sample's candidates with a working set that failed before.
         solver: the name of the solver whose candidates are being checked.

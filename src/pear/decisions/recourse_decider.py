@@ -38,7 +38,7 @@ _PRICE_FACTOR, _PRICES = 100.0, 4  # the factor that raises the price, and the l
 
 
 class LeastViolation(NamedTuple):
-    """The least total price of the violations of the right-hand sides by any decision, with its derivatives.
+    """The least total price that any decision pays for violating the right-hand sides, with its derivatives.
 
     Attributes:
         value: (B,) the least total price.

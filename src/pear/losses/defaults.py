@@ -25,7 +25,7 @@ PUBLISHED = Strengths(0.1, 0.1, 0.0)
 """The settings of the paper, used by the method "pear" to reproduce its tables."""
 
 BOOSTING = GUIDED._replace(guidance=1.0)
-"""Defaults of ``pear.boosting``. α is smaller, because it does not fall during training: trees never change later."""
+"""Defaults of ``pear.boosting``. α is smaller, because it does not fall during training: a tree never changes later."""
 
 GRADIENT = PUBLISHED._replace(injection=0.0)
 """Defaults of ``regret_gradient``: the λ of the paper, and β = 0, which gives the exact gradient."""

@@ -1,4 +1,4 @@
-"""``FrankWolfeLoss``: the base of losses whose decision minimises the costs plus a square.
+"""``FrankWolfeLoss``: the base of losses whose decision minimises linear costs plus a multiple of ``‖z‖²``.
 
 The regularised decision under costs ĉ is ``argmin_z ĉᵀz + ½λ‖z‖²`` over the convex hull of all decisions, with λ > 0.
 It is the point of the hull nearest to ``−ĉ/λ``. Frank-Wolfe methods find it from best decisions under other linear
@@ -35,7 +35,7 @@ class FrankWolfePoints:
         directions: (B, r, n) an orthonormal basis of the directions between the decisions that a point combines, in
             which it can move when its costs change; rows of zeros are padding.
         gap: (B,) upper bounds of how much better the best point is, in the unit of the costs.
-        calls: how many decisions were computed one after another.
+        calls: the number of calls that computed decisions, each for all samples that were not finished.
     """
 
     z: Tensor

@@ -45,7 +45,7 @@ class SolutionPool:
         return len(self._places)
 
     def add(self, names: Iterable[bytes], solutions: Tensor) -> None:
-        """Add those solutions (k, n) whose names are new; in a full pool they replace the oldest solutions."""
+        """Add solutions (k, n) whose names are new, in a full pool in place of the oldest; renew the age of others."""
         new: dict[int, int] = {}
         for source, name in enumerate(names):
             place = self._places.pop(name, None)

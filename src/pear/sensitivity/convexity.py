@@ -1,4 +1,4 @@
-"""The sign of the curvature H of programs, dense or sparse: whether H is definite, singular or indefinite."""
+"""The sign of the curvature H of programs, dense or sparse: that of the least eigenvalue of H."""
 
 from __future__ import annotations
 
@@ -31,15 +31,15 @@ def lacks_strict_convexity(qp: QuadraticProgram) -> Tensor:
 
 
 def nearly_lacks_strict_convexity(qp: QuadraticProgram) -> Tensor:
-    """Return whether H is not definite, or so close to singular that factorisations may fail. Shape (B or 1,), bool."""
+    """Return whether H is not positive definite, or so near singular that factoring may fail. Shape (B or 1,), bool."""
     return lacks_strict_convexity(qp) if qp.diagonal or qp.is_sparse else ~is_definite(qp.H)
 
 
 def convexity_sign(qp: QuadraticProgram) -> int:
     """Return the sign of the least eigenvalue of a sparse curvature H, up to rounding.
 
-    H is definite for 1, singular for 0, and indefinite for −1. The sign is computed once and kept in the plan of the
-    programs.
+    1 means that H is positive definite, 0 that H is singular without a negative eigenvalue, and −1 that H has a
+    negative eigenvalue. The sign is computed once and kept in the plan of the programs.
     """
     return qp.prepare_once("sign", _find_convexity_sign)
 

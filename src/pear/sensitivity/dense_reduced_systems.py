@@ -211,7 +211,7 @@ class DenseReducedSystems:
         return solved
 
     def _refine_exactly(self, e: Tensor, x: Tensor, v_eq: Tensor, v_in: Tensor, good: Tensor) -> SystemSolution:
-        """Refine the projections (x, v_eq, v_in, good) of e that may be as small as their float64 residuals."""
+        """Refine the projections of e whose float64 rounding errors may be as large as the projections themselves."""
         if x.is_cuda:
             return torch.where(is_naturally_zero(self._qp, x, e)[:, None], 0.0, x), v_eq, v_in, good
         mixed = self._mixes_units()

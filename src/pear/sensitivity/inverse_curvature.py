@@ -44,7 +44,7 @@ def apply_inverse_curvature_on_rows(qp: QuadraticProgram, active: ActiveSet, e: 
     """Compute H⁻¹e, or ``(H + ρJᵀJ)⁻¹ e`` if H is singular, where J are the active constraints. Shape (B, n).
 
     Rows of J have length one, bounds are rows of the identity, and ρ is the largest diagonal entry of H. The matrix
-    H + ρJᵀJ is definite if the decision is unique.
+    H + ρJᵀJ is positive definite if the decision is unique.
 
     Args:
         qp: the programs.

@@ -60,8 +60,8 @@ def project_and_test_curvature(solution: VerifiedSolutions, e: Tensor) -> tuple[
 def inject_into_projection(solution: VerifiedSolutions, e: Tensor, g: Tensor, strength: float) -> Tensor:
     """Add the normal component n = H⁻¹e − g to a projection g: g + β (‖g‖/‖n‖) n, or g if n = 0.
 
-    H is the curvature. If it is singular, the definite matrix ``H + ρJᵀJ`` replaces it, with ρ > 0 and the active
-    constraints J. Both matrices have the same projection P.
+    H is the curvature. If it is singular, the positive definite matrix ``H + ρJᵀJ`` replaces it, with ρ > 0 and the
+    active constraints J. Both matrices have the same projection P.
 
     Args:
         solution: the verified solutions, whose decisions are unique.

@@ -8,7 +8,7 @@ from pear.sensitivity.dense_reduced_systems import DenseReducedSystems
 from pear.sensitivity.sparse_reduced_systems import SparseReducedSystems, SparseThenDenseReducedSystems
 
 ReducedSystems = DenseReducedSystems | SparseReducedSystems
-"""The factorised systems ``[H_FF J_Fᵀ; J_F 0]`` of a batch, where F are the free variables and J the held rows.
+"""The factorised systems ``[H_FF J_Fᵀ; J_F 0]`` of a batch: F are the free variables, J the rows held with equality.
 
 Both classes have the same methods and properties: ``usable`` (B,) is False for a system that could not be factored, and
 ``cheap`` is True if a factorisation is fast enough to exchange active constraints one at a time.

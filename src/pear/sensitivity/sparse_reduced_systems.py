@@ -167,7 +167,7 @@ class SparseReducedSystems:
     Args:
         qp: the programs.
         active: the constraints to hold with equality.
-        kept: one entry per sample, its system or None if the system has not been built; None for a list of Nones.
+        kept: one entry per sample, its system or None if it has not been built; None if no system has been built.
     """
 
     def __init__(
@@ -190,7 +190,8 @@ class SparseReducedSystems:
             qp: the programs of the batch.
             active: the constraints to hold with equality.
             singles: for each sample the systems of that sample alone, or None.
-            room: the number of entries that all kept factors together may have. Further factors are dropped.
+            room: the largest sum of ``fill`` over the kept systems. The first system beyond it and all later ones are
+                dropped.
         """
         kept: list[SparseReducedSystem | None] = []
         for single in singles:
@@ -305,7 +306,7 @@ class SparseReducedSystems:
         """Return whether the objective is curved along every tangent direction. Shape (B,), bool.
 
         Args:
-            where: (B,) bool, the samples to test. The result is False for all other samples, unless H is definite.
+            where: (B,) bool, the samples to test. The result is False for all others, unless H is positive definite.
         """
         if convexity_sign(self.qp) > 0:
             return torch.ones_like(where)

@@ -67,7 +67,8 @@ def require_unique(solution: VerifiedSolutions, curved: Tensor) -> None:
 def _find_variables_without_uniqueness(qp: QuadraticProgram, active: ActiveSet, weak: ActiveSet, i: int) -> list[int]:
     """Find variables of sample i that can move without a change of the objective.
 
-    The directions of these movements are those of ``_UniquenessProgram`` that are best for a few random costs.
+    For each of a few random costs, ``_UniquenessProgram`` gives its best direction. The variables with a non-zero entry
+    in one of these directions are returned.
 
     Args:
         qp: the programs.
