@@ -50,7 +50,7 @@ class BenchmarkRecord:
         self.save()
 
     def note(self, text: str) -> None:
-        """Add a note. The files have it after the next row."""
+        """Add a note, which the files contain once the next row is added."""
         self.notes.append(text)
 
     def as_dict(self) -> dict[str, Any]:

@@ -1,7 +1,7 @@
 """Benchmark: training on a unit commitment whose demand and prices are predicted, as ``pear train`` does it.
 
 The benchmark writes a model file, a table of days, and the command that would train on them. It then trains in the same
-way, once on the squared error and once on the regret of decisions. The last fifth of the days judges both.
+way, once on the squared error and once on the regret of decisions. Both are tested on the last fifth of the days.
 """
 
 from __future__ import annotations

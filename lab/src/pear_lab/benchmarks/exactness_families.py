@@ -166,7 +166,7 @@ def per_sample_family(rng: Rng, share: float) -> Iterator[ExactnessCase]:
 
 
 def maximisation_family(rng: Rng, share: float) -> Iterator[ExactnessCase]:
-    """Yield concave maximisation problems: the curvature is known without smoothing, and predicted with smoothing."""
+    """Yield concave maximisation problems. Half have known curvature; half have predicted curvature and smoothing."""
     for n, count in ((3, 120), (20, 80), (60, 30)):
         for lam in (0.0, 0.2):
             B = _family_size(count // 2, share)
@@ -185,8 +185,8 @@ def maximisation_family(rng: Rng, share: float) -> Iterator[ExactnessCase]:
 def badly_scaled_family(rng: Rng, share: float) -> Iterator[ExactnessCase]:
     """Yield programs whose numbers differ by many orders of magnitude.
 
-    Costs are near 1e-4 or 1e5, and the smoothing λ is a tenth of that or far from it. Other programs have decisions in
-    thousands and rows in mixed units, or upper bounds of 1e8 and a variable whose cost is 1e6.
+    Costs are near 1e-4 or 1e5, and the smoothing λ is a tenth of their size or far from it. Other programs have
+    decisions in thousands and rows in mixed units, or upper bounds of 1e8 and a variable whose cost is 1e6.
     """
     for cost, lam in ((1e-4, 1e-5), (1e-4, 0.1), (1e5, 1e4), (1e5, 0.1)):
         for n, count in ((6, 40), (30, 20)):

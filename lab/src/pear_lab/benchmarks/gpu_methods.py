@@ -2,9 +2,9 @@
 
 Run ``python -m pear_lab.benchmarks.gpu_methods`` on a machine with a GPU. The structures are those of the gradient
 benchmark, and portfolios in which each sample has its own upper bounds, outside of which the primal method starts. A
-cell of the table has the milliseconds of a step of ``PEARLoss``, those of the kernel's search alone, for predicted and
-true costs, and the error of the gradient. "auto" is the method that the library chooses. "–" means that a method does
-not support a structure, and "!" that it leaves samples to another solver.
+cell of the table has the milliseconds of a step of ``PEARLoss``, the milliseconds of the kernel's search alone, for
+predicted and true costs, and the error of the gradient. "auto" is the method that the library chooses. "–" means that a
+method does not support a structure, and "!" that it leaves samples to another solver.
 """
 
 from __future__ import annotations

@@ -50,7 +50,7 @@ def run_grid_job(side: int, batch: int, seed: int = 0) -> None:
 
 
 def run_portfolio_job(assets: int, batch: int, seed: int = 0) -> None:
-    """Compute the regret of a batch of portfolios with own covariances, and the gradient of the regret."""
+    """Compute the regret of a batch of portfolios, each with its own covariance, and the gradient of the regret."""
     import numpy as np
     import torch
 

@@ -72,7 +72,7 @@ class PlainProgram:
         self.solver.setup(**objective, **rows, eps_abs=TOLERANCE, eps_rel=TOLERANCE, verbose=False)
 
     def active_set(self, cost: Array) -> Mask:
-        """Solve for a cost (n,), and return a mask (m,) of the active rows, equalities included."""
+        """Solve for a cost (n,). Return the mask (m,) of the active rows of J, which are all rows and bounds."""
         self.solver.update(q=self.sign * cost)
         result = self.solver.solve(raise_error=False)
         r, y = self.J @ result.x, result.y
@@ -86,7 +86,7 @@ class PlainProgram:
 
         Args:
             error: (n,) the prediction error e.
-            active: (m,) mask of the active rows.
+            active: (m,) mask of the active rows, from ``active_set``.
             injection: β.
 
         Returns:

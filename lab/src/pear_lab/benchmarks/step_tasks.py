@@ -29,7 +29,7 @@ class StepTask:
     """A task whose training steps are timed.
 
     Attributes:
-        decider: the problem, with the decisions that methods train on.
+        decider: the task object, which holds the problem and makes the decisions that losses need in training.
         grid: the numbers of rows and columns if the problem is a path through a grid, else None.
         left_out: for each method that is not timed on this task the reason.
     """

@@ -65,7 +65,7 @@ class StreamRow:
         distinct: the number of different samples among them.
         seconds: the length of the measured time.
         processor: the processor seconds of this process in the measured time.
-        trained: for each mark the number of samples trained on so far.
+        trained: for each mark (``StreamsBenchmarkMarks``) the number of samples trained on so far.
         resident: for each mark the resident memory in MiB.
     """
 
@@ -211,7 +211,7 @@ class StreamsBenchmarkLoss(nn.Module):
 
 
 class StreamsBenchmarkMarks:
-    """Marks of the time and the memory while a model is trained.
+    """Measurements of time and memory, called marks, at regular intervals of a training.
 
     Args:
         total: the number of samples of the whole run, every epoch counted.

@@ -83,7 +83,8 @@ class TrainingRow:
         epochs: the number of trained epochs.
         epoch_seconds: the seconds per epoch, without the checks on validation samples.
         seconds: the total seconds, checks included; None for a peer, which makes no checks.
-        regret: the normalised regret on the test samples, with the weights that validate best; a peer's are the last.
+        regret: the normalised regret on the test samples, with the weights that validate best; for a peer,
+            with the last weights.
         reuse_rate: the share of the samples for which no solver was called; None if it is not known.
         profile: the seconds of each phase; empty unless the settings ask for it.
         versions: the versions of a peer's packages.

@@ -321,14 +321,14 @@ EXPERIMENTS: Mapping[str, Experiment] = {one.name: one for one in (*_LP, *_TABUL
 
 @dataclass(frozen=True)
 class Comparison:
-    """A comparison of a few methods on many seeds, by trainings of other experiments under the protocols of these.
+    """A comparison of a few methods on many seeds. Trainings are set up as in the experiments that it names.
 
     Attributes:
         name: as in ``pear reproduce NAME``.
         title: one line on what it shows.
         experiments: names of the experiments whose cells are compared.
         methods: names of the methods, by task.
-        others: names of slower methods, by task. They run only if selected, and are compared on the seeds they have.
+        others: names of slower methods, by task. They run only if selected, and are compared on the seeds that ran.
         start: the start of every training but those of MSE itself (``FitConfig.start``), so that no method begins ahead
             of another; None if every training begins as in its experiment.
         seeds: default seeds; they differ from those of the published tables.

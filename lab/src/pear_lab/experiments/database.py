@@ -271,7 +271,7 @@ def merge_databases(sources: Sequence[Path], target: Database) -> int:
         How many records were copied.
 
     Raises:
-        DatabaseError: a source cannot be read by ``read_records``, and nothing is copied; or a write fails.
+        DatabaseError: a source cannot be read by ``read_records`` (nothing is copied then), or a write fails.
     """
     found = [record for source in sources for record in read_records(Path(source))]
     return sum(target.add(record) for record in found)
@@ -350,7 +350,7 @@ def _sqlite_value_as_json(value: Any) -> Any:
 
 
 def _enable_write_ahead(connection: sqlite3.Connection) -> None:
-    """Turn on write-ahead logging, for many readers and one writer. SQLite does not wait for locks here; this does."""
+    """Turn on write-ahead logging, for many readers and one writer. Wait for locks, which SQLite does not do here."""
     until = time.monotonic() + BUSY_SECONDS
     while True:
         try:

@@ -1,4 +1,4 @@
-"""An engine that does tasks in parallel processes of this machine; ``start_engine`` starts it or one of the library."""
+"""An engine that does tasks in parallel processes of this machine, and ``start_engine``, which starts any engine."""
 
 from __future__ import annotations
 

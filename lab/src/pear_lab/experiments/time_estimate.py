@@ -71,7 +71,7 @@ class Estimate:
         return any(not self._seen[_kinds_of_run(run.task, run.method, run.settings)[-1]] for run in runs)
 
     def wall_seconds(self, runs: Sequence[RunSpec], jobs: int) -> float:
-        """Return the wall time of all runs on ``jobs`` cores, in seconds, but no less than that of the longest run."""
+        """Estimate the wall time of all runs on ``jobs`` cores, in seconds: at least that of the longest run."""
         each = [self.seconds(run) for run in runs]
         return max([sum(each) / jobs, *each], default=0.0)
 

@@ -32,7 +32,8 @@ class SolverAnswer:
     Attributes:
         status: "solved", "infeasible", "unbounded", "refused", "time limit", "crashed", or the solver's words.
         x: (n,) the point, or None.
-        equality: (p,) the multipliers of A, or None. The gradient is Hx + c + Aᵀ equality + Gᵀ inequality.
+        equality: (p,) the multipliers of A, or None. In the letters of ``JudgedProgram``, the gradient of the
+            Lagrangian without bounds is Hx + c + Aᵀ equality + Gᵀ inequality.
         inequality: (m,) the multipliers of G, or None.
         seconds: the seconds of the solve.
         note: the reason why the program is not solved.
@@ -52,7 +53,8 @@ class Accuracy:
 
     Attributes:
         primal: the largest violation of a limit, a bound or integrality, relative to the limit or to 1.
-        dual: the largest part of the gradient that no multiplier of a bound may balance, relative to its terms or to 1.
+        dual: the largest multiplier with the wrong sign or of an absent limit, relative to the largest term of the
+            gradient or to 1. The multipliers of the bounds are those that make the gradient of the Lagrangian zero.
         gap: the difference between primal and dual objective, or to the best known objective, relative to the
             objectives or to 1.
         objective: the minimised objective at the point.

@@ -1,4 +1,4 @@
-"""Proofs that a program is feasible, infeasible, unbounded or indefinite, or none of these.
+"""Proofs that a program is feasible, infeasible or unbounded, or that its curvature has a negative eigenvalue.
 
 HiGHS proposes points, multipliers and directions, in the program's own units and with tolerances of 1e-10. Extended
 precision checks them. A point proves that a dense program is feasible, Farkas multipliers prove that it is infeasible,
@@ -41,7 +41,7 @@ _ERROR = 1e-3  # the largest residual of a sparse certificate, relative to its m
 
 
 class Proof(Enum):
-    """The outcome of an attempt to prove a claim. On the edge, the data does not settle the claim."""
+    """The outcome of an attempt to prove a claim. EDGE: the data does not settle it. UNKNOWN: the attempt failed."""
 
     YES = "yes"
     NO = "no"
@@ -50,7 +50,7 @@ class Proof(Enum):
 
 
 def prove_feasible(s: JudgedProgram) -> Proof:
-    """Prove whether any point satisfies the constraints of a dense program."""
+    """Try to prove that a point satisfies the constraints of a dense program, or that none does."""
     if bool((s.lb > s.ub).any()):
         worst = ((s.lb - s.ub) / (np.abs(s.lb) + np.abs(s.ub)))[s.lb > s.ub].max()
         return Proof.EDGE if worst < FLAT else Proof.NO
@@ -65,7 +65,7 @@ def prove_feasible(s: JudgedProgram) -> Proof:
 
 
 class _FeasibilityProof:
-    """The proof whether a program has a feasible point, for bounds that do not contradict each other.
+    """A proof that a program with consistent bounds has a feasible point, or that it has none.
 
     Args:
         s: a dense program in its own units; all limits of G are finite.
@@ -192,7 +192,7 @@ class _FeasibilityProof:
 
 
 def prove_unbounded(s: JudgedProgram) -> Proof:
-    """Prove whether the objective of a dense program decreases without end along a direction.
+    """Try to prove that the objective of a dense program decreases without end along some direction.
 
     The program is unbounded only if it is feasible as well, which this function does not check.
     """
@@ -214,7 +214,7 @@ def prove_unbounded(s: JudgedProgram) -> Proof:
 
 
 def _prove_descent(d: Wide, c: Array, G: Array, level: Array, box: tuple[Array, Array]) -> Proof:
-    """Prove whether a direction decreases the objective without end.
+    """Try to prove that a direction decreases the objective without end.
 
     Args:
         d: (n,) the direction, which is first projected onto the rows that must stay constant.
@@ -247,7 +247,7 @@ def _prove_descent(d: Wide, c: Array, G: Array, level: Array, box: tuple[Array, 
 
 
 def prove_indefinite(H: Any) -> Proof:
-    """Prove whether a curvature (n, n), dense or sparse, has a negative eigenvalue."""
+    """Find out whether a curvature (n, n), dense or sparse, has a negative eigenvalue."""
     if sp.issparse(H) and not H.nnz:
         return Proof.NO
     if H.shape[0] > _DENSE:
@@ -297,8 +297,8 @@ def prove_sparse_infeasible(p: JudgedProgram, time_limit: float) -> bool:
 def prove_sparse_unbounded(p: JudgedProgram, time_limit: float) -> bool:
     """Return whether a ray proves that a sparse program is unbounded.
 
-    Let Cz ≤ d be all limits and bounds. A direction r with Hr = 0, Cr ≤ 0 and cᵀr < 0, and a feasible point, are a
-    proof.
+    Let Cz ≤ d be all limits and bounds, H the curvature and c the costs. A direction r with Hr = 0, Cr ≤ 0 and
+    cᵀr < 0, and a feasible point, are a proof.
 
     Args:
         p: the program.

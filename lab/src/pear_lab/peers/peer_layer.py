@@ -129,7 +129,7 @@ class _PeerLayerFunction(torch.autograd.Function):
 
     @staticmethod
     def backward(ctx: Any, *slopes: Tensor) -> tuple[Tensor, Tensor, None]:
-        """Return the gradients by costs and curvatures; ``slopes`` has the gradient by the decisions (B, n)."""
+        """Turn ``slopes``, the gradient with respect to decisions (B, n), into those for costs and curvatures."""
         layer: PeerLayer = ctx.layer
         if ctx.call != layer.calls:
             raise PeerError(

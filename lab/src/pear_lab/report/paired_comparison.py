@@ -300,7 +300,7 @@ def _method_lines(
 
 
 def _comparison_grid(task: str, lines: Sequence[ComparisonLine]) -> PageGrid:
-    """Make the table of one task: the mean regret of every method, and our differences to two of them."""
+    """Make the table of one task: all mean regrets, and ours less those of PEAR as published and of the best other."""
     names = list(lines[0].values)
     header = ("", *(METHODS[name] for name in names), "less PEAR as published", "less the best other")
     rows = []

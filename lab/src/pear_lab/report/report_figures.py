@@ -91,7 +91,7 @@ def draw_regret_curves(
 
 
 def draw_shift_bars(before: Mapping[str, float], after: Mapping[str, float], published: Mapping[str, float]) -> str:
-    """Draw bars of the regret before (pale) and after a shift, by method. Open marks are the published ones after."""
+    """Draw bars of the regret before (pale) and after a shift, by method. Open marks are published regrets after it."""
     with styled_figure(_SIZE) as (figure, axes):
         for place, name in enumerate(after):
             if name in before:
@@ -298,7 +298,7 @@ def _regret_over_time_figure(task: str, degree: float, groups: Mapping[str, list
 
 
 def _mean_curve(method: str, group: Sequence[RunRecord]) -> MethodCurve | None:
-    """Return the mean over seeds of the best regret so far, from when every seed has had a check; None without any."""
+    """Return the mean over seeds of the best regret so far, once all seeds have had a check; None without histories."""
     histories = [np.array([(check[1], check[3]) for check in run.history]) for run in group if run.history]
     if not histories:
         return None

@@ -121,7 +121,7 @@ def section_markdown(section: PageSection) -> str:
 def count_report_verdicts(sections: Sequence[PageSection]) -> Counter[CellVerdict]:
     """Count the cells of each verdict.
 
-    Cells that the paper does not have are not counted; neither are times, which are of different machines.
+    Cells that the paper does not have are not counted; neither are times, which were measured on different machines.
     """
     cells = (cell for section in sections for cell in section.cells)
     return Counter(

@@ -121,7 +121,7 @@ class LPProtocol(Protocol):
     """The paper's synthetic linear and integer programs."""
 
     def method_settings(self, method: str) -> dict[str, Any]:
-        """Return the noise of zero, the options of the loss, and for PEAR as published its smoothing and injection."""
+        """Return a noise of zero, the options of the loss and, for PEAR as published, also smoothing and injection."""
         own = DEFAULTS if method == "pear" else {"noise": DEFAULTS["noise"]}
         return {**own, **super().method_settings(method)}
 

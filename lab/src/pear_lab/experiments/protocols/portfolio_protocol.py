@@ -210,7 +210,7 @@ def _yardstick_scores(market: MarketData, evaluation: Evaluation, realised: Tens
 
 
 def _days_of(days: Tensor, ahead: int) -> Tensor:
-    """Return the realised days (K · ahead, n) of K windows that follow each other."""
+    """Return the last ``ahead`` days of each of K consecutive windows, one after the other, (K · ahead, n)."""
     return days[:, :, -ahead:].double().transpose(1, 2).reshape(-1, days.shape[1])
 
 

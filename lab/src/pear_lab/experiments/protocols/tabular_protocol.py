@@ -61,7 +61,7 @@ class TabularProtocol(Protocol):
         _load_data_set(run.task, run.settings.get("features", ""), os.environ.get(VARIABLE))
 
     def train(self, run: RunSpec, progress: Listener = None) -> TrainingResult:
-        """Train with every candidate of what the run tunes, and keep the model that validates best.
+        """Train with every candidate for the setting that the run tunes, and keep the model that validates best.
 
         Raises:
             KeyboardInterrupt: stopped by the user.

@@ -1,4 +1,4 @@
-"""cvxpylayers on rollouts of a battery: each plan begins at the level after the first hour of the plan before."""
+"""cvxpylayers on rollouts of a battery: each plan begins at the level that the plan before it has after one hour."""
 
 from __future__ import annotations
 

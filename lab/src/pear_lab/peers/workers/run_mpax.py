@@ -1,7 +1,7 @@
 """MPAX: a first-order method for linear and quadratic programs in JAX. Only the forward pass is measured.
 
-The documentation of MPAX differentiates by unrolling the iterations, or, for SPO+, without a derivative of the solver.
-Neither is the derivative of the regret.
+The documentation of MPAX shows two gradients: one by unrolled iterations, and that of SPO+, which needs no derivative
+of the solver. Neither is the derivative of the regret.
 """
 
 from __future__ import annotations

@@ -131,9 +131,9 @@ def serve_worker_layer(layer: Callable[[Any], Callable[[Any], Any]], n: int, thr
     """Answer calls of a layer until stdin ends. All numbers are sent as raw bytes, in float64.
 
     A call begins with a batch size B (int64). If B > 0, curvatures (B, n, n) and costs (B, n) follow, and decisions
-    (B, n) are returned. If B = 0, the gradient by the last decisions (B, n) follows, and the gradients by curvatures
-    and costs are returned. Every answer begins with the seconds that the layer took. A first answer without a call
-    says that the peer is loaded and has made one decision.
+    (B, n) are returned. If B = 0, the gradient with respect to the last decisions follows, in their shape, and the
+    gradients with respect to curvatures and costs are returned. Every answer begins with the seconds that the layer
+    took. A first answer without a call says that the peer is loaded and has made one decision.
 
     Args:
         layer: the ``LAYER`` of a peer.
