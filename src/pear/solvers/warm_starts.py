@@ -246,7 +246,7 @@ class WarmStartTable(Generic[Rows]):
             rows: the B new rows.
             fingerprint: (B, f) fingerprints, f numbers each, of the data that the rows solve exactly; None in a table
                 whose rows are only warm starts.
-            good: (B,) bool, True if a row is an exact solution; None if all are.
+            good: (B,) bool, True if a row is an exact solution; None if all are. Ignored if ``fingerprint`` is None.
         """
         index = self._index(slots)
         if isinstance(self.rows, TensorRecord):

@@ -107,7 +107,7 @@ def _solve_active_set_on_cpu(qp: QuadraticProgram, plan: CompiledConstraints) ->
 
 
 def solve_active_set_on_gpu(qp: QuadraticProgram, plan: gpu_plan.GPUPlan | None) -> Candidate:
-    """Solve all samples with a Triton kernel. If no kernel fits the programs, the candidate is empty."""
+    """Solve all samples with a Triton kernel. If no kernel fits, or memory is too small, the candidate is empty."""
     if plan is None or not qp.batch or not plan.fits(qp.batch, qp.c.device):
         return empty_candidate(qp.batch, qp.n, qp.p, qp.m, qp.c)
     found = plan.solve(qp)

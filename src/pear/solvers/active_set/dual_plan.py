@@ -12,10 +12,10 @@ from pear.solvers.active_set.settings import MOST_CONSTRAINTS
 _ROWS_PER_VARIABLE = 0.25
 """Smallest number of rows per variable for which the dual method is used.
 
-All rows count if many of their entries are not zero, otherwise the inequalities alone. The primal method begins at a
-corner and keeps an inverse of the size of all rows, which most inequalities enlarge without being active. The dual
-method begins at the minimum without inequalities and adds those that are active. Its cost does not depend on the number
-of equalities. Rows with few non-zeros are those of networks and schedules, whose equalities and bounds leave little
+All rows count if many of their entries are not zero. Otherwise the inequalities alone count, and they must also
+outnumber the equalities. The primal method begins at a corner and keeps an inverse of the size of all rows, which most
+inequalities enlarge without being active. The dual method begins at the minimum without inequalities and adds those
+that are active. Its cost does not depend on the number of equalities. Rows with few non-zeros are those of networks and schedules, whose equalities and bounds leave little
 freedom. For such rows, the dual method begins far from the solution, and the primal one has little to do. ``pear bench
 gradient`` measures both.
 """

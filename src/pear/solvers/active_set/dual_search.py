@@ -149,7 +149,10 @@ def move_dual_search_values(D: ProgramData, w: Workspace, entering: int, change:
 
 @inner
 def restart_dual_search(D: ProgramData, w: Workspace) -> None:
-    """Set ``w.value`` to the values at the refined point ``w.x``, which has smaller rounding errors."""
+    """Set ``w.value`` to the values of all constraints at the refined point ``w.x``.
+
+    These values have smaller rounding errors than those that the search has updated step by step.
+    """
     largest = 0.0
     for i in span(gram_size(D)):
         w.value[i] = gram_constraint_value(D, w.x, i)

@@ -22,7 +22,7 @@ FINE_PIVOT = 1e-13
 """``PIVOT`` of the third attempt to solve a sample. Refinement copes with a basis that is so badly conditioned."""
 
 CLOSE_BY = 1e-6
-"""Largest residual of stationarity of a point that is worth a refinement with more digits, outside of this method."""
+"""Largest residual of stationarity of a point that the pipeline may still refine in extended precision."""
 
 UNBALANCED = 1e3
 """Ratio of the movements of a basic and a superbasic variable above which the two change places."""

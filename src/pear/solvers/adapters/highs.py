@@ -123,7 +123,10 @@ class _HighsClock:
     _began: float = field(default_factory=time.monotonic)
 
     def next_share(self) -> float:
-        """Return the seconds for the next sample: an equal share of the time that is left to each of the threads."""
+        """Return the seconds for the next sample.
+
+        The time that is left has to suffice for all waiting samples, of which ``at_a_time`` are solved in parallel.
+        """
         left = max(0.0, self._began + self.seconds - time.monotonic())
         share = left * min(1.0, self.at_a_time / max(1, self.waiting))
         self.waiting -= 1

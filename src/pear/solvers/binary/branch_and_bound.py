@@ -68,7 +68,10 @@ def _fix_branch_items_by_cost(program: Program, node: Node, spare: float, u: Arr
 
 @inner
 def _rate_branch(node: Node, p: int, sign: float, work: SearchWorkspace) -> float:
-    """Return how fast the objective falls as the variable of row ``p`` begins to rise (sign 1.0) or fall (−1.0)."""
+    """Return how fast the objective falls as the variable of row ``p`` begins to rise (sign 1.0) or fall (−1.0).
+
+    The result is infinite if no column can move the variable in this direction.
+    """
     best = math.inf
     for k in span(compute_dual_ratios(node, p, sign, work)):
         best = min(best, work.ratio[k])
@@ -86,8 +89,8 @@ def _choose_branch(node: Node, solved: bool, gap: float, work: SearchWorkspace) 
         work: memory for computations.
 
     Returns:
-        The place: a dictionary row, or the number of rows plus a column, or −1 if every item is fixed; and whether the
-        upward branch comes first.
+        The place: the position of a dictionary row, or the number of rows plus the position of a column, or −1 if every
+        item is fixed; and whether the upward branch comes first.
     """
     n, M = node.n, node.M
     place, up, best = -1, False, -1.0

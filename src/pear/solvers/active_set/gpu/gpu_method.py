@@ -25,7 +25,7 @@ class GPUMethod(ABC):
         n: variables of the kernel's programs, which may be more than the decisions.
         J: (B or 1, R, n) the R rows.
         lower, upper: (B or 1, n or more) bounds; the dual method appends the limits of the rows.
-        room: for how much there is memory: slots of the working set, or rank-one terms in the dual method.
+        room: how many slots of the working set (primal method) or rank-one terms (dual method) a sample has memory for.
     """
 
     rooms: ClassVar[Iterable[int]]

@@ -204,9 +204,10 @@ class ElasticPrimalMethod(PrimalMethod):
     """The primal method for constraints that differ by sample. It starts from an infeasible point.
 
     Each variable of this point x⁰ is at the bound nearer to zero, or at zero if it has no bounds. Let v be Jx⁰ − limit
-    in the rows that x⁰ violates, and zero elsewhere. With t = 1, x⁰ satisfies Jx − vt ≤ limit and 0 ≤ t ≤ 1. So t is
-    the share of the violation that is left. It is one more variable, with a cost that is likely to exceed what a
-    feasible decision costs. Once t is zero, the kernel leaves t there. The working set at the start is t alone.
+    in the rows that x⁰ violates, and zero elsewhere. With t = 1, x⁰ satisfies the rows if Jx − vt takes the place of
+    Jx. So t is the share of the violation that is left. It is one more variable, from 0 to 1, with a cost that is
+    likely to exceed what a feasible decision costs. Once t is zero, the kernel leaves t there. The working set at the
+    start is t alone.
 
     Attributes:
         distance: (B,) the largest distance of x⁰ to a row that x⁰ violates.
