@@ -34,7 +34,8 @@ class FrankWolfePoints:
         z: (B, n) float64, the points.
         directions: (B, r, n) an orthonormal basis of the directions between the decisions that a point combines, in
             which it can move when its costs change; rows of zeros are padding.
-        gap: (B,) upper bounds of how much better the best point is, in the unit of the costs.
+        gap: (B,) upper bounds of how much better the best point is, in the unit of the costs; 0 if
+            ``max_iter`` is 1, because no bound is computed then.
         calls: the number of calls that computed decisions, each for all samples that were not finished.
     """
 

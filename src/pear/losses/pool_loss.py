@@ -68,7 +68,7 @@ class PoolLoss(DrawingLoss):
         """Choose the unit for ``cost_unit="auto"``, and add the best decisions to the pool; return the unit.
 
         Args:
-            costs: (N, n) true costs, preferably of the training set; with a cost map (N, k) values.
+            costs: (N, n) true costs, preferably of the training set; with a cost map (N, k) true values.
             keys: N sample ids; the first N rows if omitted.
         """
         unit = super().calibrate(costs, keys)

@@ -30,7 +30,7 @@ class SolutionPool:
     """The P distinct solutions for one set of constraints.
 
     Args:
-        rows: (P, n) the first solutions.
+        rows: (k, n) the solutions with which the pool begins.
         size: the largest number of solutions.
 
     Attributes:
