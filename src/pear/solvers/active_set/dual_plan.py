@@ -15,9 +15,9 @@ _ROWS_PER_VARIABLE = 0.25
 All rows count if many of their entries are not zero. Otherwise the inequalities alone count, and they must also
 outnumber the equalities. The primal method begins at a corner and keeps an inverse of the size of all rows, which most
 inequalities enlarge without being active. The dual method begins at the minimum without inequalities and adds those
-that are active. Its cost does not depend on the number of equalities. Rows with few non-zeros are those of networks and schedules, whose equalities and bounds leave little
-freedom. For such rows, the dual method begins far from the solution, and the primal one has little to do. ``pear bench
-gradient`` measures both.
+that are active. Its cost does not depend on the number of equalities. Rows with few non-zeros are those of networks and
+schedules, whose equalities and bounds leave little freedom. For such rows, the dual method begins far from the
+solution, and the primal one has little to do. ``pear bench gradient`` measures both.
 """
 
 _FEW_VARIABLES = 10
