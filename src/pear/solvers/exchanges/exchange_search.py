@@ -35,7 +35,7 @@ from pear.solvers.exchanges.exchange_plan import ExchangePlan
 from pear.solvers.exchanges.masked_system import factor_masked_system, solve_masked_system
 
 _TINY = 2.2250738585072014e-308
-_FINAL_STEPS = 3  # steps on the right working set, at most; at least one is made
+_FINAL_STEPS = 2  # steps on the right working set, at most, after the one that led to it
 _PATIENCE = 3  # exchanges in a row that may leave the number of wrong constraints as large as it was
 
 
@@ -64,8 +64,8 @@ def _search_exchanges_of_sample(P: ExchangePlan, S: ExchangeSamples, i: int, mos
                 S.v[i, k] = 0.0
         _step_onto_exchanged_set(P, S, i, w)
         wrong, unbalanced = _mark_constraints_to_exchange(P, S, i, w)
-        for step in range(_FINAL_STEPS):  # each step solves for what is left, relative to its own size
-            if wrong != 0 or (step > 0 and unbalanced <= SHARP):
+        for _ in range(_FINAL_STEPS):  # each step solves for what is left, relative to its own size
+            if wrong != 0 or unbalanced <= SHARP:
                 break
             _step_onto_exchanged_set(P, S, i, w)
             wrong, unbalanced = _mark_constraints_to_exchange(P, S, i, w)
