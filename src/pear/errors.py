@@ -11,7 +11,7 @@ from pear.wording import list_positions
 
 
 class PearError(Exception):
-    """The base class of all errors that this package raises."""
+    """The base class of the errors that this package defines for its users."""
 
 
 class ProblemError(PearError, ValueError):

@@ -32,11 +32,13 @@ class DecisionLayer(DecisionModule):
     """The decision z*(c, Q, A, b, G, h, lb, ub) as a layer with exact derivatives, for any loss on the decision.
 
     For an upstream gradient w, the backward pass solves the reduced system ``[H Jᵀ; J 0][p; q] = [w; 0]`` with the
-    factorisation of the forward pass. H is the curvature, and J has the active constraints as rows. All derivatives
-    follow from the solution p and q, and from the decision z: ``∂c = −p``, ``∂Q = −½(p zᵀ + z pᵀ)``,
-    ``∂(right-hand sides) = q``, ``∂J = −(v pᵀ + q zᵀ)`` with the multipliers v, and for a variable at a bound
-    ``∂bound = w − Hp − Jᵀq``. Inactive constraints have derivative zero, and weakly active constraints count as active.
-    If rows are linearly dependent, right-hand sides get the derivative of least norm, with rows scaled to length one.
+    factorisation of the forward pass. H is the curvature, and J has the active rows of A and G. The system is that of
+    the variables that are not at a bound; p is zero for the others. All derivatives follow from the solution p and q,
+    and from the decision z: ``∂c = −p``, ``∂Q = −½(p zᵀ + z pᵀ)``, ``∂(right-hand sides) = q``,
+    ``∂J = −(v pᵀ + q zᵀ)`` with the multipliers v, and for a variable at a bound ``∂bound = w − Hp − Jᵀq``. For a
+    maximum, ∂c and ∂Q have the opposite sign. Inactive constraints have derivative zero, and weakly active constraints
+    count as active. If rows are linearly dependent, right-hand sides get the derivative of least norm, with rows scaled
+    to length one.
 
     Args:
         problem: the decision problem; an integer problem is relaxed. The cost map of a ``Model`` maps predicted values

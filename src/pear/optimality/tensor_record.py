@@ -25,7 +25,7 @@ class TensorRecord:
 
     @classmethod
     def cat(cls, parts: Sequence[Any]) -> Any:
-        """Join records of plain tensors to one record with the rows of all ``parts``, in their order."""
+        """Join records of plain tensors into one record with the rows of all ``parts``, in their order."""
         columns = {f.name: [getattr(part, f.name) for part in parts] for f in fields(cls)}  # type: ignore[arg-type]
         return cls(**{name: torch.cat(column) for name, column in columns.items()})
 

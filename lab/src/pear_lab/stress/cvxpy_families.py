@@ -83,7 +83,8 @@ class CvxpyFamilyBuilder:
     def cost(self, size: int, draw: Callable[[Rng], Array] | None = None) -> Any:
         """Add a predicted cost of ``size`` decisions, and return the expression of the cost.
 
-        The expression is a parameter. Without ``draw``, one in five is a linear function of a shorter parameter.
+        The expression is a parameter or, with probability 1/5 if ``draw`` is omitted, a linear function of a shorter
+        parameter.
 
         Args:
             size: the number of decisions.

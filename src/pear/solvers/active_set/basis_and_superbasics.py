@@ -230,15 +230,16 @@ def make_superbasic(D: ProgramData, w: Workspace, j: int) -> None:
 
 @inner
 def make_tight_nonbasic(w: Workspace) -> bool:
-    """Make every tight variable and slack nonbasic, which adds its constraint to the working set.
+    """Make tight variables and slacks nonbasic, which adds their constraints to the working set.
 
     A superbasic variable at its bound becomes nonbasic. A basic variable at its bound first changes places with a
-    superbasic one. The remaining superbasic variables are coordinates of the tangent space. Multipliers do not change,
-    because the reduced gradient is zero for every superbasic variable.
+    superbasic one. It stays basic if its constraint depends linearly on the working set, because the constraint would
+    not change the tangent space. The remaining superbasic variables are coordinates of the tangent space. Multipliers
+    do not change, because the reduced gradient is zero for every superbasic variable.
 
     Returns:
-        False if a tight constraint cannot be added because it is too nearly parallel to others. The working set then
-        does not span the right tangent space.
+        False if a tight constraint is left out because it is nearly, but not exactly, dependent on the working set.
+        The working set then does not define the right tangent space.
     """
     held = True
     for t in range(w.tally[ix.SUPERS] - 1, -1, -1):

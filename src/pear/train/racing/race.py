@@ -197,7 +197,7 @@ class Race:
             self._compare(correction.name, correction.best_epochs, share, mixed)
 
     def _contender(self, name: str, loss: Callable[..., Tensor], starts: list[Weights]) -> Contender:
-        """Return a new contender, whose training in each fold begins with these weights."""
+        """Return a new contender. Its training in each fold begins with the weights in ``starts`` for that fold."""
         pairs = zip(self.folds, starts, strict=True)
         return Contender(name, [self._trajectory(loss, fold.train, one) for fold, one in pairs])
 
