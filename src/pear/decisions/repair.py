@@ -73,7 +73,7 @@ def repair(qp: QuadraticProgram, x: Tensor, duals: Duals, working: ActiveSet, ma
     """
     start = Start(x, duals, working, torch.ones_like(x[:, 0], dtype=torch.bool))
     compiled = repair_sparse(qp, start, max_exchanges) if qp.is_sparse else None
-    if compiled is not None:
+    if compiled is not None and bool(compiled.solved.all()):
         return compiled
     factored, first = (
         _repair_in_cuda_graph(qp, x, duals, working) if x.is_cuda else _repair_on_working_set(qp, x, duals, working)
