@@ -23,7 +23,7 @@ from pear_lab.report.paired_comparison import comparison_lines, comparison_secti
 from pear_lab.report.paper_tables import table_sections, time_cap_section
 from pear_lab.report.portfolio_section import METHODS, portfolio_sections
 from pear_lab.report.published_numbers import DEFINITION
-from pear_lab.report.report_files import machines_section, section_markdown
+from pear_lab.report.report_files import machines_section, report_section_markdown
 from pear_lab.report.report_files import summarise_report as state
 from pear_lab.report.table_cells import StoredRuns
 
@@ -54,7 +54,7 @@ def generated(database: Path = FOLDER / FILE_NAME, figure: Path | None = None) -
         raise SystemExit(f"{database} holds no cell in which every method of a comparison has run on two seeds")
     if figure is not None and section.save is not None:
         section.save(figure)
-    return "\n\n".join(map(section_markdown, (section, machines_section(runs))))
+    return "\n\n".join(map(report_section_markdown, (section, machines_section(runs))))
 
 
 def summary(database: Path = FOLDER / FILE_NAME) -> str:
@@ -81,7 +81,7 @@ def reproduction(database: Path = PUBLISHED) -> str:
     shown = [section for section in compared if any(cell.values for cell in section.cells)]
     caps = time_cap_section(runs)
     shown += [section for section in (caps, times(runs), machines_section(runs)) if section is not None]
-    return "\n\n".join([state(runs, compared), DEFINITION, *map(section_markdown, shown)])
+    return "\n\n".join([state(runs, compared), DEFINITION, *map(report_section_markdown, shown)])
 
 
 def times(runs: StoredRuns) -> PageSection:
@@ -126,7 +126,7 @@ def portfolio(database: Path = MARKETS) -> str:
         if grid.rows
     ]
     section = replace(found[0], sentences=found[0].sentences[:1], grids=tuple(grids))
-    return "\n\n".join(map(section_markdown, (section, machines_section(runs))))
+    return "\n\n".join(map(report_section_markdown, (section, machines_section(runs))))
 
 
 def updated(page: str, text: str) -> str:

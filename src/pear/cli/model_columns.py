@@ -68,7 +68,7 @@ def read_model_columns(
 
 
 def read_long_columns(groups: str | None, variables: str | None) -> LongColumns | None:
-    """Return the columns that describe a long table, from two options, or None for another table."""
+    """Return the columns that ``--groups`` and ``--variables`` name; None without groups, for a wide table."""
     if groups is None and variables is not None:
         raise DataError("--variables names a column of a long table; name --groups as well, the column of its groups")
     return None if groups is None else LongColumns(groups, variables)
@@ -163,9 +163,9 @@ def _describe_unknown_column(name: str, model: pear.Model, path: Path) -> str:
 def _read_mapped_model_columns(
     path: Path, costs: list[str], priced: dict[str, Price], given: Sequence[str], file: Path
 ) -> tuple[pear.Model, list[str]]:
-    """Read a model whose costs are M times the predicted values plus the costs of its file, with M from a CSV file.
+    """Read a model whose costs are M times the predicted values, plus the costs in its file.
 
-    The arguments and the result are those of ``read_wide_model_columns``; ``file`` is the CSV file.
+    The arguments and the result are those of ``read_wide_model_columns``. ``file`` is the CSV file that contains M.
     """
     if priced:
         raise DataError("--cost-map makes costs, and right-hand sides (ROW=PRICE) cannot be predicted beside it")

@@ -90,7 +90,7 @@ def read_known_columns(
 
 
 def table_values(given: Any, inputs: int) -> Any:
-    """Return costs or forecasts of N samples as an array (N, inputs). The rows of a group must follow each other."""
+    """Return the costs or forecasts in a table as an array (N, inputs). Rows of a group must be consecutive."""
     return given.to_numpy().reshape(-1, inputs)
 
 

@@ -41,7 +41,7 @@ class PricedConstraints:
     def of_program(
         cls, problem: Problem | Model, qp: QuadraticProgram, variables: tuple[str, ...]
     ) -> PricedConstraints:
-        """Name the constraints of a program.
+        """Find and name the constraints of a program, which are its rows and its finite bounds.
 
         Args:
             problem: the user's problem. Rows of a ``Model`` have its names; rows of a ``Problem`` have numbers.

@@ -48,9 +48,9 @@ class DecisionPath:
         mean: (B, n) the mean decision z̄.
         margin: (B,) the smallest t at which the decision under c + t e changes; for a quadratic program, the smallest t
             at which the decision leaves its first straight line. 1 if there is no such t.
-        pieces: (B,) int64, number of pieces in the sum.
+        pieces: (B,) int64, the number of pieces of the path, on each of which z*(t) is constant or a straight line.
         found: (B,) bool, False for samples on which the search gave up.
-        size: (B,) size of the terms that make up the optimal value.
+        size: (B,) ``Σⱼ (|cⱼ| + |eⱼ|) (|zⱼ*(0)| + |zⱼ*(1)|)``, to which accuracies are relative.
     """
 
     mean: Tensor
@@ -163,7 +163,7 @@ class _DecisionPathPieces:
 
         Args:
             records: (K, 5) the records of one sample, in the order of t.
-            size: size of the terms that make up the optimal value.
+            size: the ``size`` of ``DecisionPath`` for this sample.
         """
         _, start, end, low, high = (column.tolist() for column in records.T)
         rounding, change = 1e-9 * size, (high[0] - low[0]) / (end[0] - start[0])
@@ -182,7 +182,7 @@ class _DecisionPathSearch:
         true: (B, n) true cost c of the minimised problem.
         error: (B, n) error e of the predicted cost.
         solver: name of the solver, as in ``pear.solve``.
-        size: (B,) size of the terms that make up the optimal value.
+        size: (B,) ``Σⱼ (|cⱼ| + |eⱼ|) (|zⱼ*(0)| + |zⱼ*(1)|)``, to which accuracies are relative.
 
     Attributes:
         qp: the relaxed programs; None for an oracle, whose objective is linear.
@@ -304,7 +304,7 @@ class _DecisionPathSearch:
     def _continue_from_end(
         self, todo: _DecisionPathIntervals, t: Tensor, best: Tensor, allowed: Tensor, last: bool
     ) -> Tensor:
-        """Extend the line from one end of each interval to t, and integrate the line if it is optimal there.
+        """Continue the line of decisions from one end of each interval to t, and integrate it where it stays optimal.
 
         Args:
             todo: the K intervals.

@@ -57,7 +57,7 @@ class _StepPoints(NamedTuple):
 def follow_forecast_steps(
     evaluate: Evaluate, true: Tensor, predicted: Tensor, ends: tuple[Tensor, Tensor], weight: Tensor, most: int, at: int
 ) -> SteppedParts:
-    """Attribute the change of a function from true to predicted values to these values.
+    """Divide the change of a function from the true to the predicted values among the k values.
 
     Args:
         evaluate: the function.

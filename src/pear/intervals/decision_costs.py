@@ -36,11 +36,12 @@ class PlannedDecisions(NamedTuple):
 
 
 def plan_decision_costs(problem: Problem | Model, predicted: Any) -> PlannedDecisions:
-    """Decide under k predicted values of each sample, (B, k), with integers and without smoothing.
+    """Decide under predicted values, with integers and without smoothing, and compute what the decisions cost.
 
     Args:
         problem: the problem of these samples, with their known values.
-        predicted: predicted costs, or the values that a model maps to costs and right-hand sides.
+        predicted: (B, k), k predicted costs of each sample, or k values that a model maps to costs and right-hand
+            sides.
 
     Raises:
         SolveError: a sample has no decision.

@@ -136,7 +136,7 @@ class ResidualScores:
 
     @staticmethod
     def _weighted_quantile(scores: Array, weight: Array, tail: float) -> float:
-        """Return the upper bound of ``quantiles`` for scores (N,) with weights (N,)."""
+        """Return the upper bound that ``quantiles`` documents, for N scores (N,) with weights (N,)."""
         order = np.argsort(scores, kind="stable")
         below = np.cumsum(weight[order])
         at = int(np.searchsorted(below, (1 - tail) * (weight.sum() + 1) * (1 - ROUNDING)))

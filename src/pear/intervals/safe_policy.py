@@ -169,7 +169,7 @@ class SafePolicy:
         return SafeDecisions(decisions, acted, planned, bound, limit, names)
 
     def _rows(self, X: Any, y: Any, given: dict[str, Any]) -> tuple[Any, Any, Any]:
-        """Return the problem with the known values of these N samples, k forecasts of each, (N, k), and y or None."""
+        """Read N samples; return the problem with their known values, their forecasts (N, k), and y or None."""
         if hasattr(self.model, "rows_to_decide"):
             own = {} if self.problem is self.model.problem else {"problem": self.problem}
             found = self.model.rows_to_decide(X, y, **{**own, **given})
@@ -183,7 +183,12 @@ class SafePolicy:
         return fill_known_samples(given.get("problem", self.problem), given.get("known"), values), values, true
 
     def _compare(self, problem: Any, X: Any, values: Tensor) -> tuple[PlannedDecisions, Tensor | None, Array]:
-        """Return the plans, the fallback that they are compared with or None, and the planned costs or differences."""
+        """Return the plans, the fallback, and the planned amounts that need bounds.
+
+        Returns:
+            The plans. With a limit: None and the planned costs (B,). Without one: the fallback (B, n), and the planned
+            costs of the plans minus those of the fallback (B,).
+        """
         plan = plan_decision_costs(problem, values)
         if self.limit is not None:
             return plan, None, plan.planned

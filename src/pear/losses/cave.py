@@ -65,7 +65,7 @@ class CaVELoss(DrawingLoss):
         self.solve_ratio = check_share_setting("solve_ratio", solve_ratio)
 
     def values(self, predicted: Tensor, true: Tensor, ids: list[Hashable] | None) -> Tensor:
-        """Compute the loss of each sample, (B,), with p as a constant; the derivative is the same."""
+        """Compute the loss of each sample, (B,). p is a constant, which leaves the derivative unchanged."""
         best = self.best(true.double(), ids)
         ascent = -self.problem.sign * predicted
         with self.timed("solve"):

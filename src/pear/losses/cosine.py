@@ -38,7 +38,7 @@ class CosineLoss(DecisionLoss):
 
 
 def cosine_distance(first: Tensor, second: Tensor) -> Tensor:
-    """Compute 1 − cos of the angle between vectors (B, n) of any size; 1 if one of them is zero. Shape (B,).
+    """Compute 1 − cos of the angle between each pair of vectors (B, n); 1 if one of the two is zero. Shape (B,).
 
     Example:
         >>> import torch

@@ -74,7 +74,7 @@ class DecisionModule(nn.Module):
         given: the problem as the user gave it, with its integers or as an oracle.
         cost_map: the map from predicted values to costs; None if the costs themselves are predicted.
         recourse_model: the model if it predicts right-hand sides, otherwise None.
-        decider: the ``Decider`` of the problem or, if right-hand sides are predicted, of the forecasts.
+        decider: the ``Decider`` of the problem. If right-hand sides are predicted, it decides under forecasts only.
     """
 
     def __init__(

@@ -58,7 +58,7 @@ class PGLoss(DecisionLoss):
         self.width, self.difference = check_positive_setting("width", width), difference
 
     def values(self, predicted: Tensor, true: Tensor, ids: list[Hashable] | None) -> Tensor:
-        """Compute the loss of each sample, (B,), with decisions as constants; the derivative is the same."""
+        """Compute the loss of each sample, (B,). Decisions are constants, which leaves the derivative unchanged."""
         below, above = {"forward": (0.0, 1.0), "backward": (1.0, 0.0), "central": (1.0, 1.0)}[self.difference]
         costs = torch.stack([predicted + above * self.width * true, predicted - below * self.width * true])
         z = self.decide_each(costs, ids)

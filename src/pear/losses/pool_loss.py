@@ -87,7 +87,7 @@ class PoolLoss(DrawingLoss):
         return unit
 
     def values(self, predicted: Tensor, true: Tensor, ids: list[Hashable] | None) -> Tensor:
-        """Add solutions to the pool, and compute the loss of each sample, (B,), with all solutions as constants."""
+        """Add solutions to the pool, and compute the loss of each sample, (B,). All solutions are constants."""
         # in float64, because products of costs and solutions are compared with each other
         cost, true_cost = predicted.double(), true.double()
         best, sets = self.best(true_cost, ids), self._name_constraint_sets(ids, len(true))
@@ -142,8 +142,8 @@ class PoolLoss(DrawingLoss):
     def _name_constraint_sets(self, ids: list[Hashable] | None, count: int) -> list[Hashable]:
         """Return a name of each sample's set of constraints; equal constraints have equal names.
 
-        The name is a digest of the sample's constraints, or None if all samples have the same constraints. It is the
-        sample's id if a function with an argument for ids decides, or an ``Oracle`` with fields per sample.
+        The name is a digest of the sample's constraints, or None if all samples have the same constraints. If an
+        ``Oracle`` with fields per sample decides, or a function that takes ids, the name is the sample's id.
 
         Args:
             ids: the sample ids, or None.

@@ -149,9 +149,12 @@ def normalized_regret(
     """Compute the normalised regret, ``Σ regret / Σ |f(z*(c); c)|``, with sums over all samples.
 
     f is the objective, and z*(c) the best decision under the true costs c. The normalised regret relates the loss due
-    to wrong decisions to the value of the best decisions, and has no unit. If all best values are 0, or tiny compared
-    with the regret, it is infinite, or 0 if nothing is lost; use ``pear.regret`` instead. The arguments are those of
-    ``pear.regret``, and ``weight``: (B,) how much each sample counts in both sums.
+    to wrong decisions to the value of the best decisions, and has no unit. If nothing is lost, it is 0. If something is
+    lost and all best values are 0, or tiny compared with the regret, it is infinite; use ``pear.regret`` instead.
+
+    Args:
+        weight: (B,) how much each sample counts in both sums; by default all count alike. The other arguments are those
+            of ``pear.regret``.
 
     Example:
         >>> import pear

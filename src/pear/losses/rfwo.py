@@ -12,11 +12,11 @@ from pear.losses.frank_wolfe import FrankWolfeLoss
 class RFWOLoss(FrankWolfeLoss):
     """``ℓ = cᵀz_λ(ĉ) − cᵀz*(c)`` with ``z_λ(ĉ) = argmin_z ĉᵀz + ½λu‖z‖²`` over the hull of all decisions.
 
-    ĉ and c are the predicted and the true costs, and z*(c) is the best decision under c. The regularised decision z_λ
-    (Dalle et al., 2022) changes continuously with the costs, so that the loss has a gradient, ``−P c / (λu)``. z_λ is a
-    convex combination of decisions, and P projects on the directions between them. The gradient is exact if all weights
-    of the combination are positive. For maximisation every cost changes its sign. A training step computes as many
-    decisions one after another as the hardest sample needs.
+    ĉ and c are the predicted and the true costs, z*(c) is the best decision under c, λ is ``strength``, and u is the
+    unit of the costs. The regularised decision z_λ (Dalle et al., 2022) changes continuously with the costs, so that
+    the loss has a gradient, ``−P c / (λu)``. z_λ is a convex combination of decisions, and P projects on the directions
+    between them. The gradient is exact if all weights of the combination are positive. For maximisation every cost
+    changes its sign. A training step computes as many decisions one after another as the hardest sample needs.
 
     Args:
         strength, max_iter: as for ``FrankWolfeLoss``.

@@ -14,8 +14,8 @@ class RFYLLoss(FrankWolfeLoss):
 
     ĉ and c are the predicted and the true costs, and z*(c) is the best decision under c. The hull is that of all
     decisions, and z_λ(ĉ) is the regularised decision, which attains the minimum. This is the Fenchel-Young loss of the
-    regulariser ½λu‖z‖² (Dalle et al., 2022). It is convex, never negative, and zero if z_λ(ĉ) is z*(c). For
-    maximisation every cost changes its sign.
+    regulariser ½λu‖z‖², where λ is ``strength`` and u is the unit of the costs (Dalle et al., 2022). It is convex,
+    never negative, and zero if z_λ(ĉ) is z*(c). For maximisation every cost changes its sign.
 
     Args:
         strength, max_iter: as for ``FrankWolfeLoss``.
@@ -33,7 +33,7 @@ class RFYLLoss(FrankWolfeLoss):
     """
 
     def values(self, predicted: Tensor, true: Tensor, ids: list[Hashable] | None) -> Tensor:
-        """Compute the loss of each sample, (B,), with decisions as constants; the derivative is the same."""
+        """Compute the loss of each sample, (B,). Decisions are constants, which leaves the derivative unchanged."""
         best = self.best(true, ids)
         z = self.regularised(predicted.detach(), true, ids)
         with self.timed("gradient"):

@@ -32,7 +32,7 @@ class SPOPlusLoss(DecisionLoss):
     """
 
     def values(self, predicted: Tensor, true: Tensor, ids: list[Hashable] | None) -> Tensor:
-        """Compute the bound of each sample, (B,), with decisions as constants; the derivative is the same."""
+        """Compute the bound of each sample, (B,). Decisions are constants, which leaves the derivative unchanged."""
         best = self.best(true, ids)
         beyond = 2 * predicted - true
         z = self.decide(beyond, ids)

@@ -55,7 +55,7 @@ class RealisedCost:
         Args:
             z: (B, n) plans.
             cost: (B, n) true costs.
-            fields: those fields of the problem that differ by sample, for the true values.
+            fields: the fields of the problem that differ by sample, by name, at the true values.
         """
         done, touched = self.done.to(z.device), self.touched.to(z.device)
         paid = (z[:, done] * cost[:, done]).sum(1)

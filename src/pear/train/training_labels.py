@@ -169,7 +169,7 @@ def equal_label_norms(costs: Tensor, weight: Tensor | None = None) -> Tensor:
 
 
 def check_label_settings(config: FitConfig, problem: Any, ids: Any = None) -> None:
-    """Raise ProblemError if the settings ask for labels that the problem does not allow.
+    """Raise ProblemError if the settings mix or scale the costs of samples in a way that the problem does not allow.
 
     Args:
         config: the settings.

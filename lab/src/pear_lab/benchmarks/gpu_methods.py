@@ -111,7 +111,7 @@ def gpu_method_milliseconds(function: Callable[[], Any]) -> float:
 
 
 def measure_gpu_method(name: str, sample: _GpuMethodsSample, expected: Tensor) -> str:
-    """Make one cell of the table.
+    """Measure a method on a batch, and return the cell of the table, as the docstring of this module describes it.
 
     Args:
         name: the method.
@@ -139,7 +139,7 @@ def measure_gpu_method(name: str, sample: _GpuMethodsSample, expected: Tensor) -
 
 
 def measure_gpu_method_rows() -> Iterator[list[str]]:
-    """Yield the rows of the table as they are measured."""
+    """Measure every method on every structure and batch size, and yield each row of the table when it is known."""
     for structure in list_gpu_method_structures():
         largest = max(B for B in structure.batches if B != 512)
         draw = structure.draw(np.random.default_rng([0, structure.size]), structure.size, largest)
@@ -155,7 +155,7 @@ def measure_gpu_method_rows() -> Iterator[list[str]]:
 
 
 def print_gpu_methods() -> None:
-    """Print the table while it is measured."""
+    """Measure all methods, and print each row of the table when it is known."""
     typer.echo("step in ms (search in ms) largest error of a gradient, relative to the largest entry")
     typer.echo("| structure | B | " + " | ".join(METHODS) + " |")
     typer.echo("|---|---|" + "---|" * len(METHODS))

@@ -104,9 +104,9 @@ def time_ratio_of_gradient_rows(theirs: float | None, ours: float | None) -> flo
 
 
 def tables_of_gradient_rows(rows: list[GradientRow]) -> list[TextTable]:
-    """Make the table of all rows.
+    """Make a table with a line for each row, and further tables if the rows allow them.
 
-    Further tables show profiles, forward passes, and a summary of all structures, if the rows have them.
+    The further tables show where the time goes, forward passes, and a summary of several structures.
     """
     several = any(row.structure != PORTFOLIO for row in rows)
     what = "problems with n variables" if several else "portfolios of n assets"
@@ -166,9 +166,10 @@ def _cells_of_forward_row(row: GradientRow | None) -> tuple[str, str]:
 
 
 def summary_of_gradient_rows(rows: list[GradientRow]) -> TextTable:
-    """Make a table of PEAR's layer beside the fastest peer, the fastest loose peer, and the layer on one CPU core.
+    """Make a table of PEAR's layer beside the fastest peers, and beside the layer on one CPU core.
 
-    Kinds of rows that were not measured have no column.
+    Peers with settings that trade accuracy for time ("loose") have columns of their own. What was not measured has no
+    column.
     """
     known = [row for row in rows if row.compared and row.measured == "gradient"]
     kinds: dict[str, Callable[[GradientRow], bool]] = {

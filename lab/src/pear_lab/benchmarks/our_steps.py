@@ -51,19 +51,20 @@ class OurSteps:
             self.steps[WARM] = self._warm
 
     def answers(self, who: str) -> ExactGradients:
-        """Return the exact gradients at the predicted costs of a row."""
+        """Return the exact gradients at the predicted costs that the step ``who`` of ``steps`` uses."""
         moved = self.programs.moved_answers
         return moved if who == WARM and moved is not None else self.programs.answers
 
     def reuse_rate(self, who: str) -> float | None:
-        """Return the share of samples without a solver call, last time; None for a row without warm starts."""
+        """Return the share of samples that needed no solver in the last step; None unless ``who`` is "pear warm"."""
         last = None if self.loss is None else self.loss.last
         return last.reuse_rate if who == WARM and last is not None else None
 
     def profile(self, who: str) -> dict[str, float]:
-        """Measure once more, and return the seconds of the phases that the loss counts, of the rest, and of the set-up.
+        """Measure the step ``who`` once more, and return the seconds of its phases by name.
 
-        The result is empty for a row without a loss.
+        The phases are those that the loss counts, the rest, and the set-up. The result is empty for a step without a
+        loss.
         """
         wait, self.loss = wait_for_worker_device(self.device), None
         began = time.perf_counter()
@@ -92,18 +93,18 @@ class OurSteps:
             value: the function whose gradient is timed.
         """
         for _ in range(_UNTIL_REPLAYED if self.device == "cuda" else int(self.programs.is_shared)):
-            _our_gradient(self.moved, value)
+            _our_step_gradient(self.moved, value)
 
     def _pear(self) -> Step:
         """Prepare a step of the loss."""
         loss = self._make_loss()
-        return lambda: _our_gradient(self.cost, lambda cost: loss(cost, self.true))
+        return lambda: _our_step_gradient(self.cost, lambda cost: loss(cost, self.true))
 
     def _warm(self) -> Step:
         """Prepare a step of the loss whose samples have been solved for other costs."""
         loss, keys = self._make_loss(), torch.arange(len(self.cost))
-        _our_gradient(self.cost, lambda cost: loss(cost, self.true, keys=keys))
-        return lambda: _our_gradient(self.moved, lambda cost: loss(cost, self.true, keys=keys))
+        _our_step_gradient(self.cost, lambda cost: loss(cost, self.true, keys=keys))
+        return lambda: _our_step_gradient(self.moved, lambda cost: loss(cost, self.true, keys=keys))
 
     def _layer(self) -> Step:
         """Prepare a step that differentiates the true objective through ``DecisionLayer``."""
@@ -114,7 +115,7 @@ class OurSteps:
             return 0.5 * (z * times_curvature(self.Q, z)).sum() + (self.true * z).sum()
 
         self._prepare(true_objective)
-        return lambda: _our_gradient(self.cost, true_objective)
+        return lambda: _our_step_gradient(self.cost, true_objective)
 
 
 def _profile_our_step(loss: PEARLoss, step: Step, wait: Callable[[], None]) -> dict[str, float]:
@@ -151,6 +152,6 @@ def _time_our_phases(compiled: CompiledPass, call: RegretCall) -> dict[str, floa
     return {"verify": verified - began, "project": time.perf_counter() - verified}
 
 
-def _our_gradient(cost: Tensor, value: Callable[[Tensor], Tensor]) -> dict[str, Any]:
+def _our_step_gradient(cost: Tensor, value: Callable[[Tensor], Tensor]) -> dict[str, Any]:
     """Compute the gradient of a function at costs, under the name "gradient"."""
     return {"gradient": timed_gradient(cost, value).cpu().numpy()}

@@ -226,7 +226,7 @@ class StreamsBenchmarkMarks:
         self.found: list[tuple[int, float, float, float]] = []
 
     def hook(self, model: nn.Module, inputs: Any, output: Tensor) -> None:
-        """Take a mark if one is due. To be registered as a forward hook of the model."""
+        """Take a mark if one is due. Torch calls this method as a forward hook of the model."""
         if not model.training:
             return
         if self.seen >= self.next:

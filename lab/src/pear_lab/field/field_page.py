@@ -15,7 +15,7 @@ from pear_lab.field.field_words import field_summary_words
 from pear_lab.field.left_out import left_out_section
 from pear_lab.field.rank_figure import save_rank_figure
 from pear_lab.field.task_results import TaskResults, read_task_results
-from pear_lab.report.report_files import machines_section, section_markdown
+from pear_lab.report.report_files import machines_section, report_section_markdown
 from pear_lab.report.table_cells import read
 
 FIGURE = "ranks.svg"
@@ -49,8 +49,8 @@ def field_page(database: Path, figure: Path | None = None, link: str = FIGURE) -
     parts = ["# The field on one page", sections.INTRODUCTION, _field_page_commands(found), "## In short"]
     parts += ["\n".join(f"- {sentence}" for sentence in field_summary_words(found, ranks))]
     parts += [
-        section_markdown(sections.field_protocol_section(found)),
-        section_markdown(sections.field_ranks_section(ranks)),
+        report_section_markdown(sections.field_protocol_section(found)),
+        report_section_markdown(sections.field_ranks_section(ranks)),
     ]
     if ranks.found is not None:
         if figure is not None:
@@ -59,7 +59,7 @@ def field_page(database: Path, figure: Path | None = None, link: str = FIGURE) -
     parts += _field_page_markdown([sections.field_task_section(one) for one in found])
     parts += _field_page_markdown([sections.field_speed_section(found), sections.field_settings_section(found)])
     if (rest := left_out_section(found)) is not None:
-        parts.append(section_markdown(rest))
+        parts.append(report_section_markdown(rest))
     parts += _field_page_markdown([sections.field_failures_section(found), machines_section(read(database))])
     return "\n\n".join(parts) + "\n"
 
@@ -77,4 +77,4 @@ def _field_page_commands(found: Sequence[TaskResults]) -> str:
 
 def _field_page_markdown(found: Sequence[PageSection]) -> list[str]:
     """Return each section in Markdown."""
-    return [section_markdown(section) for section in found]
+    return [report_section_markdown(section) for section in found]

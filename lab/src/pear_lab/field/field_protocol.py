@@ -257,7 +257,18 @@ def _field_protocol_result(
     histories: tuple[History, ...],
     found: dict[str, Any],
 ) -> TrainingResult:
-    """Make the result of a run, with the model of the best check and the function that tests this model."""
+    """Make the result of a run: its model, its histories, and the function that tests the model.
+
+    If the method has tries, and no check was better than the start, the model of the result is the start.
+
+    Args:
+        run: the run.
+        prepared: the data and the start of the task.
+        model: the trained model.
+        history: the history of the chosen training.
+        histories: the histories of all trainings.
+        found: further entries of the test results, such as the chosen setting.
+    """
     start = prepared.model(run.seed)
     if history.best is not None and history.best.epoch == 0 and run.settings["way"] == "tries":
         model = copy.deepcopy(start)

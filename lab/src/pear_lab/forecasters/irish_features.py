@@ -40,7 +40,7 @@ class IrishFeatureDays(NamedTuple):
 
 
 def find_irish_feature_days(data: EnergyData) -> IrishFeatureDays:
-    """Return the days for which the data also has the day before and the same day of the week before."""
+    """Return the days for which the data also has the day before and the day seven days before."""
     dates = [datetime.date.fromisoformat(day) for day in data.dates]
     at = {day: row for row, day in enumerate(dates)}
     days = [day for day in dates if all(day - datetime.timedelta(lag) in at for lag in LAGS)]

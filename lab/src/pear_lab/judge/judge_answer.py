@@ -81,7 +81,7 @@ class Verdict:
     units: ProgramUnits | None = None
 
     def blamed(self, reason: str) -> Verdict:
-        """Return the verdict "wrong" if there is a reason and no earlier one; else return this verdict."""
+        """Return the verdict "wrong" with this reason. An empty reason, or an earlier "wrong", changes nothing."""
         return replace(self, kind="wrong", reason=reason) if reason and self.kind != "wrong" else self
 
 

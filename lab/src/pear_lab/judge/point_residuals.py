@@ -117,8 +117,8 @@ def point_residuals(
         x: (n,) the point.
         y: the multipliers of the point.
         units: the units of the program.
-        capped: whether a multiplier counts at most as much as the objective's gradient in the size of a component. If
-            not, every multiplier counts in full.
+        capped: whether a multiplier adds at most as much to the size of the gradient's components as the objective
+            does. If not, every multiplier counts in full.
     """
     A, G, H = wide(s.A), wide(s.G), wide(s.H)
     X = point_size(s, x, units)

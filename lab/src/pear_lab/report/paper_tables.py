@@ -18,7 +18,7 @@ from pear_lab.report.table_cells import TABLES, Cell, StoredRuns, cell_place, ce
 
 
 def table_sections(runs: StoredRuns) -> list[PageSection]:
-    """Make a section for each table of the paper except its portfolios, and for each other table with runs."""
+    """Make a section for each table except the portfolios. A table that the paper lacks has one only if it has runs."""
     filled = {one.table.name: _table_section(one, runs) for one in EXPERIMENTS.values() if one.tasks != ("portfolio",)}
     drawn = make_report_figures(runs, {name: section.cells for name, section in filled.items()})
     return [

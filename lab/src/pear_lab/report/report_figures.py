@@ -246,7 +246,7 @@ def _regret_figure(cells: Sequence[Cell], condition: str, title: str, label: str
 
 
 def _direction_shift_figure(shifted: Sequence[Cell], trained: Sequence[Cell]) -> PageFigure:
-    """Make the figure of the regret before and after the shift of direction, at the highest degree that was run."""
+    """Make the figure of the regret along the trained and the shifted direction, at the highest degree that was run."""
     title = "Regret along the trained and the shifted direction, %"
     run = [cell for cell in shifted if cell.mean is not None]
     if not run:

@@ -113,7 +113,7 @@ def _report_can_be_rendered(rows: Sequence[RunRecord], runs: StoredRuns) -> bool
     return True
 
 
-def section_markdown(section: PageSection) -> str:
+def report_section_markdown(section: PageSection) -> str:
     """Return one section in Markdown, for documents that show a part of the report."""
     return render_page_template("section.md", {"section": section, "seeds": len(SEEDS)}, "pear_lab.report").strip()
 

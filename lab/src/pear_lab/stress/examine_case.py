@@ -99,7 +99,7 @@ class CaseExamination:
         return CaseVerdicts(self.verdicts, seconds, self.slowest_ratio(seconds), gradients)
 
     def blame(self, i: int, reason: str) -> None:
-        """Change the verdict on sample i to "wrong", unless the reason is empty."""
+        """Change the verdict on sample i to "wrong". An empty reason, or an earlier "wrong", changes nothing."""
         self.verdicts[i] = self.verdicts[i].blamed(reason)
 
     def solve_alone(self, i: int) -> tuple[Answer | str, float]:

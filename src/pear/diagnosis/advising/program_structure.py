@@ -56,7 +56,7 @@ def _describe_program_size(s: AdviceSubject, findings: Findings) -> None:
 
 
 def _describe_structure_per_sample(s: AdviceSubject, findings: Findings) -> None:
-    """Name the fields that differ between samples, and advise on limits among them that might be predicted."""
+    """Name the fields that differ between samples. If limits are among them, say how to predict these."""
     if not s.per_sample:
         return
     fields = ", ".join(s.per_sample)

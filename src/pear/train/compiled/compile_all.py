@@ -57,7 +57,7 @@ def compile_all() -> Iterator[CompiledPart]:
 
 
 def _compile_active_set() -> None:
-    """Compile the active-set method: solve a program of two variables."""
+    """Compile the active-set method by solving a program of two variables."""
     n, fields = 2, {"A": torch.ones(1, 2), "b": torch.ones(1), "lb": torch.zeros(2)}
     P = pack_programs({name: value.double() for name, value in fields.items()}, n, smoothing=1.0)
     rows = np.arange(1)
@@ -66,7 +66,7 @@ def _compile_active_set() -> None:
 
 
 def _compile_epoch(kind: torch.dtype) -> None:
-    """Compile the epoch of a linear model in this precision: train for one epoch on one sample."""
+    """Compile the epoch of a linear model in this precision by training for one epoch on one sample."""
     loss = PEARLoss(Problem(A=[[1.0, 1.0]], b=[1.0], lb=0.0), smoothing=1.0)
     data = torch.zeros(1, 1, dtype=kind), torch.zeros(1, 2, dtype=kind)
     model = torch.nn.Linear(1, 2, dtype=kind)
@@ -74,24 +74,24 @@ def _compile_epoch(kind: torch.dtype) -> None:
 
 
 def _compile_branch_and_bound() -> None:
-    """Compile branch and bound: solve a knapsack of two rows."""
+    """Compile branch and bound by solving a knapsack of two rows."""
     rows, limits = [[0.5, 0.7, 0.3], [0.3, 0.1, 0.9]], [0.8, 0.95]
     solve(Problem(G=rows, h=limits, lb=0.0, ub=1.0, integer=True, sense="max"), [[3.0, 4.0, 2.0]])
 
 
 def _compile_dynamic_programming() -> None:
-    """Compile dynamic programming: solve a knapsack of one row with whole weights."""
+    """Compile dynamic programming by solving a knapsack of one row with whole weights."""
     solve(Problem(G=[[2.0, 3.0, 1.0]], h=[4.0], lb=0.0, ub=1.0, integer=True, sense="max"), [[3.0, 4.0, 2.0]])
 
 
 def _compile_sparse_iterates() -> None:
-    """Compile the interior-point method: run an iteration on a sparse program of two variables."""
+    """Compile the interior-point method by running an iteration on a sparse program of two variables."""
     pattern = SaddlePattern(sparse.csr_array(np.eye(2)), sparse.csr_array(np.ones((1, 2))))
     SparseIterates(pattern, 1, np.arange(2.0), np.ones(1), np.zeros(2), np.ones(2)).run(0.1)
 
 
 def _compile_exchanges() -> None:
-    """Compile exchanges of constraints: repair a warm start of a sparse program, and project a vector."""
+    """Compile the exchanges of constraints by repairing a warm start of a sparse program and projecting a vector."""
     H, J, none = (
         SparseMatrix(sparse.csr_array(rows), shared=True) for rows in (np.eye(2), np.ones((1, 2)), np.empty((0, 2)))
     )
@@ -103,7 +103,7 @@ def _compile_exchanges() -> None:
 
 
 def _compile_paths() -> None:
-    """Compile shortest paths: find the cheapest path through a grid of four nodes."""
+    """Compile shortest paths by finding the cheapest path through a grid of four nodes."""
     shortest_path((2, 2)).decide([[1.0, 2.0, 1.0, 1.0]])
 
 

@@ -133,7 +133,7 @@ def check_table_columns(estimator: DecisionRegressor, y: Any) -> None:
 
 
 def name_table_columns(y: Any, groups: LongTable | None) -> tuple[Any, ...] | None:
-    """Return the names of the columns of y, or of a Series with the values of a long table; None for an array."""
+    """Return the column names of y; for a Series of a long table, its name, or 0 without one; None for an array."""
     if groups is not None and hasattr(y, "to_frame"):
         return (0 if y.name is None else y.name,)
     return pandas_columns(y)

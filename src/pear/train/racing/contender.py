@@ -48,7 +48,7 @@ class Contender:
 
     @property
     def weights(self) -> list[Weights]:
-        """The present average weights in each fold."""
+        """The average weights of the training in each fold, as in ``Trajectory.average``."""
         return [one.average for one in self.trajectories]
 
     def note_stage(self, value: float, least: float) -> None:

@@ -248,7 +248,7 @@ class Race:
         return finals * self.progress.judgement_seconds + self._start_seconds + self._seconds_on_all(trajectory, epochs)
 
     def _seconds_on_all(self, trajectory: Trajectory, epochs: int) -> float:
-        """Return the seconds that these epochs on all samples will take; 0 if the winner is not trained again."""
+        """Estimate the seconds to train the winner for ``epochs`` on all samples; 0 if it is not trained again."""
         if self.whole is None:
             return 0.0
         return trajectory.seconds_per_epoch * epochs * len(self.whole) / max(len(trajectory.run.train.finite()), 1)

@@ -44,7 +44,7 @@ class RaceStart(Protocol):
 
 @dataclass
 class GivenRaceStart:
-    """A start with the weights that the model has."""
+    """A start that keeps the weights that the model has."""
 
     model: nn.Module
     sentence: str = ""

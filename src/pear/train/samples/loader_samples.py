@@ -122,7 +122,7 @@ class LoaderSamples:
         return self.first
 
     def usable(self, model: nn.Module, loss: Any) -> LoaderSamples:
-        """Return these samples, of which training leaves out those in ``unusable``.
+        """Return the same samples, with those in ``unusable`` marked as left out of training.
 
         Raises:
             ProblemError: as in ``refuse_unusable_samples``.

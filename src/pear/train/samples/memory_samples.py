@@ -80,7 +80,7 @@ class MemorySamples:
         return self._without(self.weight == 0)
 
     def _without(self, mask: Tensor) -> MemorySamples:
-        """Return these samples, of which training also leaves out those that a mask (N,) selects."""
+        """Return the same samples, with those that a mask (N,) selects marked as left out of training, too."""
         return replace(self, left_out=mask if self.left_out is None else mask | self.left_out)
 
     def seen(self) -> MemorySamples:
@@ -147,7 +147,7 @@ class MemorySamples:
         return self
 
     def usable(self, model: nn.Module, loss: Any, whose: str = "training") -> MemorySamples:
-        """Return these samples, of which training leaves out those that ``find_unusable_samples`` finds.
+        """Return the same samples, with those that ``find_unusable_samples`` finds marked as left out of training.
 
         ``whose`` is as in ``refuse_unusable_samples``.
 

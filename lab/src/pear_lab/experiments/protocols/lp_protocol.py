@@ -36,7 +36,7 @@ _PUBLISHED_FIT: dict[str, Any] = {
 
 
 def paper_order(count: int, generator: torch.Generator) -> Tensor:
-    """Draw an order of samples as a shuffling ``torch.utils.data.DataLoader`` without a generator of its own draws it.
+    """Draw an order of samples like a ``DataLoader`` of torch with ``shuffle=True`` and without a ``generator``.
 
     Example:
         >>> generator = torch.Generator().manual_seed(0)

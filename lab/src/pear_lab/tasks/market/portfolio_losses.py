@@ -1,6 +1,6 @@
 """Losses of predicted returns: their squared error, or the regret of the portfolio that they lead to.
 
-All losses take the days as ``Forecaster`` returns them, known before predicted: (B, n, window + ahead).
+All losses take days (B, n, T) as ``Forecaster`` returns them: first the known days, then ``ahead`` predicted ones.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ class ForecastLoss(nn.Module):
         self.ahead = ahead
 
     def forward(self, predicted: Tensor, true: Tensor) -> Tensor:
-        """Return the mean squared error (a scalar) of predicted days (B, n, T) against true days (B, n, T)."""
+        """Return the mean squared error (a scalar) over the last ``ahead`` of T days; both arguments are (B, n, T)."""
         return (predicted - true)[:, :, -self.ahead :].square().mean()
 
 
@@ -66,8 +66,8 @@ class DecisionUtilityLoss(nn.Module):
 
     The utility ``U(w) = μᵀw − ½γ wᵀΣw`` has the true mean μ, the true covariance Σ and the risk aversion γ. The
     portfolio w* is optimal for μ and Σ, and ŵ for their predictions μ̂ and Σ̂. Gradients flow to μ̂ and Σ̂. PEAR's
-    paper uses this loss with the layers of qpth and CvxpyLayers. As w* is optimal, the loss is
-    the regret, and its gradient equals that of ``PortfolioPEARLoss`` in the mode "exact".
+    paper uses this loss with the layers of qpth and CvxpyLayers. As w* is optimal, the loss is the regret, and its
+    gradient equals that of ``PortfolioPEARLoss`` in the mode "exact".
 
     Args:
         task: the portfolio problem.
