@@ -181,9 +181,9 @@ def _() -> None:
     assert (found.code[0], found.changes[0]) == (layout.SOLVED, 0)
 
 
-def project(error: list[float], spoil: float) -> tuple[Array, bool]:
-    """An error along the row x₁ + x₂ + x₃ = 3 and across it, projected with an inverse that is wrong by so much."""
-    P = programs(3, np.diag([1.0, 2.0, 3.0]), A=np.ones((1, 3)), b=[3.0])
+def project(error: list[float], spoil: float, unit: float = 1.0) -> tuple[Array, bool]:
+    """An error along the row x₁ + x₂ + unit·x₃ = 3 and across it, projected with an inverse wrong by so much."""
+    P = programs(3, np.diag([1.0, 2.0, 3.0]), A=np.array([[1.0, 1.0, unit]]), b=[3.0])
     _, states = solve(P, [0.0, 0.0, 0.0])
     states.inverse[:] *= 1.0 + spoil
     at = np.zeros(1, np.int64)
@@ -203,6 +203,15 @@ def _() -> None:
     g, converged = project([1.0 + 1e-10, 1.0, 1.0], 0.0)
     assert converged
     assert np.abs(g).max() == pytest.approx(5 / 11 * 1e-10, rel=1e-4)
+
+
+@holds("MIXED", "compiled")
+def _() -> None:
+    """A projection of 1e-13 of the error is rounding, and zero, unless the units of the variables are far apart."""
+    g, converged = project([1.0 + 1e-13, 1.0, 1e-3], 0.0, 1e-3)
+    assert converged
+    assert not g.any()
+    assert not project([1.0 + 1e-13, 1.0, 1e-6], 0.0, 1e-6)[1]
 
 
 # ----------------------------------------------------------------------------------------------------- the GPU's kernel
@@ -331,6 +340,15 @@ def _() -> None:
     error = torch.tensor([[1.0 + 1e-10, 1.0 - 1e-10]], dtype=torch.float64)
     g = pear.regret_gradient(problem, error, true, smoothing=1.0, solver="interior-point")
     torch.testing.assert_close(g, 1e-10 * torch.tensor([[1.0, -1.0]], dtype=torch.float64), rtol=1e-4, atol=0.0)
+
+
+@holds("MIXED", "torch")
+def _() -> None:
+    """The curvatures 1 and 1e10 are those of variables in units that are far apart."""
+    for curvature, mixed in ((1e7, False), (1e10, True)):
+        qp = program(np.diag([1.0, curvature]), [0.0, 0.0], lb=np.full(2, -INF))
+        nothing = torch.zeros(1, 2, dtype=torch.bool)
+        assert bool(DenseReducedSystems(qp, ActiveSet(nothing[:, :0], nothing, nothing))._mixes_units()) == mixed
 
 
 @holds("INDEFINITE", "torch")

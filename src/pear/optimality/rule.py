@@ -60,6 +60,10 @@ PROJECTED = 1e-10
 NEGLIGIBLE = 1e-12
 """The projection of a vector e counts as rounding if it is at most this fraction of the size of H⁻¹e."""
 
+MIXED = 1e4
+"""Ratio of the units of two variables, as their curvatures or entries of rows suggest them, above which sizes of
+different variables are not compared."""
+
 SHARE_OF_SIZE = 1e-3
 """Smallest natural size of an entry of a decision, as a fraction of the largest entry. If the bounds of the variable
 are closer together, their distance is the smallest size."""

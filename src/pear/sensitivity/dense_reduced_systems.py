@@ -23,7 +23,7 @@ from torch import Tensor
 from pear.compile.cuda_graphs import run_as_graph
 from pear.optimality.duals_and_active_sets import ActiveSet
 from pear.optimality.natural_sizes import is_naturally_zero
-from pear.optimality.rule import FLAT, NEGLIGIBLE, RANK, SHARP
+from pear.optimality.rule import FLAT, MIXED, NEGLIGIBLE, RANK, SHARP
 from pear.problem.matrix import tmatvec
 from pear.problem.quadratic_program import QuadraticProgram
 from pear.sensitivity.exact_refinement import refine_projection
@@ -236,8 +236,8 @@ class DenseReducedSystems:
     def _mixes_units(self) -> Tensor:
         """Return whether the units of variables differ so much that the rank is unreliable. Shape (B,), bool."""
         curvature = self._H.diagonal(dim1=1, dim2=2).clamp(min=0).sqrt() * self._free_mask
-        mixed = _reduced_spread(curvature) > _CANCELS
-        return mixed | (_reduced_spread(self._J.abs().amax(1)) > _CANCELS) if self._J.shape[1] else mixed
+        mixed = _reduced_spread(curvature) > MIXED
+        return mixed | (_reduced_spread(self._J.abs().amax(1)) > MIXED) if self._J.shape[1] else mixed
 
     def tangent_dim(self) -> Tensor:
         """Compute the dimension of the tangent space: free variables minus independent active rows. Shape (B,)."""

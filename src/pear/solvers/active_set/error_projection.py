@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 
 from pear.compile.jit import inner, span
-from pear.optimality.rule import NEGLIGIBLE, PROJECTED, SHARP
+from pear.optimality.rule import MIXED, NEGLIGIBLE, PROJECTED, SHARP
 from pear.solvers.active_set import kernel_arrays as ix
 from pear.solvers.active_set.basis_and_superbasics import is_basis_steep, set_superbasic_columns
 from pear.solvers.active_set.basis_starts import load_basis_start
@@ -35,7 +35,7 @@ def project_error_primal(D: ProgramData, error: Array, g: Array, w: Workspace) -
 
     Returns:
         False if a variable is FREE, if the objective is flat along a tangent direction, if the basis is too badly
-        conditioned, if refinement has not converged, or if the result is of the size of rounding.
+        conditioned, if refinement has not converged, or if the result cannot be told from rounding.
     """
     R, n = D.J.shape
     supers = w.tally[ix.SUPERS]
@@ -112,7 +112,7 @@ def project_error_dual(D: ProgramData, error: Array, g: Array, w: Workspace) -> 
     """Write the projection of ``error`` to ``g``, at a working set of the dual method with every tight constraint.
 
     Returns:
-        False if refinement has not converged, or if the result is of the size of rounding.
+        False if refinement has not converged, or if the result cannot be told from rounding.
     """
     n, size = D.n, w.tally[ix.WORKING]
     top = 0.0
@@ -185,13 +185,36 @@ def set_error_projection_residual(D: ProgramData, error: Array, w: Workspace) ->
 
 @inner
 def write_error_projection(D: ProgramData, w: Workspace, g: Array, noise: float) -> bool:
-    """Write the projection in ``w.step`` to g; return False if it may consist of rounding alone."""
+    """Write the projection in ``w.step`` to g, or zeros if it consists of rounding alone.
+
+    The rule is that of ``is_naturally_zero``.
+
+    Returns:
+        False if it may consist of rounding alone, and the units of the variables differ too much to tell.
+    """
     biggest = 0.0
     for j in span(D.n):
         biggest = max(biggest, abs(w.step[j]))
     for j in span(D.n):
-        g[j] = w.step[j]
-    return biggest > noise or biggest == 0.0
+        g[j] = w.step[j] if biggest > noise else 0.0
+    return biggest > noise or biggest == 0.0 or not has_mixed_units(D)
+
+
+@inner
+def has_mixed_units(D: ProgramData) -> bool:
+    """Return True if the curvatures of the variables, or their largest entries in the rows, suggest mixed units."""
+    R, n = D.J.shape
+    least = least_entry = math.inf
+    most = most_entry = 0.0
+    for j in span(n):
+        curvature = D.smoothing + (D.sign * D.Q[j, j] if len(D.Q) > 0 else 0.0)
+        entry = 0.0
+        for k in span(R):
+            entry = max(entry, abs(D.J[k, j]))
+        most, most_entry = max(most, curvature), max(most_entry, entry)
+        least = min(least, curvature) if curvature > 0.0 else least
+        least_entry = min(least_entry, entry) if entry > 0.0 else least_entry
+    return math.sqrt(most) > MIXED * math.sqrt(least) or most_entry > MIXED * least_entry
 
 
 @inner
