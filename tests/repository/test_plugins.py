@@ -217,7 +217,8 @@ class NumpyBox:
         return bool(qp.p == qp.m == 0 and qp.lb.isfinite().all() and qp.ub.isfinite().all())
 
     def solve(self, qp: Any, tol: float) -> Any:
-        from pear.solvers.adapters.batch_arrays import CandidateRows, ProgramArrays, groups, row
+        from pear.solvers.adapters.batch_arrays import ProgramArrays, groups, row
+        from pear.solvers.adapters.candidate_rows import CandidateRows
 
         batch, candidates = ProgramArrays.of(qp), CandidateRows(qp)
         for group in groups(batch, candidates.todo):

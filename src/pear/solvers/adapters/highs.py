@@ -19,7 +19,6 @@ from pear.problem.quadratic_program import QuadraticProgram
 from pear.solvers import time_limit
 from pear.solvers.adapters.batch_arrays import (
     Array,
-    CandidateRows,
     Group,
     ProgramArrays,
     group_row_limits,
@@ -27,6 +26,7 @@ from pear.solvers.adapters.batch_arrays import (
     row,
     stack_matrices,
 )
+from pear.solvers.adapters.candidate_rows import CandidateRows
 from pear.solvers.adapters.milp_units import MilpUnits, milp_cost_unit
 from pear.solvers.candidate import Candidate
 

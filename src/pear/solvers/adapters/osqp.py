@@ -11,7 +11,6 @@ from pear.problem.quadratic_program import QuadraticProgram
 from pear.solvers import time_limit
 from pear.solvers.adapters.batch_arrays import (
     Array,
-    CandidateRows,
     Group,
     ProgramArrays,
     group_row_limits,
@@ -19,6 +18,7 @@ from pear.solvers.adapters.batch_arrays import (
     row,
     stack_matrices,
 )
+from pear.solvers.adapters.candidate_rows import CandidateRows
 from pear.solvers.candidate import Candidate
 
 _RHO = 0.1

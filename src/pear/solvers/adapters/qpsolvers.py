@@ -15,7 +15,8 @@ from pear.errors import UnknownSolverError
 from pear.optimality.status import Status
 from pear.problem.quadratic_program import QuadraticProgram
 from pear.solvers import time_limit
-from pear.solvers.adapters.batch_arrays import Array, CandidateRows, Group, ProgramArrays, groups, row
+from pear.solvers.adapters.batch_arrays import Array, Group, ProgramArrays, groups, row
+from pear.solvers.adapters.candidate_rows import CandidateRows
 from pear.solvers.candidate import Candidate
 
 _FOUR_TOLERANCES = ("eps_abs", "eps_rel", "eps_duality_gap_abs", "eps_duality_gap_rel")

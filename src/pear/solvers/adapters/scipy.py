@@ -13,7 +13,6 @@ from pear.problem.quadratic_program import QuadraticProgram
 from pear.solvers import time_limit
 from pear.solvers.adapters.batch_arrays import (
     Array,
-    CandidateRows,
     Group,
     ProgramArrays,
     group_row_limits,
@@ -21,6 +20,7 @@ from pear.solvers.adapters.batch_arrays import (
     row,
     stack_matrices,
 )
+from pear.solvers.adapters.candidate_rows import CandidateRows
 from pear.solvers.adapters.milp_units import MilpUnits, milp_cost_unit
 from pear.solvers.candidate import Candidate
 
@@ -60,13 +60,9 @@ def solve_with_linprog(
     """Solve ``min cᵀx, Ax = b, Gx ≤ h, lb ≤ x ≤ ub`` by ``linprog`` of SciPy, which runs HiGHS.
 
     Args:
-        c: (n,) costs.
-        A: (p, n), dense or sparse.
-        b: (p,).
-        G: (m, n), dense or sparse.
-        h: (m,).
-        lb: (n,).
-        ub: (n,).
+        c, lb, ub: (n,) costs and bounds.
+        A, b: (p, n), dense or sparse, and (p,).
+        G, h: (m, n), dense or sparse, and (m,).
         **options: options of HiGHS.
     """
     inequalities = {"A_ub": G, "b_ub": h} if G.shape[0] else {}

@@ -7,7 +7,8 @@ import numpy as np
 
 from pear.optimality.status import Status
 from pear.solvers import Backend
-from pear.solvers.adapters.batch_arrays import CandidateRows, ProgramArrays, groups, row
+from pear.solvers.adapters.batch_arrays import ProgramArrays, groups, row
+from pear.solvers.adapters.candidate_rows import CandidateRows
 
 ROW = Backend("vertices", "pear_toy.vertices", kinds=("lp",), sparse=False, vertex=True, note="tries all vertices")
 MOST = 3000  # vertices that it tries
