@@ -26,7 +26,7 @@ from sklearn.preprocessing import StandardScaler
 
 import pear
 from pear.intervals.conformal_rule import ConformalRule
-from pear.intervals.residual_scores import Residuals
+from pear.intervals.cost_residuals import CostResiduals
 from pear_lab.forecasters.battery_cases import irish_battery_case, pjm_battery_case
 from pear_lab.forecasters.study_case import StudyCase
 
@@ -123,7 +123,7 @@ def walk_policy(days: Days, level: float) -> tuple[Array, Array, Array]:
     plan = pear.CostIntervals(days.problem, order="exchangeable").walk(days.forecast, days.true, 0.5)
     still = np.zeros(len(days.true))  # doing nothing costs nothing in both batteries
     rule, acted = ConformalRule(), np.zeros(len(days.true), dtype=bool)
-    difference = Residuals(np.abs(plan.planned - still), plan.realised - plan.planned)
+    difference = CostResiduals(np.abs(plan.planned - still), plan.realised - plan.planned)
     bounds = rule.walk(difference, level, two_sided=False)
     acted[BEFORE:] = (plan.planned + bounds.upper)[BEFORE:] <= 0
     return acted[BEFORE:], plan.realised[BEFORE:], plan.planned[BEFORE:]

@@ -12,16 +12,16 @@ from scipy.optimize import nnls
 
 from pear.errors import ProblemError
 from pear.intervals.conformal_rule import ConformalRule
-from pear.intervals.residual_scores import Residuals, ResidualScores, fit_residual_scales
+from pear.intervals.cost_residuals import CostResiduals, CostResidualScores, fit_cost_residual_scales
 
 Array = np.ndarray[Any, Any]
 
 
-def draw(count: int, seed: int = 0) -> Residuals:
+def draw(count: int, seed: int = 0) -> CostResiduals:
     """Skewed residuals with heavy tails that grow with the plan."""
     rng = np.random.default_rng(seed)
     size = rng.gamma(2.0, 10.0, count)
-    return Residuals(size, (2 + 0.3 * size) * (rng.standard_t(3, count) + rng.exponential(1.0, count)))
+    return CostResiduals(size, (2 + 0.3 * size) * (rng.standard_t(3, count) + rng.exponential(1.0, count)))
 
 
 # samples, level, sides, and the probability that the ranks of exchangeable scores give
@@ -37,7 +37,7 @@ def test_exchangeable_samples_are_covered_exactly_as_often_as_their_ranks_say(
     covered = 0
     for i in range(trials):
         size, value = (part[i * (count + 1) : (i + 1) * (count + 1)] for part in drawn)
-        found = rule.bounds(Residuals(size[:-1], value[:-1]), size[-1:], level, two_sided)
+        found = rule.bounds(CostResiduals(size[:-1], value[:-1]), size[-1:], level, two_sided)
         covered += int(found.lower[0] <= value[-1] <= found.upper[0])
     assert expected >= level
     assert abs(covered / trials - expected) < 4 * math.sqrt(expected * (1 - expected) / trials)
@@ -62,13 +62,13 @@ def test_the_scale_is_the_least_squares_fit_without_negative_parts() -> None:
     for kind in range(3):
         size = rng.gamma(2.0, 1.0, 30)
         value = [3 + size, 4 * size - 2, 9 - size][kind] * rng.normal(size=30)
-        fits = fit_residual_scales(Residuals(size, value))
+        fits = fit_cost_residual_scales(CostResiduals(size, value))
         for t in (2, 11, 30):
             expected, _ = nnls(np.column_stack([np.ones(t), size[:t]]), np.abs(value[:t]))
             assert fits[t][:2] == pytest.approx(expected, abs=1e-9)
 
 
-def reference(rule: ConformalRule, known: Residuals, level: float, gap: int) -> tuple[Array, Array]:
+def reference(rule: ConformalRule, known: CostResiduals, level: float, gap: int) -> tuple[Array, Array]:
     """Bounds of every residual, computed anew from the samples before it."""
     size, value = known
     count, tail, first = len(value), (1 - level) / 2, 10 + gap
@@ -120,7 +120,7 @@ def test_bounds_know_nothing_of_what_comes_later(order: Any) -> None:
             later[t - gap :] = 1e6
             size = known.size.copy()
             size[t + 1 :] = 1e6
-            again = rule.walk(Residuals(size, later), 0.8, gap=gap)
+            again = rule.walk(CostResiduals(size, later), 0.8, gap=gap)
             np.testing.assert_array_equal(again.lower[: t + 1], found.lower[: t + 1])
             np.testing.assert_array_equal(again.upper[: t + 1], found.upper[: t + 1])
     t = 55
@@ -134,7 +134,7 @@ def test_exchangeable_bounds_do_not_depend_on_the_order_of_the_ranked_samples() 
     shuffled = np.concatenate([rng.permutation(20), 20 + rng.permutation(40)])
     rule, size = ConformalRule("exchangeable"), np.array([1.0, 30.0])
     first = rule.bounds(known, size, 0.9)
-    again = rule.bounds(Residuals(known.size[shuffled], known.value[shuffled]), size, 0.9)
+    again = rule.bounds(CostResiduals(known.size[shuffled], known.value[shuffled]), size, 0.9)
     np.testing.assert_allclose(first.upper, again.upper, rtol=1e-12)
     np.testing.assert_allclose(first.lower, again.lower, rtol=1e-12)
 
@@ -153,7 +153,7 @@ def test_bounds_that_follow_their_misses_cover_under_shift() -> None:
     """The spread grows twentyfold over the samples, and the mean wanders off by three of it."""
     rng, count = np.random.default_rng(5), 1500
     value = np.exp(np.linspace(0, 3, count)) * (rng.normal(size=count) + np.linspace(0, 3, count))
-    known = Residuals(np.ones(count), value)
+    known = CostResiduals(np.ones(count), value)
     shares = {}
     for rate in (0.0, 0.05):
         found = ConformalRule(rate=rate).walk(known, 0.9)
@@ -165,11 +165,11 @@ def test_bounds_that_follow_their_misses_cover_under_shift() -> None:
 
 def test_samples_count_less_with_their_age() -> None:
     value = np.concatenate([np.full(200, 50.0), np.random.default_rng(0).normal(size=200)])
-    known = Residuals(np.zeros(400), value)
+    known = CostResiduals(np.zeros(400), value)
     old = ConformalRule(rate=0).bounds(known, np.zeros(1), 0.8, two_sided=False)
     new = ConformalRule(rate=0, half_life=20).bounds(known, np.zeros(1), 0.8, two_sided=False)
     assert new.upper[0] < old.upper[0]
-    scores = ResidualScores(half_life=2.0)
+    scores = CostResidualScores(half_life=2.0)
     scores.extend(np.array([3.0, 1.0, 2.0]))
     weight = 0.5 ** (np.array([3, 1, 2]) / 2)  # of the scores 3 (the oldest), 2 and 1
     assert scores.quantiles(0.6)[1] == 2.0
@@ -177,7 +177,7 @@ def test_samples_count_less_with_their_age() -> None:
 
 
 def test_forecasts_without_errors_have_bounds_without_width() -> None:
-    known = Residuals(np.ones(60), np.zeros(60))
+    known = CostResiduals(np.ones(60), np.zeros(60))
     for rule in (ConformalRule(), ConformalRule("exchangeable")):
         found = rule.bounds(known, np.array([1.0, 7.0]), 0.9)
         assert not found.lower.any()

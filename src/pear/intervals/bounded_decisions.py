@@ -8,7 +8,7 @@ from typing import Any, Literal
 
 import numpy as np
 
-from pear.intervals.residual_scores import Array
+from pear.intervals.cost_residuals import Array
 from pear.problem import Model, Problem
 from pear.problem.pandas_data import is_pandas_frame
 from pear.wording import format_amount, format_percent

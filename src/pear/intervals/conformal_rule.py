@@ -26,14 +26,14 @@ from typing import Literal, NamedTuple
 import numpy as np
 
 from pear.errors import ProblemError
-from pear.intervals.residual_scores import (
+from pear.intervals.cost_residuals import (
     ONE_SCALE,
     ROUNDING,
     SCALE_SAMPLES,
     Array,
-    Residuals,
-    ResidualScores,
-    fit_residual_scales,
+    CostResiduals,
+    CostResidualScores,
+    fit_cost_residual_scales,
 )
 
 Order = Literal["time", "exchangeable"]
@@ -121,7 +121,7 @@ class ConformalRule:
             )
         return math.ceil(math.log(left) / math.log(decay) * (1 - ROUNDING)) + SCALE_SAMPLES
 
-    def bounds(self, known: Residuals, size: Array, level: float, two_sided: bool = True) -> ResidualBounds:
+    def bounds(self, known: CostResiduals, size: Array, level: float, two_sided: bool = True) -> ResidualBounds:
         """Return bounds on the residuals of M new samples.
 
         Args:
@@ -142,10 +142,10 @@ class ConformalRule:
         tail = tail_probability(level, two_sided)
         if self.order == "exchangeable":
             return self._exchangeable_bounds(known, size, tail, two_sided)
-        scale = fit_residual_scales(known)[count]
+        scale = fit_cost_residual_scales(known)[count]
         return ResidualBounds.from_scores(self._score_bounds(known, tail, gap=0)[count], scale.of(size), two_sided)
 
-    def walk(self, known: Residuals, level: float, two_sided: bool = True, gap: int = 0) -> ResidualBounds:
+    def walk(self, known: CostResiduals, level: float, two_sided: bool = True, gap: int = 0) -> ResidualBounds:
         """Return bounds on every residual from the residuals before it; NaN if these are too few.
 
         Args:
@@ -168,7 +168,7 @@ class ConformalRule:
             lower[t], upper[t] = found.lower[0], found.upper[0]
         return ResidualBounds(lower, upper)
 
-    def _score_bounds(self, known: Residuals, tail: float, gap: int) -> Array:
+    def _score_bounds(self, known: CostResiduals, tail: float, gap: int) -> Array:
         """Return lower and upper bounds on scores in time order, (N + 1, 2); NaN if too few samples are known.
 
         Row t is for sample t and uses the samples before ``t − gap``. The last row is for later samples and uses all N
@@ -177,7 +177,7 @@ class ConformalRule:
         count, start = len(known.value), SCALE_SAMPLES + gap
         values = known.value / self._scales_before(known, gap)
         bounds, spread, drift = np.full((count + 1, 2), np.nan), np.zeros(count + 1), np.zeros(2)
-        scores, end = ResidualScores(self.half_life), start
+        scores, end = CostResidualScores(self.half_life), start
         for t in range(start, count + 1):
             begin, end = end, max(end, count if t == count else t - gap)
             scores.extend(values[begin:end])
@@ -191,22 +191,23 @@ class ConformalRule:
         return bounds
 
     @staticmethod
-    def _scales_before(known: Residuals, gap: int) -> Array:
+    def _scales_before(known: CostResiduals, gap: int) -> Array:
         """Return the scale of each sample t, from the samples before ``t − gap``, (N,); NaN if these are too few."""
-        fits, found = fit_residual_scales(known), np.full(len(known.value), np.nan)
+        fits, found = fit_cost_residual_scales(known), np.full(len(known.value), np.nan)
         for t in range(SCALE_SAMPLES + gap, len(found)):
             found[t] = fits[t - gap].of(known.size[t])
         return found
 
     @staticmethod
-    def _exchangeable_bounds(known: Residuals, size: Array, tail: float, two_sided: bool) -> ResidualBounds:
+    def _exchangeable_bounds(known: CostResiduals, size: Array, tail: float, two_sided: bool) -> ResidualBounds:
         """Return bounds for M new samples with the sizes ``size`` (M,), if the order of samples has no meaning."""
         count = len(known.value)
         third = count // 3
         scale = ONE_SCALE
         if third >= SCALE_SAMPLES and (count - third) * tail >= (1 - tail) * (1 - ROUNDING):  # enough are left to rank
-            scale, known = fit_residual_scales(known)[third], Residuals(known.size[third:], known.value[third:])
-        scores = ResidualScores()
+            scale = fit_cost_residual_scales(known)[third]
+            known = CostResiduals(known.size[third:], known.value[third:])
+        scores = CostResidualScores()
         scores.extend(known.value / scale.of(known.size))
         return ResidualBounds.from_scores(scores.quantiles(tail), scale.of(size), two_sided)
 

@@ -10,6 +10,7 @@ import numpy as np
 from pear.errors import ProblemError
 from pear.intervals.bounded_decisions import BoundedDecisions, Quantity, label_decisions
 from pear.intervals.conformal_rule import RATE, ConformalRule, Order, ResidualBounds
+from pear.intervals.cost_residuals import CostResiduals
 from pear.intervals.decision_costs import (
     Array,
     cost_of_decisions,
@@ -18,7 +19,6 @@ from pear.intervals.decision_costs import (
     regrets_of_decision_costs,
 )
 from pear.intervals.interval_record import IntervalRecord
-from pear.intervals.residual_scores import Residuals
 from pear.problem import Model, Problem
 from pear.problem.known_samples import fill_known_samples
 from pear.problem.model import problem_of_model
@@ -198,10 +198,10 @@ class CostIntervals:
         cost = cost_of_decisions(own, made.z, came_true)
         return made.planned, cost if self.of == "cost" else regrets_of_decision_costs(own, cost, came_true)
 
-    def _residuals(self, planned: Array, realised: Array) -> Residuals:
+    def _residuals(self, planned: Array, realised: Array) -> CostResiduals:
         """Return residuals: realised minus planned costs of the minimised problem, or regrets."""
         value = realised if self.of == "regret" else self._sign * (realised - planned)
-        return Residuals(np.abs(planned), value)
+        return CostResiduals(np.abs(planned), value)
 
     def _in_own_sense(self, planned: Array, found: ResidualBounds) -> tuple[Array, Array]:
         """Return lower and upper bounds, (B,) each, of costs in the problem's own sense or of regrets."""

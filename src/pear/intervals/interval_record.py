@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from pear.intervals.bounded_decisions import Quantity
-from pear.intervals.residual_scores import Array
+from pear.intervals.cost_residuals import Array
 from pear.losses.paired_difference import PairedDifference, paired_difference
 from pear.wording import format_amount, format_percent
 

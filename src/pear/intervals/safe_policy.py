@@ -14,6 +14,7 @@ from torch import Tensor
 from pear.errors import ProblemError
 from pear.intervals.bounded_decisions import label_decisions, tabulate_decisions
 from pear.intervals.conformal_rule import RATE, ConformalRule, Order
+from pear.intervals.cost_residuals import CostResiduals
 from pear.intervals.decision_costs import (
     Array,
     PlannedDecisions,
@@ -21,7 +22,6 @@ from pear.intervals.decision_costs import (
     plan_decision_costs,
     read_forecasts_and_truth,
 )
-from pear.intervals.residual_scores import Residuals
 from pear.optimality.rule import OPTIMAL
 from pear.problem import Model, Problem
 from pear.problem.known_samples import fill_known_samples
@@ -121,7 +121,7 @@ class SafePolicy:
         self.model, self.fallback, self.problem, self.limit, self.level = model, fallback, own, limit, level
         self.rule = ConformalRule(order, half_life, rate)
         self.rule.samples_needed(level, two_sided=False)  # raises for an invalid level
-        self.residuals = Residuals(np.empty(0), np.empty(0))
+        self.residuals = CostResiduals(np.empty(0), np.empty(0))
 
     def calibrate(self, X: Any, y: Any, *, append: bool = False, **rows: Any) -> Self:
         """Learn from past samples that the model has not seen. In time order, the latest sample comes last.
@@ -140,9 +140,9 @@ class SafePolicy:
         if other is not None:
             came_true = came_true - cost_of_decisions(problem, other, true)
         value = self._sign * (came_true - size)
-        new = Residuals(np.abs(size), value)
+        new = CostResiduals(np.abs(size), value)
         if append:
-            new = Residuals(*(np.append(old, one) for old, one in zip(self.residuals, new, strict=True)))
+            new = CostResiduals(*(np.append(old, one) for old, one in zip(self.residuals, new, strict=True)))
         self.residuals = new
         return self
 

@@ -1,4 +1,4 @@
-"""Residuals, scales, and scores.
+"""Residuals of costs, their scales, and scores.
 
 A residual is the realised cost of a decision minus its planned cost. A score is a residual divided by its scale, which
 grows with the planned cost.
@@ -24,7 +24,7 @@ _HALVES = 40  # a score is forgotten after this many half-lives
 _LEAST_SCALE = 1e-3  # smallest scale, relative to the mean absolute residual
 
 
-class Residuals(NamedTuple):
+class CostResiduals(NamedTuple):
     """The residuals of N samples, in the order of the samples.
 
     Attributes:
@@ -35,12 +35,12 @@ class Residuals(NamedTuple):
     size: Array
     value: Array
 
-    def until(self, count: int) -> Residuals:
+    def until(self, count: int) -> CostResiduals:
         """Return the residuals of the first ``count`` samples."""
-        return Residuals(self.size[:count], self.value[:count])
+        return CostResiduals(self.size[:count], self.value[:count])
 
 
-class ResidualScale(NamedTuple):
+class CostResidualScale(NamedTuple):
     """The scale of residuals as a function of the size of the planned cost: ``constant + slope·size``.
 
     Attributes:
@@ -54,17 +54,17 @@ class ResidualScale(NamedTuple):
     typical: float
 
     def of(self, size: Any) -> Any:
-        """Return the scale for each planned cost of these sizes."""
+        """Return the scales for planned costs of these sizes, as an array of the same shape."""
         if self.typical == 0:
             return np.ones_like(size)
         return np.maximum(self.constant + self.slope * size, _LEAST_SCALE * self.typical)
 
 
-ONE_SCALE = ResidualScale(1.0, 0.0, 0.0)
+ONE_SCALE = CostResidualScale(1.0, 0.0, 0.0)
 """The scale 1, whatever the size."""
 
 
-def fit_residual_scales(known: Residuals) -> list[ResidualScale]:
+def fit_cost_residual_scales(known: CostResiduals) -> list[CostResidualScale]:
     """Fit a scale to the first t residuals, for every t from 0 to their number N.
 
     The fit ``|residual| ≈ constant + slope·size`` is by least squares, with coefficients of at least 0.
@@ -73,8 +73,8 @@ def fit_residual_scales(known: Residuals) -> list[ResidualScale]:
         N + 1 scales. The first one, fitted to no residuals, is 1.
 
     Example:
-        >>> fit_residual_scales(Residuals(np.array([1.0, 2.0, 3.0]), np.array([2.0, -4.0, 6.0])))[3]
-        ResidualScale(constant=0.0, slope=2.0, typical=4.0)
+        >>> fit_cost_residual_scales(CostResiduals(np.array([1.0, 2.0, 3.0]), np.array([2.0, -4.0, 6.0])))[3]
+        CostResidualScale(constant=0.0, slope=2.0, typical=4.0)
     """
     p, r = known.size, np.abs(known.value)
     n = np.arange(len(p) + 1.0)
@@ -87,10 +87,10 @@ def fit_residual_scales(known: Residuals) -> list[ResidualScale]:
     through_zero, flat = constant < 0, slope <= 0
     slope, constant = np.where(through_zero, _divide_residuals(spr, spp), slope), np.where(through_zero, 0.0, constant)
     slope, constant = np.where(flat, 0.0, slope), np.where(flat, mean, constant)
-    return [ResidualScale(*one) for one in np.column_stack([constant, slope, mean]).tolist()]
+    return [CostResidualScale(*one) for one in np.column_stack([constant, slope, mean]).tolist()]
 
 
-class ResidualScores:
+class CostResidualScores:
     """The known scores, and their quantiles.
 
     Each score has a weight. The weight of a new, unknown score is 1.
@@ -120,7 +120,7 @@ class ResidualScores:
         scores.
 
         Example:
-            >>> scores = ResidualScores()
+            >>> scores = CostResidualScores()
             >>> scores.extend(np.arange(1.0, 10.0))
             >>> scores.quantiles(0.2), scores.quantiles(0.05)
             ((2.0, 8.0), (-inf, inf))
