@@ -28,7 +28,7 @@ from pear.train.estimator.regret_scorer import score_regret
 from pear.train.estimator.rows_to_decide import (
     RowsToDecide,
     forecast_rows_to_decide,
-    problem_to_decide,
+    problem_of_rows_to_decide,
     read_rows_to_decide,
 )
 from pear.train.estimator.training_rows import problem_of_training_rows, read_training_rows
@@ -383,7 +383,7 @@ class DecisionRegressor(RegressorMixin, BaseEstimator):
 
     def _regret(self, predicted: Tensor, true: Tensor) -> float:
         """Return the normalised regret of k predicted values (N, k), the metric for a loss without a problem."""
-        return normalized_regret(problem_to_decide(self.problem, None, None, predicted), predicted, true)
+        return normalized_regret(problem_of_rows_to_decide(self.problem, None, None, predicted), predicted, true)
 
     def __sklearn_tags__(self) -> Any:
         """Return the properties of the estimator that scikit-learn asks for."""

@@ -137,14 +137,16 @@ def read_rows_to_decide(
     """
     table = read_table_groups(estimator, groups, len(predicted))
     values = predicted if table is None else table.gather(predicted)
-    own = problem_to_decide(estimator.problem, problem, known, values)
+    own = problem_of_rows_to_decide(estimator.problem, problem, known, values)
     if y is not None:
         check_table_columns(estimator, y)
     true = None if y is None else read_table_values(estimator, y, table)
     return RowsToDecide(own, sample_rows_to_tensor(own, values), true, table, len(predicted))
 
 
-def problem_to_decide(own: Problem | Model, given: Problem | Model | None, known: Any, values: Any) -> Problem | Model:
+def problem_of_rows_to_decide(
+    own: Problem | Model, given: Problem | Model | None, known: Any, values: Any
+) -> Problem | Model:
     """Return the problem of some rows, with their known values filled in.
 
     Args:
