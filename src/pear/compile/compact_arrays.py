@@ -162,7 +162,7 @@ def _compact_len(context: Any, builder: Any, call: Any, arguments: Any) -> Any:
 
 
 def _compact_element_index(array: Any, index: Any) -> Any:
-    """Return the type that an index of an element is cast to; None for an index of a row."""
+    """Return the numba type to which the index of a single element is converted; None if the index selects a row."""
     if isinstance(index, types.Integer) and array.ndim == 1:
         return types.intp
     integers = _is_tuple_type(index) and all(isinstance(part, types.Integer) for part in index)

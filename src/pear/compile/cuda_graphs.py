@@ -170,7 +170,7 @@ def copy_graph_tensors(into: Sequence[Tensor], tensors: Sequence[Tensor]) -> Non
 
 
 class GraphBorrower(Protocol):
-    """An object that holds results of a captured graph in memory that the next replay overwrites."""
+    """An object that holds results of a captured graph. The next replay of the graph overwrites their memory."""
 
     def keep(self) -> None:
         """Copy the results to other memory."""

@@ -104,7 +104,7 @@ def allocating(function: Any) -> Any:
 
 
 def _jit_fastmath(any_order: bool) -> Any:
-    """Return the value of numba's option ``fastmath``."""
+    """Return numba's option ``fastmath``. If ``any_order`` is True, the terms of a sum may be added in any order."""
     return set(_ANY_ORDER) if any_order else False
 
 

@@ -58,7 +58,7 @@ def thread_count() -> int:
 
 
 def split_for_threads(size: int) -> list[slice]:
-    """Split ``size`` samples into slices, which are so small that all threads end at about the same time."""
+    """Split ``size`` samples into slices that are small enough for all threads to end at about the same time."""
     step = max(1, size // (_PARTS * thread_count()))
     return [slice(k, k + step) for k in range(0, size, step)]
 
@@ -110,7 +110,7 @@ def map_in_threads(function: Callable[[int], None], count: int) -> None:
 
 
 def shared_thread_pool(threads: int, name: str) -> ThreadPoolExecutor:
-    """Return the thread pool of this name and size, of which each process has one. Python ends its threads at exit."""
+    """Return this process's thread pool of this name and size. Python ends its threads at exit."""
     return _thread_pool(threads, name, os.getpid())  # a forked process does not inherit threads
 
 

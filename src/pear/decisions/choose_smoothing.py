@@ -258,7 +258,7 @@ def _choose_size(costs: Tensor, decisions: Tensor, curvature: _CurvatureInUnits 
 
 
 def _choose_size_from_costs(costs: Tensor) -> float:
-    """Return the standard deviation of all costs (B, n); their mean size if all are equal, and 1 if all are zero."""
+    """Return the standard deviation of all costs (B, n); their absolute value if all are equal, 1 if all are zero."""
     entries = costs.flatten()
     return float(_deviation_for_choice(entries)) or float(entries.abs().sum()) / max(len(entries), 1) or 1.0
 

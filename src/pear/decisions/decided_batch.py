@@ -64,7 +64,9 @@ class DecidedBatch:
         return self._solve(None)
 
     def derivatives(self, w: Tensor, sign: int) -> list[Derivative]:
-        """Return functions that compute the derivatives of a loss, per sample: by cost, Q, A, b, G, h, lb and ub.
+        """Return functions for the derivatives of a loss with respect to the cost, Q, A, b, G, h, lb and ub.
+
+        Each derivative has one row per sample.
 
         Args:
             w: (B, n) upstream gradient, the derivative of the loss with respect to the decisions.

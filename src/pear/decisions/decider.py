@@ -69,10 +69,10 @@ class Decider:
         return nullcontext() if keys is None else self.starts.lock
 
     def row_numbers(self, keys: list[Hashable] | None, rows: Tensor | None = None) -> Tensor | None:
-        """Return the samples' row numbers (B,) in a problem with fields per sample; None for all rows.
+        """Return the rows of the problem's fields that belong to the samples, (B,); None if these are all rows.
 
-        Keys are row numbers if the problem has fields per sample. The result is ``rows`` if there are no keys or if all
-        samples share the fields of the problem.
+        If the fields differ between samples, the keys are row numbers and become the result. The argument ``rows`` is
+        returned instead if there are no keys, or if all samples share the fields.
         """
         return rows if keys is None or self.problem.batch is None else torch.tensor(keys, device=self.problem.device)
 

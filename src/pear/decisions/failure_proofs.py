@@ -102,7 +102,7 @@ def _prove_by_distinct_data(
 
 
 def _digest_failure_data(qp: QuadraticProgram, names: tuple[str, ...], i: int) -> bytes:
-    """Compute a digest of these fields of sample i, without sparse matrices, which all programs of a plan share."""
+    """Compute a digest of the fields ``names`` of sample i. Sparse matrices are left out: all programs share them."""
     digest = blake2b(digest_size=20)
     for name in names:
         field = getattr(qp, name)

@@ -81,7 +81,7 @@ class _KeptResult:
 
     Attributes:
         numbers: (width,) float64, the entries of all tensors. Flags and statuses become whole numbers.
-        like: the results of a batch without programs, with the shapes and dtypes of the tensors.
+        like: the results of an empty batch, from which the shapes and dtypes of the tensors are read.
     """
 
     numbers: np.ndarray
@@ -109,7 +109,7 @@ def _join_kept_integers(kept: list[_KeptResult]) -> IntegerResults:
 
 
 def _keys_of_kept_results(qp: QuadraticProgram, solver: str) -> list[bytes]:
-    """Return a key of each program: the solver and digests of its numbers, without the matrices, which all share."""
+    """Return a key of each program: the solver and digests of its numbers. All programs share the matrices."""
 
     def digest(values: np.ndarray) -> bytes:
         return blake2b(values.tobytes(), digest_size=16).digest()

@@ -62,7 +62,7 @@ def _missing_curvature_by_groups(H: sparse.csr_array, least: float, most: int) -
 
     Args:
         H: the curvature.
-        least: λ.
+        least: λ, the least curvature along every direction.
         most: the largest number of coupled variables whose eigenvalues are computed.
     """
     n = H.shape[0]
@@ -89,12 +89,12 @@ def _missing_curvature_by_groups(H: sparse.csr_array, least: float, most: int) -
 
 
 def _missing_curvature_of_groups(H: sparse.csr_array, groups: NDArray[np.int64], least: float) -> NDArray[np.float64]:
-    """Compute the missing curvature S (g, k, k) of g groups of k coupled variables.
+    """Compute the missing curvature S (g, k, k) of g groups of k coupled variables each.
 
     Args:
         H: (n, n) curvature.
-        groups: (g, k) the numbers of the variables of each group.
-        least: λ.
+        groups: (g, k) the positions of each group's variables among the n variables.
+        least: λ, the least curvature along every direction.
     """
     k = groups.shape[1]
     within = H[groups.ravel()].tocoo()

@@ -61,8 +61,7 @@ def solve_in_pipeline(
         start: warm starts. A sample whose warm start passes the check needs no solver.
         check_convexity: whether to test H; samples whose H has a negative eigenvalue get NOT_CONVEX.
         seek_vertex: whether to return a vertex if a linear program has several solutions and a solver can find one.
-        known: (B,) int8 statuses of samples whose failure was proven before; SOLVED for all other samples. No solver
-            gets a sample that is known to fail.
+        known: (B,) int8 statuses of samples that are known to fail, which no solver gets; SOLVED for all others.
         named: whether the user chose the first solver by name; UnknownSolverError if it does not support the programs.
         proximal: whether to try proximal points; False for proximal programs themselves.
     """
@@ -134,7 +133,10 @@ class _PipelineRun:
     def execute(
         self, solvers: list[Backend], named: bool, start: Start | None, seek_vertex: bool, check_starts: bool = True
     ) -> VerifiedSolutions:
-        """Run the pipeline with one solver after the other; unsolved samples without a proof are INACCURATE."""
+        """Try one solver after another; samples that are neither solved nor proven to fail become INACCURATE.
+
+        ``check_starts`` is False if the warm starts have been checked already.
+        """
         seek_vertex = seek_vertex and self.qp.is_linear
         first: Backend | None = None
         for solver in usable_backends(solvers, self.qp, named):
@@ -167,10 +169,8 @@ class _PipelineRun:
         The first solver gets all samples at once, and so does every solver on a GPU. Other solvers get each unsolved
         sample alone: rounding depends on the shape of a batch, and a hard sample must not depend on its neighbours.
 
-        Args:
-            wanted: (B,) bool, the samples to solve.
-            left: (B,) bool, the samples that no solver has solved yet.
-            first: the first solver; None before it has run.
+        ``wanted`` (B,) are the samples to solve, of which ``left`` (B,) have not been solved by any solver. ``first``
+        is the first solver; None before it has run.
         """
         if first is None or self.x.is_cuda:
             return [wanted]

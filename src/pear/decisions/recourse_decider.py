@@ -240,7 +240,7 @@ class RecourseDecider:
 
     @staticmethod
     def refuse_fields(fields: Mapping[str, Any]) -> None:
-        """Raise ProblemError if a call gives fields of the problem, which such a model does not support."""
+        """Raise ProblemError if a call replaces fields of the problem, because the model predicts right-hand sides."""
         if fields:
             raise ProblemError(
                 f"{', '.join(fields)} came with a model that predicts right-hand sides; put them into its problem"

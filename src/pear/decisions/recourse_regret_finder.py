@@ -134,7 +134,10 @@ class RecourseRegretFinder(RegretFinder):
         return self.decider.values(call.predicted, call.keys), self.decider.values(call.true, call.keys)
 
     def _by_values(self, slopes: _RecourseSlopes, where: Tensor) -> Tensor:
-        """Convert ``slopes`` to derivatives by the predicted values (B, k), which are zero outside ``where`` (B,)."""
+        """Convert ``slopes`` to the gradient (B, k) with respect to the predicted values.
+
+        The gradient is zero for samples at which ``where`` (B,) is False.
+        """
         model = self.decider.model
         assert model.cost_map is not None
         assert model.constraint_map is not None
@@ -147,7 +150,12 @@ class RecourseRegretFinder(RegretFinder):
         return torch.where(where[:, None], slope, 0.0)
 
     def _regret_slopes(self, found: ForecastDecisions, realised: RealisedCosts) -> _RecourseSlopes:
-        """Compute the exact derivatives of the regret."""
+        """Compute the exact derivatives of the regret with respect to the predicted data of the elastic problem.
+
+        Args:
+            found: the decisions under the forecast.
+            realised: their outcome under the true values, with the derivative of its cost.
+        """
         upstream = self._with_zero_slacks(torch.where(realised.upstream.isfinite(), realised.upstream, 0.0))
         by_cost, _, by_A, by_b, by_G, by_h, *_ = all_derivatives(found.solved, upstream, self.decider.plain.sign)
         assert self.decider.model.constraint_map is not None
@@ -156,10 +164,10 @@ class RecourseRegretFinder(RegretFinder):
         return _RecourseSlopes(by_cost()[:, :n], by_b(), by_h(), A, G)
 
     def _slopes_of_limits(self, by_cost: Tensor, by_b: Tensor, by_h: Tensor, z: Tensor) -> _RecourseSlopes:
-        """Return the derivatives, by the data, of a function of three arguments: the costs, b − Az and h − Gz.
+        """Apply the chain rule: differentiate a function of the costs, b − Az and h − Gz with respect to the data.
 
-        ``by_cost`` (B, n), ``by_b`` (B, p) and ``by_h`` (B, m) are the derivatives with respect to these arguments. The
-        decisions z (B, n) are constant.
+        The derivatives with respect to the three arguments are ``by_cost`` (B, n), ``by_b`` (B, p) and ``by_h`` (B, m).
+        The decisions z (B, n) are constant.
         """
         predicted = self.decider.model.constraint_map
         assert predicted is not None

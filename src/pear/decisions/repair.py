@@ -44,8 +44,8 @@ class RepairResult:
         working: the working sets of these points.
         solved: (B,) bool, whether all optimality conditions hold.
         exchanges: (B,) the number of changes of the working set.
-        sharpened: (B,) the KKT residuals in extended precision of points for whose verification float64 was too coarse;
-            NaN for other points.
+        sharpened: (B,) KKT residuals in extended precision, for points that float64 is too coarse to verify; NaN for
+            other points.
         systems: the factorised systems if one factorisation solved the whole batch, otherwise None.
         verdict: the verification if one factorisation solved the whole batch, otherwise None.
     """
@@ -215,7 +215,10 @@ def _repair_in_cuda_graph(
 def _repair_for_cuda_graph(
     systems: DenseReducedSystems, qp: QuadraticProgram, working: ActiveSet, x: Tensor, duals: Duals
 ) -> Verification:
-    """Repair and verify, with all properties of the verification computed: a CUDA graph can record this function."""
+    """Repair and verify in a form that a CUDA graph can record.
+
+    All properties of the verification are computed here, so that the graph contains them.
+    """
     verdict = _repair_with_systems(qp, systems, x, duals, working)
     for name in _VERDICT_PROPERTIES:
         getattr(verdict, name)
@@ -371,7 +374,7 @@ class FailedRepairs(dict[tuple[int, bytes], str]):
             self.setdefault(key, solver)
 
     def have_failed(self, index: Tensor, guess: ActiveSet, solver: str) -> Tensor:
-        """Return from which guesses a repair for another solver has failed, (k,) bool.
+        """Return which guesses led to a failed repair when a solver other than ``solver`` made them, (k,) bool.
 
         The arguments are those of ``add_failed``.
         """

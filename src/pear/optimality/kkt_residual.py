@@ -96,14 +96,9 @@ def kkt_residual(qp: QuadraticProgram, x: Tensor, duals: Duals) -> Tensor:
 def scaled_kkt_residual(
     qp: QuadraticProgram, duals: Duals, left: OptimalityResiduals, sizes: Sizes, units: PointSizes
 ) -> Tensor:
-    """Compute the KKT residual from residuals and sizes that have been computed at the points. Shape (B,).
+    """Compute the KKT residual from the multipliers and residuals of points, whose sizes are known. Shape (B,).
 
-    Args:
-        qp: the programs.
-        duals: the multipliers of the points.
-        left: the residuals of the optimality conditions at the points.
-        sizes: the sizes of the data.
-        units: the sizes at the points.
+    ``sizes`` are the sizes of the data, and ``units`` those at the points.
     """
     # if x is huge along a flat direction, the rounding error of Hx must not exceed the cost
     limit = torch.where(units.cost > 0, units.cost / SHARE_OF_FORCE, torch.inf)

@@ -61,11 +61,11 @@ class Sizes:
         abs_G: (B or 1, m, n) absolute values of G.
         norms_A: (B or 1, p) lengths of the rows of A, 1 for an empty row.
         norms_G: (B or 1, m) lengths of the rows of G, 1 for an empty row.
-        abs_b: (B or 1, p) absolute values of b, raised to the smallest normal float64.
-        abs_h: (B or 1, m) absolute values of h, 0 for infinity, raised to the smallest normal float64.
+        abs_b: (B or 1, p) absolute values of b, but at least the smallest normal float64.
+        abs_h: (B or 1, m) absolute values of h, but at least the smallest normal float64, also for infinity.
         abs_lb: (B or 1, n) absolute values of lb, 0 for infinity.
         abs_ub: (B or 1, n) absolute values of ub, 0 for infinity.
-        width: (B or 1, n) distances between the bounds, raised to the smallest normal float64.
+        width: (B or 1, n) distances between the bounds, but at least the smallest normal float64.
         pinned: (B or 1, n) bool, True for a variable whose bounds coincide; None if no bounds coincide.
         limit: (B or 1, 1) the smallest non-zero distance of a bound or an inequality row from the origin; infinite if
             all are zero or absent.
@@ -187,12 +187,7 @@ def divide_by_natural_sizes(
 ) -> RelativeResiduals:
     """Divide the multipliers ``duals`` and the residuals ``left`` of points by their natural sizes.
 
-    Args:
-        qp: the programs.
-        duals: the multipliers of the points.
-        left: the residuals at the points.
-        sizes: the sizes of the data.
-        units: the sizes at the points.
+    ``sizes`` are the sizes of the data, and ``units`` those at the points.
     """
     terms = units.abs_hx + units.abs_c
     terms = plus_tmatvec(terms, sizes.abs_A, duals.equality.abs()) if qp.p else terms
@@ -248,10 +243,10 @@ def mixed_decision_sizes(qp: QuadraticProgram, x: Tensor) -> Tensor:
 def least_size(cost: Tensor, sizes: Sizes) -> Tensor:
     """Compute the smallest size that the data of each sample suggests for its decision. Shape (B, 1).
 
-    The size is the smallest non-zero number among the largest cost divided by the largest diagonal entry of H, and the
-    distances of the bounds and inequality rows from the origin; 1 if all of them are zero or infinite. Because the
-    smallest number counts, a bound of 1e15 that is never active does not set the unit of a decision of size 1. The size
-    matters only for decisions near zero.
+    Two kinds of numbers suggest a size: the largest cost divided by the largest diagonal entry of H, and the distances
+    of the bounds and inequality rows from the origin. The result is the smallest of these numbers that is not zero; 1
+    if all of them are zero or infinite. Because the smallest number counts, a bound of 1e15 that is never active does
+    not set the unit of a decision of size 1. The size matters only for decisions near zero.
 
     Args:
         cost: (B, 1) the largest absolute cost of each sample.
@@ -283,5 +278,5 @@ def finite_size(value: Tensor) -> Tensor:
 
 
 def _nonzero_size(scale: Tensor) -> Tensor:
-    """Raise a scale to the smallest normal float64. A quantity whose scale is zero is zero too."""
+    """Return the scale, but at least the smallest normal float64. A quantity whose scale is zero is zero too."""
     return scale.clamp(min=_TINY)

@@ -53,7 +53,7 @@ def has_decision_status(status: Tensor) -> Tensor:
 
 
 def solved_status(x: Tensor) -> Tensor:
-    """Return the status SOLVED for each of the decisions (B, n). Shape (B,), int8. On a CPU, NumPy makes it faster."""
+    """Return the status SOLVED for each of the decisions x (B, n). Shape (B,), int8."""
     if not x.is_cpu:
         return torch.zeros(len(x), dtype=torch.int8, device=x.device)
-    return torch.from_numpy(np.zeros(x.shape[0], np.int8))
+    return torch.from_numpy(np.zeros(x.shape[0], np.int8))  # faster than torch.zeros

@@ -49,7 +49,7 @@ class SubstitutionMultipliers:
     in_rows: sparse.csr_array
 
     def restore(self, gradient: Array, y: Array, bound: Array) -> None:
-        """Write the multipliers of the equalities."""
+        """Write the multipliers of the equalities that define variables into ``y``."""
         y[:, self.rows] = -(gradient @ self.in_variables + y @ self.in_rows) / self.pivots
 
 
@@ -68,7 +68,7 @@ class FixedVariableMultipliers:
     in_rows: sparse.csr_array
 
     def restore(self, gradient: Array, y: Array, bound: Array) -> None:
-        """Write the multipliers of the bounds."""
+        """Write the multipliers of the bounds of the fixed variables into ``bound``."""
         bound[:, self.columns] = -(gradient @ self.in_variables + y @ self.in_rows)
 
 

@@ -90,8 +90,9 @@ def _merge_parallel_rows(w: WorkingProgram, kept: int, row: int, shared: SharedL
     """Merge the limits of ``row`` into those of ``kept``, a row that is a multiple of ``row``.
 
     Returns:
-        The number of the row that can be removed. None if both rows must stay: either each has a tighter limit, and
-        keeps only its tighter limits, or their limits contradict each other by little, and stay for the solver.
+        The number of the row that can be removed. None if both rows must stay, for one of two reasons. Each row has a
+        limit that is tighter than that of the other row; it then loses its wider limits. Or the limits contradict each
+        other by so little that the solver has to decide.
     """
     factor = float(w.R.data[w.R.indptr[row]] / w.R.data[w.R.indptr[kept]])
     low, high = sorted((w.low[row] / factor, w.high[row] / factor))

@@ -67,7 +67,8 @@ class WorkingProgram:
 
         Args:
             columns: the variables to remove.
-            S: (n, n), whose columns ``columns`` are zero. All rows but the rows ``columns`` are those of the identity.
+            S: (n, n) the identity, except for two changes: the columns at the positions ``columns`` are zero, and the
+                rows at these positions define the removed variables.
             s: (n,), zero except at ``columns``.
             kind: the kind under which the variables are counted.
         """

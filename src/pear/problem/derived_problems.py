@@ -57,14 +57,7 @@ def problem_with_rows(problem: Problem, G: Any, h: Any) -> Problem:
 
 
 def minimised_problem_curvature(problem: Problem) -> Matrix:
-    """Return the Q of the objective that is minimised, which is −Q if the problem maximises.
-
-    Args:
-        problem: a problem with a Q.
-
-    Returns:
-        (n, n) or (N, n, n), dense or sparse.
-    """
+    """Return the curvature of the minimised objective, (n, n) or (N, n, n): Q, or −Q if the problem maximises."""
     Q: Any = problem.Q
     return Q if problem.sign == 1 else SparseMatrix(-Q.csr) if Q.is_sparse else -Q
 

@@ -84,7 +84,7 @@ def infer_n_from_fields(fields: Mapping[str, Tensor], marks: bool | Tensor, n: A
 
 
 def check_field_columns(fields: Mapping[str, Tensor], n: int) -> None:
-    """Check that fields which replace those of a problem in a call have one column for each of its n variables."""
+    """Check that the overrides of a call have one column for each of the n variables."""
     for name in ("Q", "A", "G", "lb", "ub"):
         if name in fields and fields[name].shape[-1] != n:
             raise ProblemError(

@@ -211,14 +211,9 @@ class KnownMap:
         return torch.where(touched & own.isinf(), 0.0, own)
 
     def change(self, name: str, values: Tensor) -> Tensor:
-        """Compute what known values add to one of ``targets``: the matrix of the target times the known numbers.
+        """Compute what known numbers (k,) or (N, k) add to the entries of one of ``targets``, flattened row by row.
 
-        Args:
-            name: one of ``targets``.
-            values: the known numbers, (k,) or (N, k).
-
-        Returns:
-            (size,) or (N, size), with the number ``size`` of entries of the target.
+        The result is the matrix of the target times the known numbers: (entries,) or (N, entries).
         """
         return self._maps[name](values)
 

@@ -157,9 +157,10 @@ class Oracle(Problem):
         return self._with(_keys=tuple(keys)) if self.takes_keys else self  # type: ignore[return-value]
 
     def __getitem__(self, index: Any) -> Oracle:
-        """Return the oracle of the samples at ``index``. A function that takes ids gets their row numbers.
+        """Return the oracle of the samples at ``index``.
 
-        If the relaxation has fields per sample and the samples were given ids before, they keep these ids.
+        A function that takes ids gets the row numbers of these samples. If the relaxation has fields per sample and the
+        samples have ids already, they keep these ids.
         """
         if self.batch is None:
             return self.of_samples(torch.as_tensor(index).reshape(-1).tolist()) if self.takes_keys else self

@@ -1,4 +1,4 @@
-"""Derivatives of a loss L by the data of a problem, computed from w = ∂L/∂z, the derivatives by the decisions z."""
+"""Derivatives of a loss L with respect to the data of a problem, computed from w = ∂L/∂z for the decisions z."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ class DecisionPoint(NamedTuple):
 
 
 def all_derivatives(solved: VerifiedSolutions, w: Tensor, sign: int) -> list[Derivative]:
-    """Return functions that compute the derivatives of a loss by the cost, Q, A, b, G, h, lb and ub, in this order.
+    """Return functions for the derivatives of a loss with respect to the cost, Q, A, b, G, h, lb and ub, in this order.
 
     Args:
         solved: the verified solutions. The derivatives of failed samples are zero.

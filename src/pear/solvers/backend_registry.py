@@ -291,7 +291,7 @@ def check_solver_plugin(name: str, value: Any) -> Backend:
     """Check what another package registers as a solver, and return it as a backend.
 
     Raises:
-        PluginError: ``value`` is no ``Backend``, its name is not ``name`` or is of qpsolvers, or it has no ``solve``.
+        PluginError: ``value`` is no ``Backend`` with a ``solve``, or its name differs or begins with "qpsolvers:".
     """
     if not isinstance(value, Backend):
         raise PluginError(f"expected a pear.solvers.Backend, got {value!r}")

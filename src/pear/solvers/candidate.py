@@ -20,16 +20,15 @@ from pear.optimality.tensor_record import TensorRecord
 
 
 class CandidateProjector(Protocol):
-    """An object that projects vectors onto the tangent spaces at the points of a candidate.
+    """An object that projects vectors e at the points of a candidate.
 
-    A solver keeps factors from its last iteration for this purpose.
+    The projection of e is the H-orthogonal projection of H⁻¹e onto the tangent space of the working set, where H is the
+    curvature; see ``pear.sensitivity.projection.project``. The vectors are called errors, because most of them are
+    errors of the objective's gradient. A solver keeps factors from its last iteration for this purpose.
     """
 
     def project(self, e: Tensor) -> tuple[Tensor, Tensor]:
-        """Project errors onto the tangent spaces of the working sets.
-
-        Args:
-            e: (B, n) errors, one per sample.
+        """Project errors e (B, n).
 
         Returns:
             (B, n) the projections, and (B,) bool, True if the refinement of the projection has converged.
@@ -52,7 +51,7 @@ class PartCandidateProjector:
     projector: CandidateProjector
 
     def project(self, e: Tensor) -> tuple[Tensor, Tensor]:
-        """Project errors (B, n). Return the projections (B, n), and (B,) bool, True if the refinement has converged."""
+        """Project errors e (B, n), as ``CandidateProjector.project`` does."""
         g, converged = torch.zeros_like(e), torch.zeros(len(e), dtype=torch.bool, device=e.device)
         g[self.index], converged[self.index] = self.projector.project(e[self.index])
         return g, converged

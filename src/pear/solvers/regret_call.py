@@ -16,7 +16,7 @@ class RegretCall(NamedTuple):
     """The inputs of one call that computes the regrets of a batch. All tensors are detached from their graphs.
 
     Attributes:
-        predicted, true: (B, n) costs, or (B, k) values of the k right-hand sides that the model predicts.
+        predicted, true: (B, n) costs; for a model with a constraint map, (B, k) values that its maps take.
         smoothing: the coefficient λ of the quadratic smoothing term.
         injection: the strength β of the normal component of the gradient.
         guidance: the weight α of the guidance term of the loss.
@@ -62,10 +62,9 @@ class RegretCallResults(TensorRecord):
         kkt_residual: (B,) KKT residuals of the problems with predicted costs.
         reused: (B,) bool, True if the warm start was still optimal and no solver was called.
         repaired: (B,) bool, True if the active set of a candidate was wrong and has been corrected.
-        extra: (B,) penalties that guidance and violations add to ``value`` if right-hand sides are predicted. None if
-            costs are predicted, because guidance then follows from the two decisions.
-        gradient: (B, k) gradients of value + extra with respect to predicted right-hand sides; None if costs are
-            predicted.
+        extra: (B,) penalties that guidance and violations add to ``value``, for a model with a constraint map. None for
+            other calls, where guidance follows from the two decisions.
+        gradient: (B, k) gradients of value + extra with respect to the values of such a model; None for other calls.
     """
 
     value: Tensor

@@ -54,13 +54,9 @@ def has_even_time_shares() -> bool:
 
 
 def time_per_sample(n: int, rows: int) -> float:
-    """Return the seconds that a solver of another package gets for one continuous sample.
+    """Return the seconds that a solver of another package gets for one continuous sample of n variables.
 
     A solver that runs out of time returns its best point, and the pipeline tries the next solver of the registry.
-
-    Args:
-        n: the number of variables.
-        rows: the number of rows.
     """
     return _SECONDS + _PER_UNKNOWN * (n + rows)
 
@@ -69,11 +65,7 @@ def iteration_limit_per_sample(n: int, rows: int) -> int:
     """Return the largest number of iterations for one sample, for solvers that limit iterations instead of time.
 
     The result is the time of one sample divided by the estimated time of one iteration, but at least 100. An iteration
-    is estimated to take as long as a product with a dense factor.
-
-    Args:
-        n: the number of variables.
-        rows: the number of rows.
+    is estimated to take as long as a product with a dense factor of n variables and ``rows`` rows.
     """
     seconds = 5e-6 + 5e-9 * (n + rows) ** 2
     return int(max(time_per_sample(n, rows) / seconds, 100))

@@ -83,7 +83,7 @@ class CommitmentBenchmark(Benchmark[CommitmentSettings, CommitmentRow]):
     }
 
     def run(self) -> None:
-        """Write the files, and train on them."""
+        """Write the model file and the table of days, and train on them with each loss."""
         settings, callbacks, folder = self.settings, self.callbacks, Path(self.settings.folder)
         folder.mkdir(parents=True, exist_ok=True)
         drawn = CommitmentModel(settings.plants, settings.hours, settings.seed)

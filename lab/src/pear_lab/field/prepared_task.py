@@ -114,7 +114,7 @@ def forecast_task_samples(model: nn.Module, samples: Samples) -> Tensor:
 
 @lru_cache(maxsize=2)
 def draw_prepared_task(name: str, seed: int) -> Drawing:
-    """Draw the problem and the samples of a task. The last two drawings are cached."""
+    """Draw the problem and the samples of a task. The last two results are cached."""
     return field_tasks()[name].draw(seed)
 
 

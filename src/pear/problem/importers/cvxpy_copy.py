@@ -20,10 +20,11 @@ from pear.problem.importers.cvxpy_tags import TaggedConstraint
 
 @dataclass(frozen=True)
 class CvxpyCopy:
-    """A continuous copy of a CVXPY problem, with constants in place of parameters neither predicted nor known.
+    """A continuous copy of a CVXPY problem, in which only predicted and known parameters are still parameters.
 
-    The reasons are that CVXPY has no canonical form for some integer problems, and that it accepts a product of two
-    parameters only if one of them is a constant. The original problem is not changed.
+    All other parameters become constants, because CVXPY accepts a product of two parameters only if one of them is a
+    constant. The copy is continuous, because CVXPY has no canonical form for some integer problems. The original
+    problem is not changed.
 
     A tag is an additional parameter of the copy. The tag of a variable multiplies the variable in the objective, and so
     shows which columns of CVXPY's matrices belong to the variable. The tag of a constraint is added to its right side,

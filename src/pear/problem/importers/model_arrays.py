@@ -186,7 +186,7 @@ class ModelArrays:
         """Check that nothing is both predicted and known.
 
         Args:
-            told: what is known.
+            told: the names that the user passed as ``known``, with their meaning.
             names: the names of the n variables.
             predicted: the names of the predicted costs; None for the default.
             rows: the numbers of the rows with predicted right-hand sides.

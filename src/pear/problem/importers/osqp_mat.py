@@ -23,8 +23,8 @@ _EXPECTED = "the arrays P (n, n), q (n,), A (m, n), l (m,) and u (m,), with r, t
 def from_osqp_mat(path: str | Path) -> Model:
     """Import a quadratic or linear program from a ``.mat`` file in the form that OSQP's benchmarks use.
 
-    A row of A whose only entry is 1 or −1 becomes a bound, and another row with equal limits an equality. A limit of
-    ±1e20 or beyond means no limit. Such a file has no names: variables are called x0, x1, … and rows r0, r1, …. An
+    A row of A whose only entry is 1 or −1 becomes a bound. Any other row with equal limits becomes an equality. A limit
+    of ±1e20 or beyond means no limit. Such a file has no names: variables are called x0, x1, … and rows r0, r1, …. An
     array ``integer`` (n,), which is not part of OSQP's form, may mark integer variables by numbers that are not 0.
 
     Args:
@@ -49,7 +49,7 @@ def from_osqp_mat(path: str | Path) -> Model:
 
 
 def load_osqp_mat(path: Path) -> dict[str, Any]:
-    """Read the arrays of a file by name, with P and A in CSR form, and check their shapes."""
+    """Read the arrays of a file into a dictionary, with P and A in CSR form, and check their shapes."""
     from scipy.io import loadmat
     from scipy.io.matlab import MatReadError
 

@@ -98,7 +98,10 @@ class CompiledPass:
     def decide_with_rows(
         self, cost: Tensor, smoothing: float, keys: list[Hashable] | None, fields: dict[str, Any]
     ) -> FusedPassDecisions | None:
-        """Decide as ``decide`` does, by the primal method, whose bases give derivatives in rows and bounds."""
+        """Decide as ``decide`` does, but by the primal method alone.
+
+        Its bases give derivatives with respect to right-hand sides and bounds.
+        """
         prepared = self.programs.prepare(cost, smoothing, keys, fields)
         if prepared is None:
             return None

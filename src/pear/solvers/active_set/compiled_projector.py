@@ -18,7 +18,7 @@ from pear.solvers.fused_pass import FusedRowResponse
 
 @dataclass(frozen=True)
 class CompiledProjector:
-    """Projector of errors at solutions of the compiled method, onto the tangent spaces of their working sets.
+    """The ``CandidateProjector`` at solutions of the compiled method.
 
     Attributes:
         programs: the programs.
@@ -31,7 +31,7 @@ class CompiledProjector:
     at: Index
 
     def project(self, e: Tensor) -> tuple[Tensor, Tensor]:
-        """Project errors (B, n); return the projections (B, n), and (B,) bool, True if the refinement converged."""
+        """Project errors e (B, n), as ``CandidateProjector.project`` does."""
         rows = np.arange(len(e))
         g, good = kernel_calls.call_kernel_to_project(self.programs, pack_costs(e), self.at, self.states, rows)
         return torch.from_numpy(g), torch.from_numpy(good)

@@ -30,13 +30,13 @@ def no_dual_plan() -> DualPlan:
 
 
 class KeptDualPlan:
-    """The dual plan of programs whose curvature may change from call to call; the plan of the last call is kept."""
+    """The dual plan of programs with fixed constraints, whose curvature may change from call to call."""
 
     def __init__(self) -> None:
         self._last: tuple[Programs, DualPlan] | None = None
 
     def for_programs(self, P: Programs) -> DualPlan:
-        """Return the dual plan of programs with these constraints."""
+        """Return the dual plan of P: that of the last call if the Hessians are equal, else a new one."""
         last = self._last
         if last is None or not self._have_same_curvature(last[0], P):
             last = self._last = P, make_dual_plan(P)

@@ -81,7 +81,7 @@ def call_kernel_to_project(
     """Project errors (B, n) at the solutions in ``states``; see ``call_kernel_to_solve`` for the other arguments.
 
     A projection does not converge if the objective is flat along a tangent direction, or if rounding prevents
-    refinement. Only a rank-revealing factorisation can tell the one from the other.
+    refinement. Only a rank-revealing factorisation can tell these two cases apart.
 
     Returns:
         (B, n) projections, and (B,) bool, True if the projection converged.

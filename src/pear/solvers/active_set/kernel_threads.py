@@ -81,13 +81,8 @@ def kernel_thread_team(n: int, rows: int, count: int = 1, step: int = 1) -> Thre
 def kernel_thread_table(size: int, n: int, p: int, m: int) -> SolutionTable:
     """Return a table for the regrets of ``size`` samples that have no rows in a stored table.
 
-    The warm starts have one row for each worker, in the memory of the calling thread. The solutions are new.
-
-    Args:
-        size: the number of samples.
-        n: the number of variables.
-        p: the number of equalities.
-        m: the number of inequalities.
+    The warm starts have one row for each worker, in the memory of the calling thread. The solutions are new. The
+    programs have n variables, p equalities and m inequalities.
     """
     _, predicted, true = _memory.of_size(n, p + m, count_kernel_threads(size, n, p + m))
     return SolutionTable(predicted, true, new_kernel_solutions(size, n, p, m), np.zeros((0, 0)))

@@ -276,14 +276,10 @@ class SparseIterates:
         return self._point_inside(x, v, -bound, _INSIDE * size, _INSIDE * self.dual_scale)
 
     def _point_inside(self, x: Array, v: Array, slope: Array, distance: float, multiplier: float) -> IteratePoint:
-        """Make an iterate of x with a least distance to every limit and a least multiplier.
+        """Make an iterate of x (n,) and v (p + m,), the multipliers of the rows.
 
-        Args:
-            x: (n,) the point.
-            v: (p + m,) the multipliers of the rows.
-            slope: (n,) the multipliers of the lower bounds minus those of the upper bounds.
-            distance: the least distance.
-            multiplier: the least multiplier.
+        ``slope`` (n,) has the multipliers of the lower bounds minus those of the upper bounds. Distances to limits are
+        at least ``distance``, and multipliers of limits at least ``multiplier``.
         """
         multipliers = np.maximum(np.concatenate([slope, -slope, v[self.p :]]), multiplier)
         distances = np.where(self.present, np.maximum(self._distances(x), distance), 1.0)
@@ -382,10 +378,7 @@ def iterate_limit_steps(
 def iterate_step_length(value: Array, change: Array, longest: float) -> float:
     """Return the longest step, at most ``longest``, along which positive values (k,) stay positive.
 
-    Args:
-        value: (k,) the values.
-        change: (k,) the changes of the values in a step of length 1.
-        longest: the upper limit.
+    A step of length 1 changes the values by ``change`` (k,).
     """
     for k in range(len(value)):
         if change[k] < 0 and value[k] < -longest * change[k]:

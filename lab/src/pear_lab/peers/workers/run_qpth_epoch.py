@@ -13,7 +13,9 @@ def prepare_qpth_epoch(data: dict[str, Any], device: str) -> Callable[[], dict[s
     """Prepare the steps of an epoch. The utilities of the best portfolios are computed before the clock starts.
 
     Args:
-        data: R batches of days, ``predicted`` and ``true`` (R, B, n, days), ``ahead``, ``floor`` and ``risk_aversion``.
+        data: arrays by name. ``predicted`` and ``true`` (R, B, n, days) are R batches of windows of daily returns of n
+            assets. Mean returns are those of the last ``ahead`` days of a window. ``floor`` is the eigenvalue to which
+            the least eigenvalue of a covariance matrix is raised. ``risk_aversion`` weighs the variance.
         device: "cpu".
     """
     import torch

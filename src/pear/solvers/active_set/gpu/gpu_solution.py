@@ -98,15 +98,9 @@ class GPUSolution:
         )
 
     def project(self, e: Tensor) -> tuple[Tensor, Tensor]:
-        """Project errors onto the tangent spaces of the working sets.
+        """Project errors e (B, n), as ``CandidateProjector.project`` does.
 
         After a solve for several costs, this projects at the solutions for the first cost alone.
-
-        Args:
-            e: (B, n) errors.
-
-        Returns:
-            (B, n) the projections, refined up to rounding, and (B,) bool, True if the refinement converged.
         """
         return self.projection(e, *self.kept)
 
