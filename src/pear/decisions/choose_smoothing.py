@@ -82,7 +82,7 @@ def drop_idle_choice(found: Smoothing, problem: Problem) -> Smoothing:
 
 
 def _choice_is_needed(problem: Problem, cost: Tensor, overrides: dict[str, Any]) -> bool:
-    """Whether the Q of a call is singular for some sample; samples whose objective is not convex do not count."""
+    """Return whether the Q of a call is singular for a sample. Samples whose objective is not convex do not count."""
     Q = problem.sign * problem.checked(cost, **overrides)["Q"].detach()
     H = Q if Q.ndim == 3 else Q[None]
     H = H[H.flatten(1).isfinite().all(1)]

@@ -29,7 +29,7 @@ _POINTS = 5  # the most proximal points of a program
 
 
 def may_need_proximal_points(qp: QuadraticProgram) -> Tensor:
-    """Whether H is singular but not zero, (B,) bool; False for sparse programs, which this method does not support."""
+    """Return whether H is singular but not zero, (B,) bool; False for sparse programs, which are not supported."""
     if qp.is_sparse or qp.is_linear:
         return torch.zeros(qp.batch, dtype=torch.bool, device=qp.c.device)
     return lacks_strict_convexity(qp).expand(qp.batch)

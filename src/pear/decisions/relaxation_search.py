@@ -152,7 +152,7 @@ class _RelaxationSearch:
         return []
 
     def _is_no_better(self, i: int, objective: float, terms: float) -> bool:
-        """Whether a node of sample i has an optimum that is not better than the best point, within the tolerance."""
+        """Return whether the optimum of a node of sample i is not better than the best point, within the tolerance."""
         return objective >= self.best[i] - 0.5 * GAP * terms
 
     def _solve_nodes(self, samples: list[int], lb: Tensor, ub: Tensor) -> Tensor:

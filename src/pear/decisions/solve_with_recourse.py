@@ -14,7 +14,7 @@ from pear.problem import Model
 
 
 def solve_with_recourse(model: Model, values: Tensor, smoothing: float | str, solver: str) -> Solution:
-    """Solve the elastic problem under predicted values, as ``pear.solve`` does for such a model.
+    """Solve the elastic problem under predicted values, as ``pear.solve`` does if right-hand sides are predicted.
 
     Args:
         model: a model with a constraint map.

@@ -52,8 +52,8 @@ def check_curvature_symmetry(Q: Matrix, original: Any) -> Matrix:
 def check_curvature_sign(Q: Matrix, sense: str) -> None:
     """Check that Q is positive semidefinite to minimise, or negative semidefinite to maximise, up to rounding.
 
-    Of a sparse Q only the diagonal is checked, because the eigenvalues of a large matrix take too long. If such a Q has
-    an eigenvalue of the wrong sign all the same, the sample gets a status that says so when it is solved.
+    Of a sparse Q only the diagonal is checked, because the eigenvalues of a large matrix take too long. If this
+    check misses an eigenvalue of the wrong sign, the sample gets a status that says so when it is solved.
 
     Args:
         Q: (n, n) or (N, n, n), symmetric.

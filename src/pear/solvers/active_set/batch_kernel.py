@@ -137,7 +137,7 @@ def run_batch_kernel(
     =======  ==========================================================================================================
     START    find a feasible working set and keep it in ``table.predicted``, which stays empty if none is found
     SOLVE    solve the problems of the decision, from ``table.predicted`` to ``results.outcome``
-    DECIDE   solve them likewise, for calls that need decisions alone: multipliers are not centred
+    DECIDE   as SOLVE, for calls that need decisions alone: multipliers are not centred
     PROJECT  project ``samples.predicted`` at the solutions in ``table.predicted``, to ``results.exact``; the code of
              the outcome is SOLVED if the projection converged
     REGRET   solve both problems, then compute regret, projection and injection

@@ -112,7 +112,7 @@ def _split_space_for_dual_plan(A: Array) -> tuple[Array, Array]:
 
 
 def _dual_plan_row_scales(H: Array, G: Array) -> Array:
-    """Return how far a unit of each constraint's multiplier would move its value if there were no equalities.
+    """Return how far one unit of a constraint's multiplier moves the constraint's value, without equalities.
 
     The result (n + m,) has one number for the bounds of each variable and for each of the m inequality rows G. The
     Hessian is taken to be diagonal.

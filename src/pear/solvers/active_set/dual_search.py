@@ -76,7 +76,7 @@ def start_dual_search(D: ProgramData, w: Workspace) -> None:
 def most_violated_in_dual_search(D: ProgramData, w: Workspace) -> int:
     """Return the constraint i with the largest violation in units of √Kᵢᵢ; −1 if no constraint is violated.
 
-    Kᵢᵢ, the diagonal entry of the Gram matrix, is how far a unit of the constraint's multiplier moves its value.
+    Kᵢᵢ, the diagonal entry of the Gram matrix, is how far one unit of the multiplier moves the constraint's value.
     """
     n, slop = D.n, w.number[ix.DRIFT]
     found, worst = -1, 0.0

@@ -110,7 +110,8 @@ class GPUPass:
     def decide_on_device(self, cost: Tensor, programs: GPUPrograms) -> tuple[Tensor, GPUTangentSpace, Tensor]:
         """Solve a batch without reading anything back to the host.
 
-        An arbitrary error is projected here. If that projection converges, the backward pass need not check its own.
+        A fixed vector is projected as a test. If its projection converges, the backward pass need not check its own
+        projections.
 
         Args:
             cost: (B, n) costs.
@@ -269,7 +270,7 @@ class GPUPass:
         return self._curvatures[plan.state]
 
     def _probe_error(self, c: Tensor) -> Tensor:
-        """Return an arbitrary error (B, n), the same for every sample and call."""
+        """Return the vectors (B, n) that are projected as a test, the same for every sample and call."""
         if self._probe is None:
             generator = torch.Generator().manual_seed(0)
             self._probe = torch.randn(c.shape[1], dtype=torch.float64, generator=generator).to(c.device)
