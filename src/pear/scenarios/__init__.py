@@ -1,5 +1,6 @@
 """Two-stage decisions: some variables are decided now, the others when it is known which scenario comes true."""
 
+from pear.scenarios.error_spread import ErrorSpread, predict_spread
 from pear.scenarios.generation import ResidualScenarios, quantile_scenarios, residual_scenarios
 from pear.scenarios.reduction import reduce
 from pear.scenarios.risk import CVaR, Expectation, WorstCase
@@ -8,6 +9,7 @@ from pear.scenarios.stochastic import ScenarioDecisions, Stochastic
 
 __all__ = [
     "CVaR",
+    "ErrorSpread",
     "Expectation",
     "LastScenarios",
     "ResidualScenarios",
@@ -15,6 +17,7 @@ __all__ = [
     "ScenarioLoss",
     "Stochastic",
     "WorstCase",
+    "predict_spread",
     "quantile_scenarios",
     "reduce",
     "residual_scenarios",

@@ -9,11 +9,17 @@ from torch import Tensor, nn
 
 from pear.errors import ProblemError
 from pear.problem.tensor_conversion import to_float64_tensor
+from pear.scenarios.error_spread import ErrorSpread
 from pear.setting_checks import check_count_setting
 
 
 def residual_scenarios(
-    forecasts: Any, residuals: Any, count: int, draw: Literal["random", "even"] = "random", seed: int = 0
+    forecasts: Any,
+    residuals: Any,
+    count: int,
+    draw: Literal["random", "even"] = "random",
+    seed: int = 0,
+    spread: ErrorSpread | tuple[Any, Any] | None = None,
 ) -> Tensor:
     """Make scenarios by adding past errors to forecasts.
 
@@ -29,6 +35,9 @@ def residual_scenarios(
             sorts them by their mean error, in units of each value's standard deviation, and chooses them at even steps,
             so that even a few scenarios cover high and low values.
         seed: the seed of the random draw. All B samples get the same days.
+        spread: the predicted sizes of the errors on past days (N, k) and of the samples (B, k), from
+            ``predict_spread`` or any other regression. Each past error is divided by the size predicted for its day and
+            multiplied by that of the sample. If omitted, past errors count equally on all days.
 
     Returns:
         (B, S, k) float64.
@@ -37,22 +46,24 @@ def residual_scenarios(
         >>> residual_scenarios([[10.0, 20.0]], [[1.0, 2.0], [-1.0, -2.0]], 2, seed=0).tolist()
         [[[11.0, 22.0], [9.0, 18.0]]]
     """
-    centre, errors = _read_forecasts_and_residuals(forecasts, residuals)
+    centre, errors, scale = _read_forecasts_and_residuals(forecasts, residuals, spread)
     count = check_count_setting("count", count)
     if draw not in ("random", "even"):
         raise ProblemError(f"draw must be 'random' or 'even'; got {draw!r}")
     if draw == "even":
-        spread = errors.std(0, correction=0)
-        level = (errors / torch.where(spread > 0, spread, 1.0)).mean(1)
+        deviation = errors.std(0, correction=0)
+        level = (errors / torch.where(deviation > 0, deviation, 1.0)).mean(1)
         steps = (torch.arange(count) + 0.5) * len(errors) / count
-        return centre[:, None] + errors[level.argsort(stable=True)[steps.long()]]
+        return centre[:, None] + scale[:, None] * errors[level.argsort(stable=True)[steps.long()]]
     generator = torch.Generator().manual_seed(seed)
     rounds = -(-count // len(errors))
     drawn = torch.cat([torch.randperm(len(errors), generator=generator) for _ in range(rounds)])[:count]
-    return centre[:, None] + errors[drawn]
+    return centre[:, None] + scale[:, None] * errors[drawn]
 
 
-def quantile_scenarios(forecasts: Any, residuals: Any, count: int) -> Tensor:
+def quantile_scenarios(
+    forecasts: Any, residuals: Any, count: int, spread: ErrorSpread | tuple[Any, Any] | None = None
+) -> Tensor:
     """Make scenarios by adding a quantile of past errors to forecasts.
 
     Scenario s = 1, …, S adds to each value the (s − ½)/S quantile of its past errors, so that all values are high
@@ -62,6 +73,7 @@ def quantile_scenarios(forecasts: Any, residuals: Any, count: int) -> Tensor:
         forecasts: (B, k) forecasts of k values.
         residuals: (N, k) true values minus forecasts on N past days.
         count: S, the number of scenarios.
+        spread: as for ``residual_scenarios``. The quantiles are those of the errors in units of their predicted size.
 
     Returns:
         (B, S, k) float64, from low to high values.
@@ -70,10 +82,10 @@ def quantile_scenarios(forecasts: Any, residuals: Any, count: int) -> Tensor:
         >>> quantile_scenarios([[10.0]], [[-1.0], [0.0], [1.0]], 2).tolist()
         [[[9.5], [10.5]]]
     """
-    centre, errors = _read_forecasts_and_residuals(forecasts, residuals)
+    centre, errors, scale = _read_forecasts_and_residuals(forecasts, residuals, spread)
     count = check_count_setting("count", count)
     levels = (torch.arange(count, dtype=torch.float64) + 0.5) / count
-    return centre[:, None] + errors.quantile(levels, dim=0)
+    return centre[:, None] + scale[:, None] * errors.quantile(levels, dim=0)
 
 
 class ResidualScenarios(nn.Module):
@@ -115,11 +127,15 @@ class ResidualScenarios(nn.Module):
         return scenarios.flatten(1)
 
 
-def _read_forecasts_and_residuals(forecasts: Any, residuals: Any) -> tuple[Tensor, Tensor]:
-    """Return forecasts (B, k) of k values and residuals (N, k) of N days in float64.
+def _read_forecasts_and_residuals(
+    forecasts: Any, residuals: Any, spread: ErrorSpread | tuple[Any, Any] | None
+) -> tuple[Tensor, Tensor, Tensor]:
+    """Return forecasts (B, k), residuals (N, k) in units of their size, and the sizes for the samples, in float64.
+
+    The sizes (B, k) are those of ``spread``. Without one they are 1, (1, k), and residuals keep their unit.
 
     Raises:
-        ProblemError: the shapes do not fit, or a residual is not finite.
+        ProblemError: the shapes do not fit, a residual is not finite, or a size is not finite and positive.
     """
     centre, errors = to_float64_tensor("forecasts", forecasts), to_float64_tensor("residuals", residuals)
     if centre.ndim != 2 or errors.ndim != 2 or centre.shape[1] != errors.shape[1] or not len(errors):
@@ -129,4 +145,16 @@ def _read_forecasts_and_residuals(forecasts: Any, residuals: Any) -> tuple[Tenso
         )
     if not bool(errors.isfinite().all()):
         raise ProblemError("residuals must be finite; leave out the days without a true value")
-    return centre, errors
+    if spread is None:
+        return centre, errors, errors.new_ones(1, errors.shape[1])
+    if not isinstance(spread, tuple) or len(spread) != 2:
+        raise ProblemError(f"spread must be a pair: sizes on past days and of the samples; got {type(spread).__name__}")
+    past, now = (to_float64_tensor("spread", sizes) for sizes in spread)
+    if past.shape != errors.shape or now.shape != centre.shape:
+        raise ProblemError(
+            f"spread must hold the sizes of the errors on past days, {tuple(errors.shape)}, and of the samples, "
+            f"{tuple(centre.shape)}; got {tuple(past.shape)} and {tuple(now.shape)}"
+        )
+    if not all(bool((sizes.isfinite() & (sizes > 0)).all()) for sizes in (past, now)):
+        raise ProblemError("the sizes in spread must be finite and positive; give a value that never errs the size 1")
+    return centre, errors / past, now
