@@ -92,15 +92,17 @@ def irish_commitment_model(integer: bool = True) -> pear.Model:
     )
 
 
-def irish_commitment_days(path: str | Path | None = None) -> IrishCommitmentDays:
+def irish_commitment_days(path: str | Path | None = None, wind_factor: float = 1.0) -> IrishCommitmentDays:
     """Load the Irish days for which the net loads of two days before and of seven days before are known.
 
     Args:
         path: as in ``load_energy_demand``.
+        wind_factor: what the forecast and the true wind production are multiplied by.
     """
     data = load_energy_demand(path)
     blocks = data.values.reshape(len(data.values), BLOCKS, -1, 4).mean(2)
     load, wind, real_load, real_wind = (blocks[..., j] for j in range(4))
+    wind, real_wind = wind_factor * wind, wind_factor * real_wind
     net = real_load - real_wind
     dates = [datetime.date.fromisoformat(day) for day in data.dates]
     at = {day: row for row, day in enumerate(dates)}

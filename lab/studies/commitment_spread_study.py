@@ -1,0 +1,313 @@
+"""What scenarios can gain in the Irish unit commitment, and what scenarios that follow the uncertainty of the day gain.
+
+    python lab/studies/commitment_spread_study.py [--wind 1] [--scenarios 50]
+
+The model, the days and the ridge forecast are those of ``commitment_study.py``. All plans are exact, by
+dynamic programming; the last line compares some with ``pear.Stochastic``. There are three tables.
+
+1. The process is known. Errors of a cross-validation over all days are taken for the truth: the error of a day is that
+   of any day, as it is ("equal"), or in units of a predicted size of errors ("by size"). Every rule knows the process,
+   and its expected regret is exact. The best plan bounds what any scenarios can reach.
+2. The process is known and equal on all days. Plans have few scenarios, made in several ways.
+3. Walk-forward on the real days, all of them from day 365 on. The size of errors is predicted from the forecast wind,
+   its root, and the forecast load of the block, with one regression for all blocks.
+
+The rule to judge is "50 quantiles of errors, by size". It, the three features of the size, the penalty 0.1 and the 200
+neighbours were chosen on the first 365 days, which are not tested, by the continuous ranked probability score. The
+rivals are quantiles of demand: of the past errors, of the errors in units of their size, and of a linear quantile
+regression on the same features; each with the level that is best on the tested days, and with the level that was best
+on the folds before. ``--wind 2`` multiplies the forecast and the true wind by two. In 2021 the island of Ireland had
+about 2.6 times the wind capacity of 2012.
+"""
+
+from __future__ import annotations
+
+import argparse
+import warnings
+from collections.abc import Callable
+from typing import Literal, NamedTuple
+
+import numpy as np
+import torch
+from sklearn.linear_model import QuantileRegressor
+from sklearn.preprocessing import StandardScaler
+
+import pear
+from commitment_study import FIRST_TEST, FOLD, folds, ridge
+from pear.scenarios import ErrorSpread, predict_spread, quantile_scenarios, reduce, residual_scenarios
+from pear_lab.report.bootstrap import normalized_difference
+from pear_lab.tasks.commitment_program import States, block_costs, commitment_cost, plan_commitment
+from pear_lab.tasks.irish_commitment import (
+    BLOCKS,
+    Array,
+    IrishCommitmentDays,
+    irish_commitment_days,
+    irish_commitment_model,
+)
+
+LEVELS = (0.7, 0.75, 0.8, 0.85, 0.9, 0.925, 0.95, 0.975)
+START_LEVEL = 0.9
+NEIGHBOURS, PARTS, SEEDS, EVERY, CHECKED = 200, 12, 10, 4, 30
+STRIDE = 101  # shares no factor with the number of days, so that the errors of all days are among those kept
+FIXED, SIZED, REGRESSED = "quantile", "quantile by size", "quantile regression"
+
+
+class Fold(NamedTuple):
+    """What is known before a fold, and the demand of its T days.
+
+    Attributes:
+        forecasts: (T, 12) forecasts.
+        errors: (N, 12) errors on N past days.
+        past: (N, 12, 3) features of the size of errors on past days.
+        now: (T, 12, 3) the same features of the test days.
+        true: (T, 12) the true demand.
+    """
+
+    forecasts: Array
+    errors: Array
+    past: Array
+    now: Array
+    true: Array
+
+
+def size_features(days: IrishCommitmentDays) -> Array:
+    """Return the features (D, 12, 3) of the size of errors: forecast wind, its root, and forecast load."""
+    load, wind = days.features[:, :BLOCKS], days.features[:, BLOCKS : 2 * BLOCKS]
+    return np.stack([np.sqrt(wind), wind, load], 2)
+
+
+def numpy_spread(fold: Fold) -> tuple[Array, Array]:
+    """Return the predicted sizes of errors on past days (N, 12) and on test days (T, 12)."""
+    spread = predict_spread(fold.past, fold.errors, fold.now)
+    return spread.past.numpy(), spread.now.numpy()
+
+
+def mean_costs(scenarios: Array, weights: Array | None = None) -> Array:
+    """Return the expected costs (B, 12, 16) of blocks under scenarios (B, S, 12) with weights (B, S), or equal ones."""
+    if weights is None:
+        return np.stack([block_costs(values).mean(0) for values in scenarios])
+    pairs = zip(scenarios, weights / weights.sum(1, keepdims=True), strict=True)
+    return np.stack([np.tensordot(weight, block_costs(values), 1) for values, weight in pairs])
+
+
+# --- a known process ------------------------------------------------------------------------------------------------
+
+
+class Process(NamedTuple):
+    """A process that is known: on a day of the size s, each error of N days is equally likely, in units times s.
+
+    Attributes:
+        centres: (B, 12) forecasts of B days.
+        units: (N, 12) errors of N days in units of their predicted size.
+        sizes: (B, 12) the predicted sizes of the errors of the B days, or ones.
+        mixture: (R, 12) errors of all days, whatever their size.
+        expected: (B, 12, 16) the expected costs of blocks.
+        least: the mean cost if the demand is known.
+    """
+
+    centres: Array
+    units: Array
+    sizes: Array
+    mixture: Array
+    expected: Array
+    least: float
+
+    def lost(self, costs: Array) -> float:
+        """Return the expected regret in percent of plans for the expected costs (B, 12, 16) of blocks."""
+        return 100 * (float(commitment_cost(plan_commitment(costs), self.expected).mean()) / self.least - 1)
+
+    def lost_by_quantile(self, values: Array, sizes: Array | float) -> str:
+        """Return the least regret by a quantile of errors (R, 12) times sizes (B, 12), and its level."""
+        costs = {q: block_costs(self.centres + sizes * np.quantile(values, q, axis=0)) for q in LEVELS}
+        found = {level: self.lost(values) for level, values in costs.items()}
+        level = min(found, key=lambda level: found[level])
+        return f"{found[level]:.3f} % ({level:g})"
+
+
+def make_process(centres: Array, errors: Array, sizes: Array, rows: States) -> Process:
+    """Make a process of errors (N, 12) with sizes (N, 12) on all days, planned on some ``rows`` with ``centres``."""
+    units = errors / sizes
+    mixture = (sizes[:, None] * units[None]).reshape(-1, BLOCKS)[::STRIDE]
+    truth = [block_costs(centre + size * units) for centre, size in zip(centres, sizes[rows], strict=True)]
+    least = float(np.mean([commitment_cost(plan_commitment(costs), costs).mean() for costs in truth]))
+    return Process(centres, units, sizes[rows], mixture, np.stack([costs.mean(0) for costs in truth]), least)
+
+
+def known_process(days: IrishCommitmentDays, count: int) -> None:
+    """Print what rules lose in expectation if the process is known, and how scenarios are made best."""
+    X, Y = days.features, days.demand
+    errors = np.zeros_like(Y)
+    for block in np.array_split(np.arange(len(Y)), PARTS):
+        rest = np.setdiff1d(np.arange(len(Y)), block)
+        errors[block] = Y[block] - ridge(X[rest], Y[rest]).predict(X[block])
+    features, rows = size_features(days), np.arange(FIRST_TEST, len(Y), EVERY)
+    sizes = predict_spread(features, errors, features).now.numpy()
+    low, high = np.quantile(sizes, (0.05, 0.95))
+    print(f"{len(rows)} days; nine tenths of the predicted sizes of errors are from {low:.0f} to {high:.0f} MW\n")
+    print("| process | best plan | best fixed quantile | best quantile by size | scenarios equal on all days | mean |")
+    print("|---|---:|---:|---:|---:|---:|")
+    equal = make_process((Y - errors)[rows], errors, np.ones_like(sizes), rows)
+    for name, process in (("equal", equal), ("by size", make_process(equal.centres, errors, sizes, rows))):
+        row = [
+            f"{process.lost(process.expected):.3f} %",
+            process.lost_by_quantile(process.mixture, 1.0),
+            process.lost_by_quantile(process.units, process.sizes),
+            f"{process.lost(mean_costs(process.centres[:, None] + process.mixture)):.3f} %",
+            f"{process.lost(block_costs(process.centres)):.3f} %",
+        ]
+        print(f"| {name} | {' | '.join(row)} |")
+    print(few_scenarios(equal, count))
+
+
+def few_scenarios(process: Process, count: int) -> str:
+    """Return the table of plans with 20 and with ``count`` scenarios, with the mean and the range over seeds."""
+    zero, errors = np.zeros((1, BLOCKS)), process.units
+    lines = ["", f"| scenarios | 20 | {count} |", "|---|---:|---:|"]
+    makers: dict[str, Callable[[int, int], tuple[Array, Array | None]]] = {
+        "a random draw of days": lambda S, seed: (residual_scenarios(zero, errors, S, seed=seed)[0].numpy(), None),
+        "days at even steps": lambda S, seed: (residual_scenarios(zero, errors, S, draw="even")[0].numpy(), None),
+        "means of clusters": lambda S, seed: _clusters(errors, S, "mean", seed),
+        "one day of each cluster": lambda S, seed: _clusters(errors, S, "one", seed),
+        "quantiles of each block": lambda S, seed: (quantile_scenarios(zero, errors, S)[0].numpy(), None),
+    }
+    for name, make in makers.items():
+        cells = []
+        for S in (20, count):
+            found = []
+            for seed in range(SEEDS):
+                values, weights = make(S, seed)
+                shares = None if weights is None else np.tile(weights, (len(process.centres), 1))
+                found.append(process.lost(mean_costs(process.centres[:, None] + values, shares)))
+            ends = f" ({min(found):.3f} to {max(found):.3f})" if max(found) > min(found) else ""
+            cells.append(f"{np.mean(found):.3f} %{ends}")
+        lines.append(f"| {name} | {' | '.join(cells)} |")
+    return "\n".join(lines)
+
+
+def _clusters(errors: Array, count: int, keep: Literal["mean", "one"], seed: int) -> tuple[Array, Array]:
+    """Return the scenarios (S, 12) of ``pear.scenarios.reduce``, and their weights (S,)."""
+    values, weights = reduce(errors, count, keep=keep, seed=seed)
+    return values.numpy(), weights.numpy()
+
+
+# --- walk-forward ---------------------------------------------------------------------------------------------------
+
+
+def quantile_regressions(fold: Fold, level: float) -> Array:
+    """Return the quantile of demand (T, 12) that a linear quantile regression of each block predicts."""
+    found = np.zeros_like(fold.forecasts)
+    for block in range(BLOCKS):
+        scaler = StandardScaler().fit(fold.past[:, block])
+        model = QuantileRegressor(quantile=level, alpha=0.0, solver="highs")
+        model.fit(scaler.transform(fold.past[:, block]), fold.errors[:, block])
+        found[:, block] = fold.forecasts[:, block] + model.predict(scaler.transform(fold.now[:, block]))
+    return found
+
+
+def neighbour_weights(fold: Fold) -> Array:
+    """Return the weights (T, N) of past days, which fall to zero at the neighbour farthest by forecast wind."""
+    apart = np.linalg.norm(fold.now[:, None, :, 0] - fold.past[None, :, :, 0], axis=2)
+    reach = np.sort(apart, 1)[:, NEIGHBOURS - 1 : NEIGHBOURS]
+    return np.maximum(1 - (apart / reach) ** 2, 0.0)
+
+
+def walk_forward_costs(fold: Fold, count: int) -> dict[str, Array]:
+    """Return for each rule the expected costs (T, 12, 16) of blocks that it plans by."""
+    past, now = numpy_spread(fold)
+    spread, units = ErrorSpread(torch.from_numpy(past), torch.from_numpy(now)), fold.errors / past
+    rules = {"mean": block_costs(fold.forecasts)}
+    for level in LEVELS:
+        rules[f"{FIXED} {level:g}"] = block_costs(fold.forecasts + np.quantile(fold.errors, level, axis=0))
+        rules[f"{SIZED} {level:g}"] = block_costs(fold.forecasts + now * np.quantile(units, level, axis=0))
+        rules[f"{REGRESSED} {level:g}"] = block_costs(quantile_regressions(fold, level))
+    both = (fold.forecasts, fold.errors, count)
+    all_days = fold.forecasts[:, None] + fold.errors
+    scenarios = {
+        f"{count} past errors, a random draw": residual_scenarios(*both).numpy(),
+        f"{count} quantiles of errors": quantile_scenarios(*both).numpy(),
+        "all past errors": all_days,
+        f"{count} past errors, a random draw, by size": residual_scenarios(*both, spread=spread).numpy(),
+        f"{count} quantiles of errors, by size": quantile_scenarios(*both, spread=spread).numpy(),
+        "all past errors, by size": fold.forecasts[:, None] + now[:, None] * units,
+    }
+    rules |= {name: mean_costs(values) for name, values in scenarios.items()}
+    rules[f"past errors of {NEIGHBOURS} days with similar wind"] = mean_costs(all_days, neighbour_weights(fold))
+    return rules
+
+
+def best_before(lost: dict[str, Array], kind: str) -> Array:
+    """Return the losses (D,) of the level of a quantile that lost least on all earlier folds, at first level 0.9."""
+    names = [f"{kind} {level:g}" for level in LEVELS]
+    total, found = dict.fromkeys(names, 0.0), []
+    for start in range(0, len(lost[names[0]]), FOLD):
+        name = min(names, key=lambda one: total[one]) if start else f"{kind} {START_LEVEL:g}"
+        part = slice(start, start + FOLD)
+        found.append(lost[name][part])
+        total = {one: before + float(lost[one][part].sum()) for one, before in total.items()}
+    return np.concatenate(found)
+
+
+def walk_forward(days: IrishCommitmentDays, count: int) -> None:
+    """Print the table of the rules on the real days, and how far plans of ``pear.Stochastic`` differ in cost."""
+    features, lost, least = size_features(days), dict[str, list[Array]](), []
+    plan, apart = pear.Stochastic(irish_commitment_model(), ["on", "start"], count), 0.0
+    for start, fold, true in folds(days, 1, ()):
+        rows = slice(start, start + len(true))
+        one = Fold(fold.forecasts, fold.errors, features[:start], features[rows], true.numpy())
+        truth = block_costs(one.true)
+        least.append(commitment_cost(plan_commitment(truth), truth))
+        for name, costs in walk_forward_costs(one, count).items():
+            lost.setdefault(name, []).append(commitment_cost(plan_commitment(costs), truth) - least[-1])
+        some = slice(None, None, CHECKED)
+        spread = predict_spread(one.past, one.errors, one.now[some])
+        scenarios = quantile_scenarios(one.forecasts[some], one.errors, count, spread=spread)
+        costs = mean_costs(scenarios.numpy())
+        own = commitment_cost(plan_commitment(costs), costs)
+        apart = max(apart, float(np.abs(plan.solve(scenarios).value.numpy() / own - 1).max()))
+    print(table({name: np.concatenate(parts) for name, parts in lost.items()}, np.concatenate(least)))
+    print(f"\nlargest relative difference from the value of pear.Stochastic: {apart:.0e}")
+
+
+def table(lost: dict[str, Array], least: Array) -> str:
+    """Return the table of losses (D,) of each rule, with the least costs (D,)."""
+    best = {
+        kind: min((f"{kind} {level:g}" for level in LEVELS), key=lambda name: lost[name].mean())
+        for kind in (FIXED, SIZED, REGRESSED)
+    }
+    before = {kind: f"{kind}, level of the folds before" for kind in best}
+    shown = {"mean": lost["mean"]} | {name: lost[name] for name in best.values()}
+    shown |= {name: best_before(lost, kind) for kind, name in before.items()}
+    shown |= {name: days for name, days in lost.items() if not name.startswith("quantile")}
+    rivals = [best[FIXED], before[FIXED], best[SIZED], best[REGRESSED]]
+    lines = [
+        f"\n{len(least)} days\n",
+        f"| rule | regret | {' | '.join(f'below {rival}' for rival in rivals)} |",
+        f"|---|---:|{'---:|' * len(rivals)}",
+    ]
+
+    def gain(days: Array, rival: str) -> str:
+        if days is shown[rival]:
+            return ""
+        found = [100 * x for x in normalized_difference([shown[rival]], [days], [least], block=7)]
+        return f"{found[0]:.3f} ({found[1]:.3f} to {found[2]:.3f})"
+
+    for name, days in shown.items():
+        cells = " | ".join(gain(days, rival) for rival in rivals)
+        lines.append(f"| {name} | {100 * days.sum() / least.sum():.3f} % | {cells} |")
+    return "\n".join(lines)
+
+
+def main() -> None:
+    """Print the three tables."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--wind", type=float, default=1.0, help="factor of the forecast and the true wind")
+    parser.add_argument("--scenarios", type=int, default=50)
+    args = parser.parse_args()
+    warnings.filterwarnings("error", module="sklearn")
+    days = irish_commitment_days(wind_factor=args.wind)
+    known_process(days, args.scenarios)
+    walk_forward(days, args.scenarios)
+
+
+if __name__ == "__main__":
+    main()
