@@ -1,4 +1,4 @@
-"""Training of models: ``fit``, ``tune``, their settings and their results."""
+"""``fit`` trains a model on a loss, and ``tune`` finds the loss and settings with the lowest validation regret."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Forecasts of a base: a forecaster that the user already has, and that a trained model corrects."""
+"""Forecasts of a base. A base is a forecaster that the user already has; another model corrects its forecasts."""
 
 from __future__ import annotations
 
@@ -27,12 +27,12 @@ each of which forecasts only rows that it was not fitted to.
 
 
 class BaseForecast(NamedTuple):
-    """The forecasts of a base for the rows that a correction is trained on.
+    """Forecasts of training rows by a base, which another model is trained to correct.
 
     Attributes:
         base: the fitted base, which forecasts all later rows.
-        values: the forecasts in the shape that the base returns: k values for each row, (N, k), or one value, (N,).
-        note: a sentence that says which forecaster made ``values``: the base, or copies of it.
+        values: the forecasts: (N, k) if the base returns k values for each of the N rows, (N,) if it returns one.
+        note: a sentence that says what made ``values``: the base itself, or copies that were fitted to other rows.
     """
 
     base: Any
@@ -41,14 +41,14 @@ class BaseForecast(NamedTuple):
 
 
 def forecast_by_base(base: Any, X: Any) -> Array:
-    """Return the forecasts of a base for the rows X, in the shape that the base returns.
+    """Return the forecasts of a base for the rows X, as a float64 array in the shape that the base returns.
 
     Args:
         base: an object with a method ``predict``, a torch module from features to values, or a function of X.
         X: the rows, in the form that the base accepts. A torch module gets a tensor of the module's dtype.
 
     Raises:
-        ProblemError: the base is something else, or its forecasts are not numbers.
+        ProblemError: the base is none of these, or its forecasts are not numbers.
     """
     if isinstance(base, nn.Module) and not hasattr(base, "predict"):
         return _forecast_by_base_module(base, X)
@@ -71,7 +71,7 @@ def forecast_by_base(base: Any, X: Any) -> Array:
 
 
 def _forecast_by_base_module(base: nn.Module, X: Any) -> Array:
-    """Return the forecasts of a torch module in evaluation mode. The module then returns to the mode it had before."""
+    """Return the forecasts of a torch module in evaluation mode, and leave the module in the mode it had before."""
     like, training = next(base.parameters(), torch.zeros(())), base.training
     rows = X if isinstance(X, Tensor) else torch.from_numpy(np.array(X, dtype=float))
     base.eval()
@@ -83,20 +83,21 @@ def _forecast_by_base_module(base: nn.Module, X: Any) -> Array:
 
 
 def make_base_forecast(base: Any, X: Any, y: Any, groups: LongTable | None = None) -> BaseForecast:
-    """Forecast the training rows of a correction by its base, and avoid forecasts that are too good.
+    """Return forecasts of the training rows that are no more accurate than the base is on rows it has not seen.
 
-    Trees and wide models forecast the rows that they were fitted to better than any other rows. A correction that is
-    trained on such forecasts learns from errors that are too small. The base therefore forecasts its training rows only
-    if its errors there are about as large as the errors of ``held_out_base_forecast``; if they are clearly smaller, the
-    result of ``held_out_base_forecast`` is used. These errors can be compared only for an estimator of
-    scikit-learn that is not a ``FrozenEstimator``; any other base always forecasts the rows.
+    Trees and wide models forecast the rows that they were fitted to better than any other rows. A model that is trained
+    to correct such forecasts learns from errors that are too small. The forecasts of the base are therefore compared
+    with those of ``held_out_base_forecast``, in which every row is new to its forecaster. If the base has a clearly
+    smaller mean absolute error, the held-out forecasts are returned, otherwise those of the base. A base that is not an
+    estimator of scikit-learn, or is a ``FrozenEstimator``, cannot be fitted again; its own forecasts are returned.
 
     Args:
         base: a forecaster as in ``forecast_by_base``. An estimator that is not fitted is copied, and the copy is fitted
             to all rows.
         X: the training rows.
         y: the true values, with a row for each row of X: k values, (N, k), or one value, (N,).
-        groups: the groups of a long table, whose rows stay in one block; None if each row is a sample.
+        groups: the groups of a long table, in which several rows form a sample; the rows of a group are held out
+            together. None if each row is a sample.
     """
     if not is_refittable_base(base):
         note = "the base's forecasts of the training rows are taken as they come; where it was fitted to these "
@@ -127,7 +128,10 @@ def make_base_forecast(base: Any, X: Any, y: Any, groups: LongTable | None = Non
 
 
 def held_out_base_forecast(base: Any, X: Any, y: Any, groups: LongTable | None = None, folds: int = FOLDS) -> Array:
-    """Forecast blocks of consecutive samples, each by a copy of the base that is fitted to the other blocks.
+    """Return forecasts of all rows, in which every row is forecast by a copy of the base that was not fitted to it.
+
+    The samples are split into blocks of consecutive samples. Each block is forecast by a copy of the base that is
+    fitted to the other blocks.
 
     Args:
         base: an estimator of scikit-learn, fitted or not. It is not changed.
@@ -187,7 +191,7 @@ def _fit_base_copy(base: Any, X: Any, y: Any) -> Any:
 
 
 def _base_array(values: Any) -> Any:
-    """Convert a tensor to an array; return anything else unchanged."""
+    """Return a tensor as an array, and anything else unchanged."""
     return values.detach().cpu().numpy() if isinstance(values, Tensor) else values
 
 
@@ -195,8 +199,8 @@ def shape_base_forecast(values: Any, shape: tuple[int, int], name: str, groups: 
     """Check forecasts of a base, and return them in the shape (N, k) of the costs.
 
     Args:
-        values: forecasts of k values for N samples: (N, k), or (N,) if k is 1; for a long table (N·k,) or (N·k, 1), in
-            the order of its rows.
+        values: forecasts of k values for N samples: (N, k), or (N,) if k is 1. For a long table, which has a row for
+            each of the N·k values, (N·k,) or (N·k, 1), in the order of these rows.
         shape: (N, k), the shape of the costs.
         name: the name of the forecasts in error messages.
         groups: the groups of a long table; None if each row is a sample.
@@ -221,7 +225,7 @@ def shape_base_forecast(values: Any, shape: tuple[int, int], name: str, groups: 
 
 
 def base_forecast_for_fit(base: Any, features: Tensor, costs: Tensor) -> tuple[Tensor, BaseForecast]:
-    """Forecast the training samples of ``pear.fit`` by a base.
+    """Return the forecasts of a base for the training samples of ``pear.fit``.
 
     Args:
         base: a forecaster as in ``forecast_by_base``.
@@ -229,7 +233,8 @@ def base_forecast_for_fit(base: Any, features: Tensor, costs: Tensor) -> tuple[T
         costs: (N, k) the k true values of each sample.
 
     Returns:
-        The forecasts (N, k) with the dtype and on the device of the costs, and the result of ``make_base_forecast``.
+        Two values: the forecasts (N, k), with the dtype and on the device of the costs; and the result of
+        ``make_base_forecast``, from which they are taken.
     """
     rows, groups = _base_rows(features)
     made = make_base_forecast(base, rows, costs if groups is None else costs.flatten(), groups)
@@ -237,7 +242,7 @@ def base_forecast_for_fit(base: Any, features: Tensor, costs: Tensor) -> tuple[T
 
 
 def base_forecast_for_validation(base: Any, features: Tensor, costs: Tensor) -> Tensor:
-    """Forecast the validation samples of ``pear.fit`` by a fitted base.
+    """Return the forecasts of a fitted base for the validation samples of ``pear.fit``.
 
     Args:
         base: the fitted base.
@@ -252,7 +257,11 @@ def base_forecast_for_validation(base: Any, features: Tensor, costs: Tensor) -> 
 
 
 def _base_rows(features: Tensor) -> tuple[Tensor, LongTable | None]:
-    """Return rows of p features for a base, and their groups of k rows if the features have the shape (N, k, p)."""
+    """Return the rows that a base gets, and the groups of rows that form a sample.
+
+    Features (N, k, p) become N·k rows of p features, in N groups of k rows. Features (N, p) are returned unchanged, and
+    the groups are None, because each row is a sample.
+    """
     if features.dim() != 3:
         return features, None
     count, size = features.shape[:2]
@@ -261,6 +270,9 @@ def _base_rows(features: Tensor) -> tuple[Tensor, LongTable | None]:
 
 
 def _base_forecast_tensor(values: Array, costs: Tensor, groups: LongTable | None) -> Tensor:
-    """Return checked forecasts of a base as a tensor with the shape, the dtype and the device of the costs (N, k)."""
+    """Check forecasts of a base, and return them as a tensor with the shape, dtype and device of the costs (N, k).
+
+    ``groups`` has the groups of a long table; it is None if each row is a sample.
+    """
     shape = costs.shape[0], costs.shape[1]
     return torch.from_numpy(shape_base_forecast(values, shape, "forecasts of the base", groups)).to(costs)

@@ -1,4 +1,4 @@
-"""``Checkpoint``: the saved state of a stage of a training run; ``CheckpointFile``: the file that all stages share."""
+"""``Checkpoint``: saves and restores one stage of a training; ``CheckpointFile``: the file of all stages."""
 
 from __future__ import annotations
 
@@ -29,12 +29,12 @@ _REMEDY = "delete it, or give another path"
 class CheckpointFile:
     """The checkpoint file of one call of ``fit``.
 
-    A call of ``fit`` may train in several stages. The file holds the stage that is under way, and the first checkpoint
-    of the next stage replaces it.
+    A call of ``fit`` may train in several stages, for example on the squared error and then on the loss. The file holds
+    the stage that is under way, and the first checkpoint of the next stage replaces the file.
 
     Attributes:
         path: the path of the file; None if nothing is saved and nothing is resumed.
-        identity: the result of ``run_identity``. A file with another identity is refused.
+        identity: a description of the call, from ``run_identity``. A file with another identity is refused.
         stage: the name of the stage in the file; "" if no file exists.
 
     Example:
@@ -54,10 +54,10 @@ class CheckpointFile:
 
     @classmethod
     def open(cls, path: Path | None, identity: Callable[[], dict[str, Any]]) -> CheckpointFile:
-        """Read the file, if it exists.
+        """Return the checkpoint file at a path, with its content if it exists.
 
         Args:
-            path: the path of the file, or None.
+            path: the path of the file; None if nothing is saved and nothing is resumed.
             identity: a function that returns the identity of the run. It is called only if there is a path, because it
                 reads all samples.
 
@@ -81,11 +81,11 @@ class CheckpointFile:
         return own
 
     def content(self, stage: str) -> dict[str, Any]:
-        """Return the content that ``open`` has read for this stage; {} if it found no file, or another stage."""
+        """Return the content of this stage as ``open`` read it; {} if the file did not exist or held another stage."""
         return self._content if stage == self.stage else {}
 
     def save(self, stage: str, content: Mapping[str, Any]) -> None:
-        """Replace the file by one with this stage and this content.
+        """Replace the file by one that holds this stage and this content. Without a path, do nothing.
 
         Raises:
             TrainingError: the file cannot be written. An earlier file is then unchanged.
@@ -113,9 +113,9 @@ class CheckpointFile:
 
 @dataclass
 class Checkpoint:
-    """The saved state of one stage of a training run: everything that its next epoch depends on.
+    """The objects of one stage of a training whose states are saved and restored: all that the next epoch depends on.
 
-    The state includes the states of torch's global random generators (``RandomStates``).
+    The states of torch's global random generators (``RandomStates``) are saved as well.
 
     Attributes:
         file: the checkpoint file of the run.
@@ -124,7 +124,7 @@ class Checkpoint:
         optimizer: the optimizer of the model.
         loss: the loss. Its ``state_dict`` is saved together with the warm starts of the samples, because a solver that
             begins at another point may round differently.
-        generator: the generator of the order of the samples.
+        generator: the generator that draws the order of the samples.
         stopping: the rule of early stopping.
         schedule: the schedule of the learning rate, or None.
     """
@@ -142,7 +142,7 @@ class Checkpoint:
         self._random = RandomStates(self.model)
 
     def save(self, history: History, best_weights: Mapping[str, Any] | None) -> None:
-        """Write the states, the history and the best weights so far to the file.
+        """Write the states of all objects, the history and the best weights so far to the file.
 
         Raises:
             TrainingError: the file cannot be written. An earlier file is then unchanged.
@@ -152,13 +152,15 @@ class Checkpoint:
             self.file.save(self.stage, content)
 
     def load(self) -> tuple[History, dict[str, Any] | None] | None:
-        """Restore all states from the file.
+        """Restore the states of all objects from the file.
 
         Returns:
-            The history and the best weights; None if the file does not hold this stage.
+            A pair: the history, and the best weights or None if there was no check yet. If the file does not hold this
+            stage, the result is None instead of a pair.
 
         Raises:
-            TrainingError: the file was altered, or its content does not fit. All states are then unchanged.
+            TrainingError: the file was altered, or its content does not fit these objects. All states are then
+                unchanged.
         """
         said = self.file.content(self.stage)
         if not said:
@@ -205,7 +207,7 @@ class Checkpoint:
             self.schedule.load_state_dict(states["schedule"])
 
     def _all_states(self) -> dict[str, Any]:
-        """Return all states: those of ``states``, and the warm starts and random states of this process."""
+        """Return the states from ``states``, the warm starts of the samples, and the random states of this process."""
         return {**self.states(), "samples": save_training_loss_warm_starts(self.loss), "random": self._random.drawn()}
 
     def _restore_all(self, states: Mapping[str, Any]) -> None:
@@ -216,6 +218,6 @@ class Checkpoint:
 
 
 def _check_checkpoint_tensors(state: Mapping[str, Any], expected: Mapping[str, str]) -> None:
-    """Raise ValueError unless the tensors have the expected names, dtypes and shapes."""
+    """Raise ValueError unless the tensors in ``state`` have the names, dtypes and shapes in ``expected``."""
     if (found := tensor_identities(state)) != expected:
         raise ValueError(describe_identity_difference(found, expected))

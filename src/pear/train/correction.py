@@ -1,4 +1,4 @@
-"""``Correction``: a network whose outputs are added to the forecasts of a base forecaster."""
+"""``Correction``: a network whose outputs are added to the forecasts of another forecaster, the base."""
 
 from __future__ import annotations
 
@@ -16,15 +16,16 @@ from pear.train.samples.sample_source import read_sample_source
 
 
 class Correction(nn.Module):
-    """A network that corrects the forecasts of a base: forecast = base forecast + scale · network(features).
+    """A network that corrects the forecasts of another forecaster, the base.
 
+    The corrected forecast is base forecast + scale · network(features).
     The last layer of the network is set to zero, so that the first forecasts are exactly those of the base.
 
     Args:
         network: a network from features (B, …) to k values, (B, k), that contains an ``nn.Linear``. The last
             ``nn.Linear`` is set to zero, in place.
-        scale: the size of a typical error of the base. A training step of the network then has an effect of that size,
-            whatever the unit of the costs.
+        scale: the size of a typical error of the base. An output of 1 then corrects an error of that size, whatever the
+            unit of the costs.
 
     Raises:
         ProblemError: the network contains no ``nn.Linear``.
@@ -57,7 +58,7 @@ class Correction(nn.Module):
         return offset + self.scale.to(correction) * correction
 
     def output_layer(self) -> nn.Linear:
-        """Return the last layer of the network, whose outputs are the correction divided by ``scale``.
+        """Return the last layer of the network. Its outputs, times ``scale``, are added to the base forecasts.
 
         Raises:
             ProblemError: the last layer is not an ``nn.Linear``.
@@ -78,7 +79,7 @@ class Correction(nn.Module):
 
 
 def correction_scale(offset: Tensor, costs: Tensor) -> float:
-    """Return the mean absolute error of base forecasts, ``offset``, for costs, both (N, k); 1 if that error is zero.
+    """Return the mean absolute difference of base forecasts ``offset`` from true costs, both (N, k); 1 if it is zero.
 
     Entries whose error is not finite do not count.
     """
@@ -89,18 +90,19 @@ def correction_scale(offset: Tensor, costs: Tensor) -> float:
 def fit_correction(
     base: Any, model: nn.Module, train: Any, validation: Any, fit_corrected: Callable[..., History]
 ) -> History:
-    """Train a model as the correction of a base. The trained model gives outputs in the unit of the costs.
+    """Train a model to correct a base: the forecasts become base(x) + model(x), in the unit of the costs.
 
     Args:
         base: the forecaster that is corrected.
         model: the model, whose last layer is set to zero before the training.
         train: the training samples.
         validation: the validation samples, the share of ``train`` to hold out, or None.
-        fit_corrected: a function that trains a ``Correction``, given the ``Correction``, the training samples and the
-            validation samples, whose features are pairs (features, forecasts of the base).
+        fit_corrected: a function that trains the ``Correction`` of the model. It gets the ``Correction``, the training
+            samples, and the validation samples, share or None. The features of these samples are pairs (features,
+            forecasts of the base).
 
     Returns:
-        The result of ``fit_corrected``; its note also says where the forecasts of the base come from.
+        The history from ``fit_corrected``. Its note also says where the forecasts of the base come from.
     """
     samples, features = _read_correction_samples(train, "train", model)
     offsets, made = base_forecast_for_fit(base, features, samples.costs)
@@ -121,7 +123,7 @@ def fit_correction(
 
 
 def _read_correction_samples(data: Any, name: str, model: nn.Module) -> tuple[MemorySamples, Tensor]:
-    """Read samples for a training with ``base=``; return the samples and their features (N, …).
+    """Read samples for a training with ``base=``, and return the samples and their features (N, …).
 
     Raises:
         ProblemError: the samples are not in memory, or the model has several inputs.

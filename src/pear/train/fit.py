@@ -212,11 +212,11 @@ def _choose_fit_validation(
         weight: (N,) how much each sample of ``validation`` counts, or None.
         model: the model.
         problem: the problem of the loss, or None.
-        races: whether the training is a race, which holds out samples in memory itself.
+        races: whether the training is a race. A race holds out samples itself if all samples are in memory.
 
     Returns:
-        The samples to train on; the validation samples, or the share (or None) that a race will hold out; and the
-        number of samples held out here.
+        Three values. The first is the samples to train on. The second is the validation samples; if a race will hold
+        them out, it is the share to hold out, or None. The third is the number of samples that are held out here.
     """
     if races and isinstance(samples, MemorySamples) and (validation is None or isinstance(validation, (int, float))):
         check_validation_rows(samples, problem)
@@ -259,7 +259,14 @@ def _read_fit_callbacks(progress: Callback | Sequence[Callback] | None) -> tuple
 
 
 def _note_on_fit_samples(samples: SampleSource, taken: int, config: FitConfig, order: Order, first: bool) -> str:
-    """Return a sentence on what ``fit`` decided about the samples, "" if nothing. Rank 0 (``first``) logs it."""
+    """Return a sentence on what ``fit`` decided about the samples; "" if it decided nothing.
+
+    Args:
+        samples: the training samples.
+        taken: the number of samples that were held out of them.
+        config, order: the arguments of ``fit``.
+        first: whether this process is rank 0, which logs the sentence.
+    """
     level = logging.INFO
     if isinstance(samples, LoaderSamples):
         if config.batch_size == FitConfig.batch_size and order is shuffled:
@@ -278,10 +285,10 @@ def _note_on_fit_samples(samples: SampleSource, taken: int, config: FitConfig, o
 
 
 def _no_fit_score(predicted: Tensor, true: Tensor, keys: Keys | None) -> float:
-    """Fail. This function takes the place of a metric that must not be computed: in a race, and on ranks above 0."""
+    """Raise an error. This function takes the place of a metric in a race and on ranks above 0, which never call it."""
     raise AssertionError("rank 0 alone validates")
 
 
 def _fit_score_without_keys(metric: Metric) -> Score:
-    """Return a metric of the user as a score, which ignores the ids of the samples."""
+    """Return a metric of the user as a score: a function that also takes the ids of the samples, and ignores them."""
     return lambda predicted, true, keys: metric(predicted, true)

@@ -1,4 +1,4 @@
-"""``FlatRegret``: warns if most samples have a positive regret but a gradient of zero."""
+"""``FlatRegret``: warns if most samples have a positive regret, but a gradient of zero, for several epochs."""
 
 from __future__ import annotations
 
@@ -20,9 +20,9 @@ _GUIDED = 0.01  # stronger guidance than this gives a gradient even if that of t
 
 
 class FlatRegret:
-    """A counter of the samples in each epoch that have a positive regret whose gradient is exactly zero.
+    """A counter of the samples in each epoch that have a positive regret but a gradient of exactly zero.
 
-    The user is warned once for each loss.
+    The user is warned once for each loss, because nothing is learnt from such samples.
 
     Args:
         loss: the loss that is trained. It is watched only if it is a ``PEARLoss`` whose user has set the smoothing λ or
@@ -41,13 +41,13 @@ class FlatRegret:
         return self.loss is not None and not self.loss.warned_of_flat
 
     def step(self) -> None:
-        """Count the samples of the loss's last call. The count stays on the device, so that no step waits for it."""
+        """Count such samples in the last call of the loss. The count stays on the device; no step waits for it."""
         if self.watching and self.loss is not None and self.loss.last is not None:
             parts = self.loss.last._parts
             self.count = self.count + ((parts.exact == 0).all(1) & (parts.value > 0)).sum()
 
     def end(self, epoch: int, compiled: float, seen: int, ranks: ParallelRanks) -> None:
-        """End an epoch; warn if ``EPOCHS`` epochs in a row were flat under weak guidance.
+        """End an epoch, and warn if too many epochs in a row (``EPOCHS``) had mostly such samples and weak guidance.
 
         Args:
             epoch: the number of the epoch.

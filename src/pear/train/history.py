@@ -30,7 +30,7 @@ class Check:
 
     @classmethod
     def from_dict(cls, said: dict[str, Any]) -> Check:
-        """Return the check with the fields in this dict, which must be numbers."""
+        """Return the check whose fields are in this dict. All fields must be numbers."""
         return cls(int(said["epoch"]), float(said["seconds"]), float(said["loss"]), float(said["metric"]))
 
 
@@ -146,7 +146,13 @@ class History:
 
 
 def split_history_seconds(history: History, before: dict[str, float], now: dict[str, float]) -> dict[str, float]:
-    """Return ``History.split``, given the seconds that the loss had spent ``before`` the run and has spent ``now``."""
+    """Return the seconds of each part of the work, for ``History.split``.
+
+    Args:
+        history: the record of the run.
+        before: the seconds that the loss had spent on its parts, by name, when the run began.
+        now: the same at the end of the run.
+    """
     spent = {name: seconds - before.get(name, 0.0) for name, seconds in now.items()}
     spent["validation"] = history.check_seconds
     return {**spent, "rest": max(0.0, history.seconds - sum(spent.values()))}

@@ -39,22 +39,22 @@ class LongTable:
         return len(self.ids)
 
     def gather(self, values: Array) -> Array:
-        """Return the values of N·k rows, (N·k, …), as values of N groups of k rows, (N, k, …)."""
+        """Return values of the N·k rows, (N·k, …), as values of the N groups of k rows, (N, k, …)."""
         return values[self.rows]
 
     def scatter(self, values: Array) -> Array:
-        """Return the values of N groups of k rows, (N, k), as values of the rows, (N·k,)."""
+        """Return values of the N groups of k rows, (N, k), as values of the rows in the order of the table, (N·k,)."""
         flat = np.empty(self.rows.size, values.dtype)
         flat[self.rows.ravel()] = values.ravel()
         return flat
 
     def rows_of_groups(self, groups: Array) -> Array:
-        """Return, in ascending order, the numbers of all rows that belong to the groups with the numbers ``groups``."""
+        """Return the row numbers of all rows of the groups with these numbers, in ascending order."""
         return np.sort(self.rows[groups].ravel())
 
 
 def group_long_table(groups: Any, count: int, size: int) -> LongTable:
-    """Find the rows of each group of a long table.
+    """Return the groups of a long table, and the rows of each group.
 
     Args:
         groups: (N·k,) the id of each row's group, such as a day: an array, a list or a Series. The rows of a group need

@@ -13,7 +13,9 @@ Weights = dict[str, Any]
 
 
 def load_model_weights(model: nn.Module, weights: Mapping[str, Any]) -> None:
-    """Load weights into a model, even if they lack torch's version numbers of modules, which a file does not hold.
+    """Load weights into a model.
+
+    The weights may come from a file, which does not hold the version numbers that torch adds to a ``state_dict``.
 
     Raises:
         KeyError: the names of the weights are not those of the model.
@@ -48,7 +50,10 @@ class ModelWeightAverage:
 
 
 def mix_model_weights(start: Weights, end: Weights, share: float) -> Weights:
-    """Return ``start + share · (end − start)``. An entry that is no floating-point tensor is taken from ``end``."""
+    """Return the weights ``start + share · (end − start)``.
+
+    An entry that is no floating-point tensor is taken from ``end``.
+    """
     return {
         name: start[name] + share * (value - start[name]) if _is_real_weight(value) else value
         for name, value in end.items()

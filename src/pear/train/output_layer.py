@@ -52,9 +52,10 @@ class OutputLayer:
     def is_fresh(self) -> bool:
         """Return whether the layer is untrained.
 
-        The weights of an untrained layer lie in the range from which ``nn.Linear`` draws them, and its outputs explain
-        at most a share of ``_LEARNT`` of the variance of the costs. The first test recognises a model that is trained
-        on regret, which may forecast costs badly. The second test recognises a trained model with small weights.
+        The layer counts as untrained if it passes two tests: its weights lie in the range from which ``nn.Linear``
+        draws them, and its outputs explain little of the variance of the costs (less than the share ``_LEARNT``). A
+        model that is trained on regret may forecast costs badly, and fails the first test. A trained model with small
+        weights fails the second.
         """
         bound = self.layer.in_features**-0.5 * 1.001  # rounding
         drawn = all(bool((parameter.abs() <= bound).all()) for parameter in self.layer.parameters())
@@ -63,11 +64,14 @@ class OutputLayer:
 
     @property
     def deviation(self) -> float:
-        """The deviation of the costs, as ``typical`` says; 1 if the costs are constant."""
+        """The typical or standard deviation of the costs, as ``typical`` says; 1 if the costs are constant."""
         return self._spread(self.costs) or 1.0
 
     def _spread(self, rows: Tensor) -> float:
-        """Return the deviation of M rows (M, out_features) from their columns' centres, or from 0 without a bias."""
+        """Return the typical or standard deviation of M rows, (M, out_features), from the centres of their columns.
+
+        If the layer has no bias, the deviation is that from 0.
+        """
         centred = self.layer.bias is not None
         if not self.typical:
             return _deviation_of_outputs(rows) if centred else float(rows.square().mean().sqrt())
@@ -75,7 +79,7 @@ class OutputLayer:
         return _NORMAL * float(apart.median()) or float(apart.mean())
 
     def standardise(self) -> float:
-        """Rescale the layer: its outputs get the mean of the costs and ``SPREAD`` times the deviation of the costs.
+        """Rescale the layer: its outputs then have the mean of the costs and a tenth (``SPREAD``) of their deviation.
 
         Returns:
             The deviation of the costs.
@@ -96,9 +100,9 @@ class OutputLayer:
 
 
 def find_output_layer(model: nn.Module, features: Features, costs: Tensor, typical: bool = False) -> OutputLayer | None:
-    """Return the last ``nn.Linear`` that a model calls, if its outputs are the forecasts, perhaps in another shape.
+    """Return the last ``nn.Linear`` that a model calls, if its outputs are the forecasts; None for other models.
 
-    The result is None for any other model.
+    The forecasts may be the outputs in another shape.
 
     Args:
         model: the model, which is called once in evaluation mode.
@@ -142,7 +146,7 @@ def has_fresh_output_layer(model: nn.Module, features: Features, costs: Tensor) 
 
 
 def trains_output_layer_alone(model: nn.Module, features: Features, costs: Tensor) -> bool:
-    """Return whether the last layer is the only part of the model that is trained; ridge regression can then fit it."""
+    """Return whether a model trains its last layer alone; ridge regression can then fit the layer in closed form."""
     end = find_output_layer(model, features, costs)
     if end is None:
         return False
@@ -151,11 +155,11 @@ def trains_output_layer_alone(model: nn.Module, features: Features, costs: Tenso
 
 
 def standardise_output_layer(model: nn.Module, look: MemorySamples, typical: bool = True) -> dict[str, Any]:
-    """Return the weights of an untrained model after its last layer is rescaled to the costs of these samples.
+    """Return the weights that an untrained model gets if its last layer is rescaled to the costs of these samples.
 
     Args:
         model: the untrained model, which is not changed.
-        look: the training samples, or those of them that are in memory.
+        look: the training samples in memory.
         typical: as in ``OutputLayer``.
     """
     model = copy.deepcopy(model)
@@ -166,7 +170,7 @@ def standardise_output_layer(model: nn.Module, look: MemorySamples, typical: boo
 
 
 def fit_output_layer(model: nn.Module, features: Features, costs: Tensor, weight: Tensor | None = None) -> float:
-    """Fit the last layer of a model to the costs by ridge regression.
+    """Fit the last layer of a model to the costs by ridge regression, and return the strength of the penalty.
 
     Args:
         model: the model, whose last layer is changed in place.

@@ -1,4 +1,7 @@
-"""``python -m pear.train.compiled`` compiles all compiled code, as ``pear compile`` does, without the extra ``cli``."""
+"""The command ``python -m pear.train.compiled``, which compiles all compiled code.
+
+It does what ``pear compile`` does, and does not need the packages of the extra ``cli``.
+"""
 
 from __future__ import annotations
 
@@ -10,7 +13,7 @@ logger = logging.getLogger("pear.compile")
 
 
 def main() -> None:
-    """Compile all parts, and log how long each part took."""
+    """Compile all parts of the compiled code, and log how long each part took."""
     logging.basicConfig(level=logging.WARNING, format="%(message)s")
     logger.setLevel(logging.INFO)
     for part, seconds, was_cached in compile_all():

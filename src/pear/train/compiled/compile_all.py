@@ -45,7 +45,7 @@ class CompiledPart(NamedTuple):
 
 
 def compile_all() -> Iterator[CompiledPart]:
-    """Compile every compiled function by a call on a tiny problem, and yield each part when it is compiled."""
+    """Compile every compiled function by calls on tiny problems, and yield a ``CompiledPart`` after each part."""
     silent, notice.silent = notice.silent, True
     try:
         for part, run in PARTS.items():
@@ -66,7 +66,7 @@ def _compile_active_set() -> None:
 
 
 def _compile_epoch(kind: torch.dtype) -> None:
-    """Compile the epoch of a linear model in this precision by training for one epoch on one sample."""
+    """Compile the epoch of a linear model of this dtype, by training for one epoch on one sample."""
     loss = PEARLoss(Problem(A=[[1.0, 1.0]], b=[1.0], lb=0.0), smoothing=1.0)
     data = torch.zeros(1, 1, dtype=kind), torch.zeros(1, 2, dtype=kind)
     model = torch.nn.Linear(1, 2, dtype=kind)
@@ -85,13 +85,16 @@ def _compile_dynamic_programming() -> None:
 
 
 def _compile_sparse_iterates() -> None:
-    """Compile the interior-point method by running an iteration on a sparse program of two variables."""
+    """Compile the interior-point method for sparse programs by running one iteration on a program of two variables."""
     pattern = SaddlePattern(sparse.csr_array(np.eye(2)), sparse.csr_array(np.ones((1, 2))))
     SparseIterates(pattern, 1, np.arange(2.0), np.ones(1), np.zeros(2), np.ones(2)).run(0.1)
 
 
 def _compile_exchanges() -> None:
-    """Compile the exchanges of constraints by repairing a warm start of a sparse program and projecting a vector."""
+    """Compile the exchanges of active constraints in sparse programs.
+
+    One warm start is repaired, and one vector is projected onto the tangent space.
+    """
     H, J, none = (
         SparseMatrix(sparse.csr_array(rows), shared=True) for rows in (np.eye(2), np.ones((1, 2)), np.empty((0, 2)))
     )
@@ -103,7 +106,7 @@ def _compile_exchanges() -> None:
 
 
 def _compile_paths() -> None:
-    """Compile shortest paths by finding the cheapest path through a grid of four nodes."""
+    """Compile the search for cheapest paths by finding one through a grid of four nodes."""
     shortest_path((2, 2)).decide([[1.0, 2.0, 1.0, 1.0]])
 
 

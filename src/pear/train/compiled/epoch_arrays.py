@@ -1,4 +1,4 @@
-"""The arrays of a compiled epoch: those of the model, the optimizer and the samples, and buffers."""
+"""The arrays that an epoch in compiled code reads and writes: model, state of Adam, samples and buffers."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ from pear.solvers.active_set.kernel_arrays import (
 
 
 class LinearState(NamedTuple):
-    """A linear model with p features and k outputs, and the state of Adam. The kernel changes all arrays in place.
+    """A linear model with p features and k outputs, and the state of Adam. ``run_epoch_kernel`` changes these arrays.
 
     Attributes:
-        weight: (k, p).
-        bias: (1, k), or (0, k) for a model without a bias.
+        weight: (k, p) the weights of the model.
+        bias: (1, k) the bias of the model, or (0, k) for a model without one.
         weight_mean, bias_mean: Adam's running means of the gradients, with the shapes of weight and bias.
         weight_square, bias_square: Adam's running means of the squared gradients, with the same shapes.
         weight_slope: (k, p) buffer for the gradient with respect to the weight.
@@ -38,13 +38,13 @@ class LinearState(NamedTuple):
 
 
 class Adam(NamedTuple):
-    """The settings of Adam.
+    """The settings of Adam, and the number of its steps so far.
 
     Attributes:
         rate: the learning rate.
         decay, square_decay: the decay rates of the running means of the gradients and of their squares.
         epsilon: the small number that is added to the denominator of a step.
-        steps: the number of steps taken before the kernel is called.
+        steps: the number of steps taken before ``run_epoch_kernel`` is called.
     """
 
     rate: float
@@ -55,11 +55,11 @@ class Adam(NamedTuple):
 
 
 class LossStrengths(NamedTuple):
-    """The strengths in ``PEARLoss``.
+    """The strengths of injection and guidance in ``PEARLoss``, for one call of ``run_epoch_kernel``.
 
     Attributes:
         injection: the strength of the injection, β.
-        guidance: the strength of the guidance, α, in the first step.
+        guidance: the strength of the guidance, α, in the first step of the call.
         decay: the factor by which α is multiplied after each step.
     """
 
@@ -72,12 +72,13 @@ class CostMapArrays(NamedTuple):
     """The map ``cost = M ŷ + known`` from the k forecast values ŷ to the n costs, and buffers for one sample.
 
     Attributes:
-        start: (n + 1,) the positions in ``column`` and ``entry`` at which the rows of M begin; empty without a map.
+        start: (n + 1,) the positions in ``column`` and ``entry`` at which the rows of M begin; empty if there is no
+            map, because the model forecasts the costs themselves.
         column, entry: the column and the value of each non-zero of M, row by row.
-        known: the known parts of the costs: (1, n), or (N, n) with a row for each sample.
-        values: (k,) buffer in the precision of the model, for forecasts and the gradient with respect to them.
-        costs: (n,) buffer in the precision of the model, for costs and the gradient with respect to them.
-        sums: (k,) buffer for sums over the costs.
+        known: the known parts of the costs: (1, n), or (N, n) with a row for each of N samples.
+        values: (k,) buffer in the precision of the model, for ŷ and for the gradient with respect to ŷ.
+        costs: (n,) buffer in the precision of the model, for the costs and for the gradient with respect to them.
+        sums: (k,) buffer in float64, in which the gradient with respect to ŷ is summed over the costs.
     """
 
     start: Array
@@ -90,20 +91,21 @@ class CostMapArrays(NamedTuple):
 
 
 class TrainingSet(NamedTuple):
-    """The N training samples, as arrays of the compiled epoch. The model has p features.
+    """The N training samples as arrays for ``run_epoch_kernel``, with p features and n costs each.
 
     Attributes:
         features: (N, p) in the precision of the model.
-        true: (N, n) true costs, in the units of the programs.
-        units: (n,) the factors that convert forecast costs to the units of the programs, in the precision of the model.
+        true: (N, n) true costs, in the units in which the programs are solved.
+        units: (n,) the factors that convert forecast costs to these units, in the precision of the model.
         order: (N,) row numbers of the samples, in the order of the epoch.
         slots: (N,) the row of each sample in ``table``.
-        own: whether the programs have a row for each sample; otherwise all samples share one row.
+        own: whether each sample has its own program; otherwise all samples share one.
         failed: (N,) bool, the samples that are left out.
         table: the warm starts and the best decisions of the samples.
-        default: the start of a sample without a warm start.
+        default: the point at which the solver starts for a sample without a warm start.
         cost_map: the map from forecasts to costs; its arrays are empty if the model forecasts the costs.
-        factor: (1, n, n) the lower Cholesky factor of the Hessian; empty if the Hessian is a multiple of the identity.
+        factor: (1, n, n) the lower Cholesky factor of the Hessian of the programs; empty if the Hessian is a multiple
+            of the identity.
     """
 
     features: Array
@@ -120,15 +122,15 @@ class TrainingSet(NamedTuple):
 
 
 class BatchBuffers(NamedTuple):
-    """Buffers for one batch, which all batches use in turn.
+    """Buffers for one batch of B samples. All batches of an epoch use them in turn.
 
     Attributes:
         samples, results: arguments of ``batch_kernel.run_batch_kernel``, with a row for each sample of the batch.
         team: the threads that solve a batch, and their buffers.
-        rows: the row numbers of the batch's samples in the training set.
-        totals: three sums over all batches: the sum of the losses, the number of samples for which the working set of
-            the warm start was still optimal, and the number of samples with a positive regret and a gradient of
-            exactly zero.
+        rows: (B,) the row numbers of the batch's samples in the training set.
+        totals: (3,) sums over all batches. The first is the sum of the losses. The second is the number of samples for
+            which the working set of the warm start was still optimal. The third is the number of samples with a
+            positive regret and a gradient of exactly zero.
     """
 
     samples: SampleCosts

@@ -1,4 +1,4 @@
-"""A whole epoch in compiled code: forecasts of a linear model, their regret, the gradient, and steps of Adam.
+"""An epoch of training in compiled code: forecasts of a linear model, regrets, gradients and steps of Adam.
 
 On small problems, the Python code around a training step takes longer than the step. The compiled code computes what
 the training loop in Python computes, in the precision of the model; only the order of sums may differ.
@@ -59,7 +59,7 @@ def run_epoch_kernel(
         first: the number of the first batch, from 0.
 
     Returns:
-        The number of the first batch of the epoch that is not done.
+        The number of the first batch that is not done; the number of batches if the epoch is complete.
     """
     pair = ProgramPair(P, P.Q, np.bool_(False), data.factor)
     all_samples, m, here = refer(data), refer(model), refer(room)
@@ -105,9 +105,10 @@ def epoch_regret_address(P: Programs, data: TrainingSet, room: BatchBuffers) -> 
 
 @inner
 def forecast_epoch_batch(data: TrainingSet, model: LinearState, room: BatchBuffers, begin: int, seen: int) -> int:
-    """Forecast the costs of a batch: of ``seen`` samples, beginning with position ``begin`` of the order.
+    """Write the forecast costs of the samples of a batch to ``room``, and return the number of these samples.
 
-    Samples that training leaves out are not forecast. Return the number of samples that were forecast.
+    The batch has the ``seen`` samples from position ``begin`` of the epoch's order. Samples that training leaves out
+    are not forecast and not counted.
     """
     count = 0
     for k in span(begin, begin + seen):
@@ -141,8 +142,8 @@ def add_epoch_guidance(
 ) -> float:
     """Add the gradient of the guidance α F to the gradient of sample i, and return α F.
 
-    F is the amount by which the best decision under the true costs is worse than the best one under the forecast, both
-    at the forecast costs.
+    F compares two decisions at the forecast costs: it says how much worse the best decision under the true costs is
+    than the best decision under the forecast.
     """
     slot, both = samples.slots[i], 0.0
     for j in span(len(results.outcome.x[i])):
@@ -165,14 +166,17 @@ def forecast_epoch_value(model: LinearState, x: Array, j: int) -> float:
 
 @inner
 def forecast_epoch_costs(model: LinearState, x: Array, units: Array, out: Array) -> None:
-    """Write the costs forecast from p features x (p,), multiplied by ``units``, to ``out`` (n,)."""
+    """Write the costs that the model forecasts from features x (p,), times ``units`` (n,), to ``out`` (n,)."""
     for j in span(len(model.weight)):
         out[j] = forecast_epoch_value(model, x, j) * units[j]
 
 
 @inner
 def forecast_mapped_epoch_costs(model: LinearState, data: TrainingSet, row: int, out: Array) -> None:
-    """Forecast the values of the sample in this row, and write the resulting costs, times units, to ``out`` (n,)."""
+    """Forecast the k values of the sample in this row, map them to n costs, and write the costs to ``out`` (n,).
+
+    ``data.units`` converts the written costs to the units in which the programs are solved.
+    """
     to_costs = data.cost_map
     known = to_costs.known[row if len(to_costs.known) > 1 else 0]
     for j in span(len(model.weight)):
@@ -187,10 +191,13 @@ def forecast_mapped_epoch_costs(model: LinearState, data: TrainingSet, row: int,
 
 @inner
 def pull_back_epoch_costs(to_costs: CostMapArrays, units: Array, g: Array, count: int) -> None:
-    """Turn g (n,), the gradient with respect to the costs, into the gradient with respect to the forecast values.
+    """Write the gradient of a batch's mean loss with respect to one sample's forecast values to ``to_costs.values``.
 
-    The costs of ``g`` have the units of the programs, to which ``units`` converts. The result, divided by ``count``,
-    the number of samples in the batch, is written to ``to_costs.values``.
+    Args:
+        to_costs: the map from the k forecast values to the n costs, and its buffers.
+        units: (n,) the factors that convert costs to the units in which the programs are solved.
+        g: (n,) the gradient of the sample's loss with respect to the costs in these units.
+        count: the number of samples in the batch, by which the gradient is divided.
     """
     for q in span(len(to_costs.sums)):
         to_costs.sums[q] = 0.0
@@ -205,10 +212,14 @@ def pull_back_epoch_costs(to_costs: CostMapArrays, units: Array, g: Array, count
 
 @inner
 def collect_epoch_gradient(model: LinearState, data: TrainingSet, rows: Array, count: int, g: Array) -> None:
-    """Compute the gradient of the mean loss of a batch with respect to the parameters of the model.
+    """Write the gradient of the mean loss of a batch, with respect to weight and bias, to the buffers in ``model``.
 
-    ``g`` holds the gradient of each sample's loss with respect to its costs, and ``rows`` holds the row numbers of the
-    samples.
+    Args:
+        model: the model, with the buffers ``weight_slope`` and ``bias_slope``.
+        data: the training samples.
+        rows: the row numbers of the batch's samples; only the first ``count`` are read.
+        count: the number of samples in the batch.
+        g: the gradient of each sample's loss with respect to its n costs; only the first ``count`` rows are read.
     """
     n, p = model.weight.shape
     slope, zero = model.weight_slope, model.weight[0, 0] * 0
@@ -235,7 +246,15 @@ def collect_epoch_gradient(model: LinearState, data: TrainingSet, rows: Array, c
 
 @inner
 def step_epoch_adam(value: Array, slope: Array, mean: Array, square: Array, adam: Adam, step: int) -> None:
-    """Take step number ``step`` of Adam, counted from 1, on the matrix ``value``, whose gradient is ``slope``."""
+    """Take one step of Adam on the matrix ``value``, in place.
+
+    Args:
+        value: the parameters.
+        slope: the gradient, with the shape of ``value``.
+        mean, square: Adam's running means of the gradient and of its square, which are updated in place.
+        adam: the settings.
+        step: the number of the step, counted from 1.
+    """
     size = adam.rate / (1.0 - adam.decay**step)
     root = math.sqrt(1.0 - adam.square_decay**step)
     rows, columns = value.shape

@@ -1,4 +1,4 @@
-"""``LinearEpochs``: epochs of a linear model under PEAR's loss, in compiled code instead of the training loop."""
+"""``LinearEpochs``: epochs of a linear model under ``PEARLoss``, in compiled code instead of the training loop."""
 
 from __future__ import annotations
 
@@ -40,8 +40,8 @@ _PLAIN: dict[str, Any] = {"weight_decay": 0, "amsgrad": False, "maximize": False
 class LinearEpochs:
     """Epochs of an ``nn.Linear`` under ``PEARLoss`` with ``torch.optim.Adam``, in compiled code.
 
-    The compiled code changes the parameters and the state of the optimizer in place. Checkpoints and steps of the
-    training loop can therefore follow at any time.
+    The compiled code changes the parameters and the state of the optimizer in place. A checkpoint can therefore be
+    written after any epoch, and the ordinary training loop can go on from there.
 
     Args:
         model, loss, optimizer: the model, the loss and the optimizer, for which ``supports`` must return True.
@@ -110,13 +110,13 @@ class LinearEpochs:
         """Train on the samples once, in this order.
 
         Args:
-            order: (N,) int64 row numbers.
-            step: a function that takes a step of the training loop on the samples with these row numbers, for a batch
-                that the compiled code cannot solve, and returns their loss.
+            order: (N,) int64 row numbers of the samples.
+            step: a function that takes one step of the training loop, and returns the mean loss of the batch. It gets
+                the row numbers of a batch that the compiled code cannot solve.
             over_time_cap: a function that returns whether to stop.
 
         Returns:
-            The sum of the losses of all samples seen, and the number of these samples.
+            Two numbers: the sum of the losses of all samples seen, and the number of these samples.
         """
         size, count, done, total, seen = len(self.room.samples.at), len(order), 0, 0.0, 0
         self.flat = 0.0
@@ -132,7 +132,7 @@ class LinearEpochs:
         return total, seen
 
     def _run_compiled(self, order: Tensor, first: int) -> int:
-        """Train in compiled code from batch number ``first`` on; return the number of the first batch not done."""
+        """Train in compiled code from batch number ``first`` on; return the number of the first batch that is left."""
         loss, lam, began = self.loss, self.loss.chosen_smoothing, read_clock()
         assert lam is not None
         self.room.totals[:] = 0.0
@@ -161,9 +161,9 @@ class LinearEpochs:
         return reached
 
     def _failed(self, lam: float) -> Tensor:
-        """Return, for each sample, the status (N,) int8 if it is known to fail under every forecast, otherwise 0.
+        """Return the status of each sample that is known to fail under every forecast, and 0 for the others, (N,) int8.
 
-        If the loss does not mask failures, all numbers are 0.
+        All numbers are 0 if the loss does not mask failures. ``lam`` is the smoothing λ.
         """
         keys: list[Hashable] = list(range(len(self.costs)))
         costs = torch.from_numpy(self.costs)
@@ -172,7 +172,7 @@ class LinearEpochs:
         return known if mask and known is not None else torch.zeros(len(keys), dtype=torch.int8)
 
     def _record(self, order: Tensor, best: Array, failed: Tensor, first: int, reached: int) -> None:
-        """Add batches to the counts of the loss; if the epoch is complete, also record its last batch as a call.
+        """Add batches to the counts of the loss. After a complete epoch, record the last batch as the loss's last call.
 
         Args:
             order: (N,) the row numbers in the order of the epoch.
@@ -206,7 +206,10 @@ class LinearEpochs:
         self.loss.count(len(fresh) - len(keys), reused - int(parts.reused.sum()))
 
     def _state(self) -> list[dict[str, Tensor]]:
-        """Return Adam's state for the weight and the bias; create it before the first step, as Adam itself does."""
+        """Return Adam's state for the weight and the bias.
+
+        A state that is missing is created in the way in which Adam creates it before its first step.
+        """
         parameters = [q for q in (self.model.weight, self.model.bias) if q is not None]
         for parameter in parameters:
             state = self.optimizer.state[parameter]
@@ -216,7 +219,10 @@ class LinearEpochs:
         return [self.optimizer.state[parameter] for parameter in parameters]
 
     def _model(self, state: list[dict[str, Tensor]]) -> LinearState:
-        """Return the arrays that the kernel changes in place: weights, running means of Adam, and gradients."""
+        """Return the arrays that ``run_epoch_kernel`` changes in place: weights, running means of Adam, and gradients.
+
+        ``state`` is the result of ``_state``.
+        """
         weight = self.model.weight.detach().numpy()
         n, kind = len(weight), weight.dtype
         bias = [] if self.model.bias is None else [self.model.bias.detach(), *(state[1][k] for k in _MOMENTS)]
@@ -227,7 +233,7 @@ class LinearEpochs:
 
 
 def _linear_cost_map_arrays(cost_map: CostMap | None, n: int, kind: Any) -> CostMapArrays:
-    """Convert a cost map to arrays of the compiled epoch. Without a cost map the arrays are empty.
+    """Return a cost map as arrays for ``run_epoch_kernel``; all arrays are empty without a cost map.
 
     Args:
         cost_map: the cost map, or None.

@@ -1,1 +1,1 @@
-"""``DecisionRegressor`` for scikit-learn, its networks, its model file, and ``regret_scorer``."""
+"""``DecisionRegressor``, an estimator for scikit-learn, with its networks, its model file, and ``regret_scorer``."""

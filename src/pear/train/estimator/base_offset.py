@@ -1,4 +1,4 @@
-"""``base_offset``: the forecasts that a ``DecisionRegressor`` corrects, from its base or ``base_forecast=``."""
+"""The forecasts that a ``DecisionRegressor`` corrects: those of its ``base``, or those passed as ``base_forecast``."""
 
 from __future__ import annotations
 
@@ -23,8 +23,9 @@ def base_offset(estimator: DecisionRegressor, X: Any, table: Any, groups: LongTa
     Args:
         estimator: the fitted estimator.
         X: the rows.
-        table: the argument ``base_forecast``, or None.
-        groups: the groups of a long table; None to return a value for each of its rows.
+        table: the argument ``base_forecast`` of the call, or None.
+        groups: the groups of a long table, which has a row for each predicted value. None leaves the forecasts in the
+            order of the rows.
 
     Returns:
         (N, k) forecasts of k values for N samples; for a long table without ``groups``, (N·k,).
@@ -49,9 +50,9 @@ def fit_base_offset(
     A base that is not fitted is copied, and the copy is fitted to the training rows.
 
     Args:
-        estimator: the estimator, which gets the fitted base and a note on it.
+        estimator: the estimator, in which the fitted base and a note on it are stored.
         X: the training rows.
-        y: their true values, as in ``fit``.
+        y: the true values of the rows, as in ``fit``.
         costs: (N, k) the k true values of each sample.
         groups: the groups of a long table, or None.
         table: the argument ``base_forecast``, or None.
@@ -75,7 +76,7 @@ def fit_base_offset(
 
 
 def _base_offset_values(estimator: DecisionRegressor, X: Any, table: Any) -> Any:
-    """Return the forecasts that a fitted estimator corrects, in the shape as given; None if it corrects none."""
+    """Return the forecasts that a fitted estimator corrects, in the shape they come in; None if it corrects nothing."""
     if estimator._corrects == "table":
         if table is None:
             raise ProblemError("fit was given base_forecast=, forecasts that are corrected; pass those of these rows")

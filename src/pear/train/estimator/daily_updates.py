@@ -1,4 +1,4 @@
-"""``DailyUpdates``: updates of a trained model with the new samples of each day, after the model is scored on them."""
+"""``DailyUpdates``: trains a fitted model on new samples, such as those of a day, after it has decided for them."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ _GUIDANCE = 1.0  # the largest strength of guidance in a step
 
 
 class DailyUpdates:
-    """Updates of a trained network with new samples, on three copies: "fit", "slow" and "fast".
+    """The updates of a trained network with new samples, by way of three copies: "fit", "slow" and "fast".
 
     The copy "fit" keeps the weights of ``fit``. The other two are trained on new samples, with a low and with a high
     learning rate. The network gets the weights of the copy that decides best. For a fair comparison, every copy decides
@@ -61,8 +61,8 @@ class DailyUpdates:
             layer unless the network is a ``Correction``.
 
     Attributes:
-        lost: the regrets of the decisions of each copy for the new samples so far, by the name of the copy. After
-            ``restore``, they begin with those of the last ``JUDGED`` samples before the state was saved.
+        lost: a list for each copy, by the name of the copy: the regrets of its decisions for the new samples so far. A
+            model file keeps only the regrets of the last samples (``JUDGED``).
         deciding: the name of the copy that decides now.
     """
 
@@ -81,16 +81,16 @@ class DailyUpdates:
 
     @classmethod
     def of_estimator(cls, estimator: DecisionRegressor) -> DailyUpdates:
-        """Return the updates of a fitted estimator, before any update."""
+        """Return a ``DailyUpdates`` for the network of a fitted estimator, before any update."""
         network, problem, loss = estimator.model_[1], estimator.problem, estimator.loss_
         return cls(network, problem, loss, estimator.learning_rate, estimator._scale)
 
     def update(self, new: SampleBatch, batch_size: int, generator: torch.Generator) -> None:
-        """Judge all copies by new samples, train them on these samples, and choose the copy that decides from now on.
+        """Judge all copies on new samples, train them on these samples, and choose the copy that decides from now on.
 
         Args:
             new: the new samples, with the features that the network gets.
-            batch_size: the number of samples in a step, both new ones and ones from the memory.
+            batch_size: the number of samples in a step. Where new samples are fewer, samples from the memory are added.
             generator: the generator that draws the order of the new samples, and the samples from the memory.
         """
         self._judge(new)
@@ -138,7 +138,7 @@ class DailyUpdates:
         """Set the state to one that ``content`` returned.
 
         Raises:
-            ValueError: the state has other copies.
+            ValueError: the copies in the state do not have the names "fit", "slow" and "fast".
         """
         if said["deciding"] not in PACES or set(said["lost"]) != set(PACES):
             raise ValueError(f"the updates are those of {sorted(said['lost'])}, with {said['deciding']!r} deciding")
@@ -152,7 +152,7 @@ class DailyUpdates:
             optimizer.load_state_dict(said["optimizers"][name])
 
     def _judge(self, new: SampleBatch) -> None:
-        """Record the regrets of the decisions of each copy for new samples."""
+        """Record the regrets of each copy's decisions for new samples."""
         true = new.costs.double().cpu().numpy()
         for name, network in self.networks.items():
             with torch.no_grad():
@@ -172,7 +172,7 @@ class DailyUpdates:
         optimizer.step()
 
     def _choose(self) -> None:
-        """Let another copy decide if its decisions have clearly lost less."""
+        """Let another copy decide if its decisions for the latest samples have clearly lost less."""
         if len(self.lost[FIRST]) < _FEWEST:
             return
         others = {name: self._difference(name, self.deciding) for name in PACES if name != self.deciding}
@@ -182,20 +182,20 @@ class DailyUpdates:
             logger.log(logging.WARNING if name == "fit" else logging.INFO, self.note)
 
     def _difference(self, name: str, other: str) -> PairedDifference:
-        """Return how much more the decisions of one copy lost than those of the other, over the latest samples."""
+        """Return by how much the copy ``name`` lost more than the copy ``other`` on the latest samples."""
         return paired_difference(self.lost[name][-JUDGED:], self.lost[other][-JUDGED:])
 
 
 def daily_update_scale(costs: Tensor) -> float:
-    """Return the mean absolute deviation of costs from the means of their k columns, (N, k); 1 if that is zero."""
+    """Return the mean absolute deviation of costs (N, k) from the means of the k columns; 1 if it is zero."""
     return float((costs - costs.mean(0)).abs().mean()) or 1.0
 
 
 def _make_update_optimizer(network: nn.Module, rate: float, scale: float) -> torch.optim.Adam:
     """Return an Adam with the learning rate ``rate``, and ``rate · scale`` for the last linear layer.
 
-    The outputs of the last layer are in the unit of the costs, so the steps of its weights must grow with that unit. A
-    ``Correction`` multiplies its outputs by such a factor itself, and gets ``rate`` for all layers.
+    The outputs of the last layer are in the unit of the costs, so that the steps of its weights must grow with the
+    ``scale`` of the costs. A ``Correction`` scales its outputs itself; all of its layers get ``rate``.
     """
     layers = [part for part in network.modules() if isinstance(part, nn.Linear)]
     own = list(layers[-1].parameters()) if layers and not isinstance(network, Correction) else []
@@ -210,13 +210,13 @@ def _make_update_optimizer(network: nn.Module, rate: float, scale: float) -> tor
 
 
 def _limit_update_guidance(loss: Any) -> None:
-    """Limit the guidance of every ``PEARLoss`` in a loss to ``_GUIDANCE``."""
+    """Lower the guidance of every ``PEARLoss`` in a loss to the largest strength for updates, ``_GUIDANCE``."""
     for module in loss.modules() if isinstance(loss, nn.Module) else ():
         if isinstance(module, PEARLoss) and module.guidance > 0:
             module.guidance = min(module.guidance, _GUIDANCE)
 
 
 def _join_update_samples(first: SampleBatch, second: SampleBatch) -> SampleBatch:
-    """Return two batches as one."""
+    """Return a batch with the samples of ``first`` and then those of ``second``."""
     features = join_features([first.features, second.features])
     return SampleBatch(features, torch.cat([first.costs, second.costs]), None)

@@ -22,14 +22,18 @@ if TYPE_CHECKING:
 
 
 def decision_columns(problem: Problem | Model, columns: Sequence[Any] | None) -> tuple[Any, ...]:
-    """Return the names of a ``Model``'s variables; for a ``Problem``, the columns of the costs, or x0, x1 and so on."""
+    """Return the names of the decision variables, for the columns of a table of decisions.
+
+    A ``Model`` names its variables. Those of a ``Problem`` get the names in ``columns``, the columns of the costs, or
+    without these x0, x1 and so on.
+    """
     if isinstance(problem, Model):
         return problem.variables
     return tuple(columns) if columns is not None else tuple(f"x{i}" for i in range(problem.n))
 
 
 def forecast_table(estimator: DecisionRegressor, values: np.ndarray[Any, Any], X: Any) -> Any:
-    """Return forecasts of rows X in the form of the costs of ``fit``: a DataFrame, a Series or an array.
+    """Return forecasts of rows X in the form that the costs had in ``fit``: a DataFrame, a Series or an array.
 
     The forecasts are ``values``: (N, k), with k values for each of N samples, or (N·k,) for a long table.
     """
@@ -57,7 +61,7 @@ def _group_table(values: np.ndarray[Any, Any], groups: LongTable, columns: Seque
 
 
 def decision_table(estimator: DecisionRegressor, decisions: Array, X: Any, table: LongTable | None) -> Any:
-    """Return decisions (N, n) as a DataFrame if X is one, or if the costs of ``fit`` were one; otherwise as the array.
+    """Return decisions (N, n) as a DataFrame if X is a DataFrame or the costs of ``fit`` were one; otherwise unchanged.
 
     ``table`` has the groups of a long table, or is None.
     """
@@ -72,9 +76,9 @@ def read_table_weights(weight: Any, count: int, groups: LongTable | None) -> Ten
     """Return the weights (N,) of the samples in a table; None if they have no weights.
 
     Args:
-        weight: a weight for each row, the same for all rows of a group, or None.
-        count: the number of rows.
-        groups: the groups of a long table, or None.
+        weight: (R,) a weight for each row, the same for all rows of a group; or None.
+        count: R, the number of rows.
+        groups: the groups of a long table, in which several rows form a sample; None if each row is a sample.
 
     Raises:
         ProblemError: the weights have another shape or are negative, or they differ within a group.
@@ -98,7 +102,7 @@ def read_table_groups(estimator: DecisionRegressor, groups: Any, count: int) -> 
     """Return the groups of a long table with ``count`` rows; None for a table with a row for each sample.
 
     Raises:
-        ProblemError: ``fit`` got the other kind of table, or a group is not complete.
+        ProblemError: this is a long table and that of ``fit`` was not, or the reverse; or a group is not complete.
     """
     if groups is None and not estimator._long:
         return None
@@ -110,7 +114,10 @@ def read_table_groups(estimator: DecisionRegressor, groups: Any, count: int) -> 
 
 
 def read_table_values(estimator: DecisionRegressor, y: Any, groups: LongTable | None) -> Array:
-    """Return the k true values of each sample, (N, k), from a table with a row for each sample, or from a long table.
+    """Return the k true values of each sample, (N, k), from a table y.
+
+    If ``groups`` is None, y has a row for each sample. Otherwise y belongs to a long table and has N·k rows.
+
 
     Raises:
         ProblemError: the table has another shape.
@@ -133,7 +140,10 @@ def check_table_columns(estimator: DecisionRegressor, y: Any) -> None:
 
 
 def name_table_columns(y: Any, groups: LongTable | None) -> tuple[Any, ...] | None:
-    """Return the column names of y; for a Series of a long table, its name, or 0 without one; None for an array."""
+    """Return the column names of y; None for an array.
+
+    A Series that belongs to a long table has one column: its name, or 0 if it has no name.
+    """
     if groups is not None and hasattr(y, "to_frame"):
         return (0 if y.name is None else y.name,)
     return pandas_columns(y)

@@ -26,12 +26,12 @@ def make_estimator_loss(estimator: DecisionRegressor, problem: Problem | Model, 
     Args:
         estimator: the estimator.
         problem: the problem of the estimator, including known values of the samples.
-        costs: (N, k), k true values of each sample, on which a smoothing that is a multiple of "auto" is calibrated, or
-            None.
+        costs: (N, k) the k true values of each sample, or None. A smoothing that is a multiple of "auto" is calibrated
+            on them.
 
     Raises:
-        ProblemError: no loss has this name; a loss that is an object comes with settings; or a loss decides by another
-            function than the problem does.
+        ProblemError: no loss has this name; a loss that is an object comes with settings; or the loss was made for
+            another decision function than that of the problem.
     """
     names = ("smoothing", "injection", "guidance")
     options = {name: value for name in names if (value := getattr(estimator, name)) is not None}
@@ -60,13 +60,19 @@ def make_estimator_loss(estimator: DecisionRegressor, problem: Problem | Model, 
 
 
 def default_loss_method(problem: Problem | Model) -> str:
-    """Return the method of the loss "auto": "pear-guided", or "spo+" for an oracle without a relaxation."""
+    """Return the name of the method that the loss "auto" stands for.
+
+    It is "spo+" for an ``Oracle`` without a relaxation, and "pear-guided" for every other problem.
+    """
     plain = problem_of_model(problem)
     return "spo+" if isinstance(plain, Oracle) and plain.relaxation is None else "pear-guided"
 
 
 def describe_loss_method(estimator: DecisionRegressor) -> str:
-    """Return a sentence on the method if the loss of an estimator is "auto" and does not stand for PEAR; else ""."""
+    """Return a sentence that names the method of an estimator whose loss is "auto".
+
+    The sentence is "" if another loss was given, or if "auto" stands for PEAR's loss.
+    """
     if estimator.loss != "auto" or default_loss_method(estimator.problem) == "pear-guided":
         return ""
     return "the loss is SPO+, because the oracle has no relaxation that PEAR could train on"
@@ -89,7 +95,7 @@ def _check_loss_decider(loss: Any, problem: Problem | Model) -> None:
 
 
 def config_seed(random_state: Any) -> int:
-    """Return a seed: the random state itself if it is an int, and otherwise a number drawn from it."""
+    """Return the random state if it is an int; otherwise draw a seed from it, as scikit-learn does for None."""
     from sklearn.utils import check_random_state
 
     if isinstance(random_state, (int, np.integer)):

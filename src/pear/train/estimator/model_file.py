@@ -1,4 +1,4 @@
-"""The model file of ``DecisionRegressor``: its problem, weights, parameters and names."""
+"""The model file of a ``DecisionRegressor``, with its problem, its weights, its parameters and the names of columns."""
 
 from __future__ import annotations
 
@@ -77,7 +77,9 @@ def read_model_file(
     Args:
         kind: the class of the estimator.
         path: the path of the file.
-        model, base, oracle: the torch module, the base and the ``Oracle`` that a file does not hold, or None.
+        model: the torch module of the estimator, which a file does not hold; None for "linear" and "mlp".
+        base: the fitted base forecaster, which a file does not hold; None if there was none.
+        oracle: the ``Oracle`` in the problem, which a file does not hold; None if there was none.
     """
     said = read_safetensors(path, KIND, VERSION, _REMEDY)
     try:
@@ -135,7 +137,10 @@ def _estimator_from_file(
 
 
 def _check_file_base(said: dict[str, Any], path: Path, base: Any) -> None:
-    """Raise ProblemError if a base is needed and not given, or given although the weights correct no base."""
+    """Raise ProblemError if the estimator in a file needs a base forecaster and none is given, or the reverse.
+
+    ``said`` is the content of the file at ``path``.
+    """
     if said["corrects"] == "base" and base is None:
         raise ProblemError(
             f"{path} holds the correction of a {said['base']}, and a model file does not hold the forecaster itself; "
@@ -148,7 +153,7 @@ def _check_file_base(said: dict[str, Any], path: Path, base: Any) -> None:
 def _parameters_for_file(estimator: DecisionRegressor) -> dict[str, Any]:
     """Return the constructor's parameters by name, except the problem, the base and a torch module.
 
-    A loss that is no string becomes None, and so does a random state that is no int.
+    A loss that is not a string becomes None, and so does a random state that is not an int.
     """
     given = {
         name: _plain_value_for_file(value)
@@ -171,7 +176,11 @@ def _plain_value_for_file(value: Any) -> Any:
 
 
 def _names_for_file(names: Sequence[Any] | None, what: str) -> list[Any] | None:
-    """Return the names of columns as texts and numbers; raise ProblemError if a name of ``what`` is neither."""
+    """Return the names of columns as texts and numbers; None if there are no names.
+
+    Raises:
+        ProblemError: a name is neither. ``what`` says in the message what the columns are.
+    """
     if names is None:
         return None
     found = [_plain_value_for_file(name) for name in names]
@@ -221,7 +230,7 @@ def _problem_for_file(problem: Problem | Model) -> dict[str, Any]:
 
 
 def _known_map_for_file(known: KnownMap) -> dict[str, Any]:
-    """Return the names, shapes and matrices of a known map for a model file."""
+    """Return the known values of a model, and the matrices that map them to the problem, as a dict for a model file."""
     fields = ("name", "shape", "labels", "sign")
     return {
         "values": [{field: getattr(one, field) for field in fields} for one in known.values],
@@ -230,14 +239,14 @@ def _known_map_for_file(known: KnownMap) -> dict[str, Any]:
 
 
 def _known_map_from_file(said: dict[str, Any] | None) -> KnownMap | None:
-    """Return the known map that ``_known_map_for_file`` has described; None if ``said`` is None."""
+    """Return the known map from the result of ``_known_map_for_file``; None if ``said`` is None."""
     if said is None:
         return None
     return KnownMap([KnownValue(**one) for one in said["values"]], **said["matrices"])
 
 
 def _constraints_for_file(rows: ConstraintMap, recourse: Penalty | Projection | None) -> dict[str, Any]:
-    """Return a constraint map and its recourse as matrices and prices for a model file."""
+    """Return a constraint map as matrices, and its recourse as prices and weights, in a dict for a model file."""
     said: dict[str, Any] = {"constraint_map": {side: rows.matrix(side) for side in (*SIDES, *rows.matrices)}}
     if isinstance(recourse, Penalty):
         said["penalty"] = {side: _price_for_file(getattr(recourse, side)) for side in SIDES}
@@ -247,14 +256,17 @@ def _constraints_for_file(rows: ConstraintMap, recourse: Penalty | Projection | 
 
 
 def _price_for_file(given: Any) -> Any:
-    """Return a price as the user gave it: None, a number, an array, or a pair of these."""
+    """Return a price of a recourse, or each entry of a pair of prices, as None, a number, a tensor or an array."""
     if given is None or isinstance(given, (int, float, torch.Tensor)):
         return given
     return tuple(_price_for_file(one) for one in given) if isinstance(given, tuple) else np.asarray(given)
 
 
 def _constraints_from_file(said: dict[str, Any]) -> dict[str, Any]:
-    """Return the arguments ``constraint_map`` and ``recourse`` of a ``Model``, as far as a model file has them."""
+    """Return the arguments ``constraint_map`` and ``recourse`` of a ``Model``, as a dict.
+
+    ``said`` describes the model in a model file. An argument that it does not describe is left out.
+    """
     if "constraint_map" not in said:
         return {}
     found: dict[str, Any] = {"constraint_map": ConstraintMap(**said["constraint_map"])}
@@ -266,7 +278,7 @@ def _constraints_from_file(said: dict[str, Any]) -> dict[str, Any]:
 
 
 def _check_file_oracle(said: dict[str, Any], path: Path, oracle: Oracle | None) -> Oracle | None:
-    """Return the oracle that the user gives for a file that was written with one; None if the file holds a problem.
+    """Return the given oracle if the file was written with an oracle; None if the file holds a problem of its own.
 
     Raises:
         ProblemError: the oracle is missing, does not fit the file, or the file was written without an oracle.
@@ -289,7 +301,7 @@ def _check_file_oracle(said: dict[str, Any], path: Path, oracle: Oracle | None) 
 
 
 def _problem_from_file(said: dict[str, Any], oracle: Oracle | None) -> Problem | Model:
-    """Return the problem or model that a model file describes; an oracle takes the place of the ``Problem``."""
+    """Return the problem or model that a model file describes. A given oracle takes the place of the ``Problem``."""
     problem = oracle if oracle is not None else Problem(**said["fields"], sense=said["sense"], n=said["n"])
     model = said.get("model")
     if model is None:
@@ -330,7 +342,10 @@ def _load_weights_from_file(estimator: DecisionRegressor, weights: dict[str, tor
 
 
 def _loss_state_for_file(estimator: DecisionRegressor) -> dict[str, Any] | None:
-    """Return the state of the loss, with which updates can continue; None if there is no state to save."""
+    """Return the state of an estimator's loss, with which updates can continue.
+
+    The result is None for a loss that is an object, which a file does not hold, and for a loss without a state.
+    """
     loss = getattr(estimator, "loss_", None)
     return loss.get_extra_state() if isinstance(loss, DecisionModule) and isinstance(estimator.loss, str) else None
 
@@ -338,8 +353,8 @@ def _loss_state_for_file(estimator: DecisionRegressor) -> dict[str, Any] | None:
 def _load_loss_from_file(estimator: DecisionRegressor, state: dict[str, Any] | None) -> None:
     """Make the loss of an estimator in the state that it had after the training.
 
-    A loss that is an object is not in the file. The loss of a model with known values is not made either, because it
-    belongs to training rows, which the file does not hold.
+    No loss is made if it was an object, which a file does not hold. None is made for a model with known values either,
+    because its loss belongs to the training rows, which a file does not hold.
     """
     estimator.smoothing_ = None if state is None else state["smoothing"]
     if estimator.loss is None or getattr(estimator.problem, "known_map", None) is not None:

@@ -94,14 +94,14 @@ class StandardisedNetwork(nn.Sequential):
 
 
 def make_network(name: str, inputs: int, outputs: int, hidden: Sequence[int], seed: int) -> nn.Module:
-    """Make a linear model, or a perceptron with ReLU between its layers.
+    """Return an untrained linear model, or an untrained perceptron with ReLU between its layers.
 
     Args:
         name: "linear" or "mlp".
         inputs: the number of features.
         outputs: the number of predicted values.
         hidden: the widths of the hidden layers of "mlp".
-        seed: the seed on which the first weights depend.
+        seed: the seed of the random first weights.
 
     Example:
         >>> make_network("mlp", 4, 2, (8,), seed=0)[2]
@@ -122,10 +122,11 @@ def make_network(name: str, inputs: int, outputs: int, hidden: Sequence[int], se
 
 
 def build_network(estimator: DecisionRegressor, rows: TrainingRows) -> StandardisedNetwork:
-    """Make the untrained network of an estimator, with a standardisation of the features of these rows.
+    """Return the network of an estimator before any training, with a first part that standardises the features.
 
-    For a long table, one network is applied to all rows. If there are forecasts to correct, the network is a
-    ``Correction``.
+    The standardisation uses the means and deviations of the training rows. A module of the user is copied, and gets
+    the features unchanged. For a long table, one network is applied to all rows. If there are forecasts to correct,
+    the network is a ``Correction``.
     """
     features = rows.features
     if isinstance(estimator.model, nn.Module):

@@ -14,7 +14,7 @@ from pear.wording import list_positions
 def check_numbers(table: Any, name: str) -> None:
     """Raise ProblemError if a DataFrame or an array holds dates, text, NaN or infinity.
 
-    All other checks are those of scikit-learn.
+    Everything else is left to the checks of scikit-learn.
 
     Args:
         table: a DataFrame or an array of floating-point numbers. Anything else is not checked.
@@ -35,7 +35,7 @@ def check_numbers(table: Any, name: str) -> None:
 def _check_column_numbers(column: Any, where: str, label: Any) -> None:
     """Raise ProblemError if a column of a DataFrame holds dates, text, NaN or infinity.
 
-    ``where`` names the column in error messages, and ``label`` is its name.
+    ``label`` is the name of the column, and ``where`` says in error messages which column of which table it is.
     """
     kind = getattr(column.dtype, "kind", "O")
     if kind in "mM":

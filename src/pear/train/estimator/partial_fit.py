@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 
 def partial_fit_estimator(estimator: DecisionRegressor, given: Mapping[str, Any]) -> None:
-    """Train an estimator on new rows.
+    """Train an estimator on new rows, in place.
 
     Args:
         estimator: the estimator. If ``fit`` was called before, its weights are updated with ``DailyUpdates``;

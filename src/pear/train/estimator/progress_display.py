@@ -1,4 +1,4 @@
-"""The display of progress: a bar and a final line if rich is installed, otherwise log lines."""
+"""The display of a training's progress: a bar and a final line if rich is installed, otherwise log lines."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ logger = logging.getLogger("pear")
 
 @contextmanager
 def display_progress(verbose: bool) -> Iterator[Callable[[Progress], None] | None]:
-    """Open a context that yields a progress callback for ``fit``, or None if ``verbose`` is false."""
+    """Return a context manager that yields a progress callback for ``fit``, or None if ``verbose`` is false."""
     if not verbose:
         yield None
     elif find_spec("rich") is None:
@@ -34,7 +34,10 @@ def display_progress(verbose: bool) -> Iterator[Callable[[Progress], None] | Non
 
 
 def display_choice(verbose: bool, history: History) -> None:
-    """Print ``History.choice`` below the bar, if rich is installed; without rich, the log holds it."""
+    """Print the sentence on which training won (``History.choice``) below the bar, if ``verbose`` is true.
+
+    Without rich nothing is printed, because the log holds the sentence.
+    """
     if verbose and history.choice and find_spec("rich") is not None:
         from rich.console import Console
         from rich.text import Text
@@ -43,7 +46,7 @@ def display_choice(verbose: bool, history: History) -> None:
 
 
 def _progress_line(now: Progress) -> str:
-    """Return the progress in one line."""
+    """Return the progress as one line of text."""
     return f"epoch {now.epoch}: loss {now.loss:.4g}, validation {now.metric:.4g}, best {now.best:.4g}"
 
 

@@ -61,21 +61,23 @@ class DecisionRegressor(RegressorMixin, BaseEstimator):
 
     Args:
         problem: the decision problem. For a ``Model``, the k values that its cost map maps to costs are predicted, and
-            C has k columns. If the problem has fields or known costs for each sample, they belong to the rows of X in
-            ``fit``, in order. If the model has known values (``known=`` of an importer), every call needs ``known``.
+            y has k columns. If the problem has fields (such as b) or known costs for each sample, they belong to the
+            rows of X in ``fit``, in order. If the model has known values (``known=`` of an importer), every call needs
+            ``known``.
         model: "linear", "mlp", or a torch module from p features (B, p) to values (B, k), which is copied. It gets
             the features without standardisation. With groups it maps rows (B, p) to values (B, 1) or (B,).
         loss: the name of a method of ``pear.losses.METHODS`` ("pear-guided", "pear" with the settings of the paper,
             "mse", "spo+", …), a loss, which is copied, or a function from the problem to a loss. "auto" stands for
             "pear-guided", and for "spo+" if the problem is an ``Oracle`` without a relaxation.
-        smoothing: λ of PEAR's loss; "auto*3" is three times the choice of "auto". None is the default of the method.
-        injection: β of PEAR's loss; None is the default of the method.
-        guidance: α of PEAR's loss; None is the default of the method.
+        smoothing: λ, the strength of the smoothing in PEAR's loss; "auto*3" is three times the choice of "auto". None
+            is the default of the method.
+        injection: β, the strength of the normal injection in PEAR's loss; None is the default of the method.
+        guidance: α, the first strength of the guidance in PEAR's loss; None is the default of the method.
         base: a forecaster that is corrected: an object with ``predict`` (of scikit-learn, LightGBM or XGBoost), a torch
             module or a function of X. A base that is not fitted is copied, and the copy is fitted to the rows of
-            ``fit``. If an estimator of scikit-learn forecasts these rows better than other rows, the correction is
-            trained on forecasts of copies, each for rows it was not fitted to (``pear.train.base_forecast``). To avoid
-            the copies, pass ``sklearn.frozen.FrozenEstimator(base)``.
+            ``fit``. An estimator of scikit-learn may forecast these rows better than rows it has not seen. The
+            correction is then trained on forecasts of copies of the base, each for rows that the copy was not fitted to
+            (``pear.train.base_forecast``). To avoid the copies, pass ``sklearn.frozen.FrozenEstimator(base)``.
         hidden_layer_sizes: the widths of the hidden layers of "mlp".
         learning_rate, batch_size, max_epochs, check_every, patience, time_cap, gap, label_neighbours,
             label_own_weight, label_mixing, normalise_costs: as in ``pear.FitConfig``.
@@ -169,7 +171,9 @@ class DecisionRegressor(RegressorMixin, BaseEstimator):
         known: Any = None,
         sample_weight: Any = None,
     ) -> Self:
-        """Train a new model. Rows with dates, in an index or as groups, are held out in the order of their dates.
+        """Train a new model, and return this estimator.
+
+        Rows with dates, in a pandas index or as ``groups``, are sorted by their dates before the last are held out.
 
         Args:
             X: (N, p), p features, an array or a DataFrame; with groups (N·k, p), a row for each predicted value.
@@ -179,9 +183,9 @@ class DecisionRegressor(RegressorMixin, BaseEstimator):
                 ``sample_weight``. By default ``validation_fraction`` says which rows are held out.
             groups: (N·k,) the id of the sample that each row belongs to, such as a day. Every group has k rows, in the
                 order of the problem's values. Samples are in the order of the first rows of their groups.
-            base_forecast: forecasts that are corrected, in the shape of y, instead of those of ``base``. The forecaster
-                that made them should not have seen these rows. ``predict``, ``decide`` and ``score`` then also need
-                such forecasts.
+            base_forecast: forecasts of these rows that are corrected, in the shape of y; only without ``base``. The
+                forecaster that made them should not have seen these rows. ``predict``, ``decide`` and ``score`` then
+                also need such forecasts.
             known: the known values of each sample, if the problem is a model with known values: a dictionary from
                 names to arrays (N, …), a DataFrame, or an array if there is only one; see ``Model.with_known``.
             sample_weight: (N,) how much each row counts in the loss, in the squared error and on held-out rows; with
@@ -227,10 +231,10 @@ class DecisionRegressor(RegressorMixin, BaseEstimator):
         """Update the model with new rows, such as those of a day.
 
         After ``fit`` the weights take small steps (``pear.train.estimator.daily_updates``). Before these steps, the
-        present weights and those of ``fit`` both decide for the new rows. ``updates_.note`` is a sentence that compares
-        the decisions of both over the last samples. It is logged as a warning if the updates have made decisions worse.
-        If ``fit`` was never called, ``partial_fit`` trains for one epoch at the full learning rate, and the first rows
-        determine the standardisation and the smoothing "auto".
+        updated weights and those of ``fit`` both decide for the new rows. ``updates_.note`` is a sentence that compares
+        these decisions over the last samples. It is logged as a warning when the weights of ``fit`` replace updated
+        weights that have decided worse. If ``fit`` was never called, ``partial_fit`` trains for one epoch at the full
+        learning rate, and the first rows determine the standardisation and the smoothing "auto".
 
         Args:
             X, y, groups, base_forecast: rows as in ``fit``.
@@ -362,7 +366,7 @@ class DecisionRegressor(RegressorMixin, BaseEstimator):
         base: Any = None,
         oracle: Oracle | None = None,
     ) -> Self:
-        """Read the estimator in a model file.
+        """Return the estimator that a model file holds.
 
         Args:
             path: the path of the file.
@@ -382,7 +386,7 @@ class DecisionRegressor(RegressorMixin, BaseEstimator):
             self.__dict__.pop(name, None)
 
     def _regret(self, predicted: Tensor, true: Tensor) -> float:
-        """Return the normalised regret of k predicted values (N, k), the metric for a loss without a problem."""
+        """Return the normalised regret of predicted values (N, k), which is the metric if the loss has no problem."""
         return normalized_regret(problem_of_rows_to_decide(self.problem, None, None, predicted), predicted, true)
 
     def __sklearn_tags__(self) -> Any:

@@ -15,7 +15,7 @@ from pear.train.samples.sample_rows import read_sample_values, sample_rows_to_te
 
 
 def score_regret(problem: Problem | Model, predicted: Any, true: Any, weight: Tensor | None = None) -> float:
-    """Return minus the normalised regret.
+    """Return minus the normalised regret of the decisions under predicted values.
 
     Args:
         problem: the decision problem, which needs k predicted values for each sample.

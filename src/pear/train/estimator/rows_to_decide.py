@@ -49,15 +49,15 @@ class RowsToDecide(NamedTuple):
     size: int
 
     def decide_within_bounds(self, estimator: DecisionRegressor, X: Any, level: float) -> BoundedDecisions:
-        """Return the decisions of these rows, with bounds on their costs.
+        """Return the decisions for these rows, with bounds on the cost of each decision.
 
         Args:
             estimator: the calibrated estimator.
-            X: the rows, whose index the decisions get.
-            level: the probability with which each cost lies within its bounds.
+            X: the rows. If X is a DataFrame, the decisions get its index.
+            level: the probability with which the cost of a decision lies within its bounds.
 
         Raises:
-            ProblemError: the estimator is not calibrated, or too few rows were used for this level.
+            ProblemError: the estimator is not calibrated, or was calibrated on too few rows for this level.
         """
         intervals: CostIntervals | None = getattr(estimator, "intervals_", None)
         if intervals is None:
@@ -78,13 +78,13 @@ class RowsToDecide(NamedTuple):
 
         Args:
             estimator: the fitted estimator.
-            intervals: cost intervals to calibrate, or None for those of the estimator if ``append`` is true, otherwise
-                for new ones.
+            intervals: the cost intervals to calibrate. None stands for those of the estimator if ``append`` is true,
+                and for new ones otherwise.
             append: whether the rows of earlier calibrations are kept.
 
         Raises:
-            ProblemError: ``intervals`` are no cost intervals, or are those of another problem; or ``append`` is true
-                although there is no earlier calibration, or although ``intervals`` are given.
+            ProblemError: ``intervals`` are not cost intervals, or belong to another problem. Or ``append`` is true, and
+                there is no earlier calibration, or ``intervals`` are given.
         """
         own: CostIntervals | None = getattr(estimator, "intervals_", None)
         if append and (own is None or intervals is not None):
@@ -101,7 +101,7 @@ class RowsToDecide(NamedTuple):
 
 
 def forecast_rows_to_decide(estimator: DecisionRegressor, X: Any, base_forecast: Any = None, **beside: Any) -> Array:
-    """Return the forecasts of a fitted estimator: k for each row, (N, k); in a long table one for each row, (N·k,).
+    """Return the forecasts of a fitted estimator: k for each of N rows, (N, k); in a long table one a row, (N·k,).
 
     Args:
         estimator: the fitted estimator.

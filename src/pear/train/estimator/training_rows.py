@@ -50,15 +50,16 @@ class TrainingRows(NamedTuple):
     weight: Tensor | None = None
 
     def batch(self, scaled: Any) -> SampleBatch:
-        """Return the samples as a batch for the network: scaled features, and the forecasts to correct, if any.
+        """Return the samples as a batch: the features for the network, and the costs.
 
-        ``scaled`` is the module that scales the features.
+        The features are scaled by the module ``scaled``. If there are forecasts to correct, the features are the pair
+        of the scaled features and these forecasts.
         """
         features: Tensor = scaled(self.features)
         return SampleBatch(features if self.offset is None else (features, self.offset), self.costs, None)
 
     def samples(self, scaled: Any, ids: Any) -> tuple[Any, ...]:
-        """Return the features for the network, the costs, and, if they are not None, the ids of the samples.
+        """Return a tuple of the features for the network, the costs and, unless it is None, ``ids``.
 
         Args:
             scaled: the module that scales the features.
@@ -68,7 +69,13 @@ class TrainingRows(NamedTuple):
         return (features, costs) if ids is None else (features, costs, ids)
 
     def with_known_in(self, order: Array | None) -> TrainingRows:
-        """Return the samples with their known numbers in this order (N,) of samples; None keeps the order."""
+        """Return the same samples with the rows of ``known`` in this order; None keeps the order.
+
+        All other tensors keep their order: they were read from tables that were sorted by time, and ``known`` was not.
+
+        Args:
+            order: (N,) the former row number of each sample, or None.
+        """
         if self.known is None or order is None:
             return self
         return self._replace(known=self.known[torch.from_numpy(order)])
@@ -77,7 +84,7 @@ class TrainingRows(NamedTuple):
 def problem_of_training_rows(
     problem: Problem | Model, rows: TrainingRows, held_out: TrainingRows | None
 ) -> Problem | Model:
-    """Return the problem with the known numbers of the training samples, followed by those of the validation samples.
+    """Return the problem with the known numbers of the training samples and then those of the validation samples.
 
     A problem without known values is returned unchanged. ``held_out`` has the validation samples, or is None.
     """
@@ -91,7 +98,7 @@ def problem_of_training_rows(
 def read_training_rows(
     estimator: DecisionRegressor, given: Mapping[str, Any], dtype: torch.dtype | None = None, least: int = 1
 ) -> TrainingRows:
-    """Read training samples from tables, after checks by the rules of scikit-learn and of the problem.
+    """Return the training samples in tables that pass the checks of scikit-learn and of the problem.
 
     Args:
         estimator: the estimator. If ``dtype`` is None, the results of an earlier training are deleted, and the
