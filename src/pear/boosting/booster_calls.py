@@ -16,7 +16,7 @@ Array = np.ndarray[Any, Any]
 
 
 class BoosterCallReader:
-    """The base class of objective and metric, which reads the arguments with which LightGBM and XGBoost call them.
+    """The base class of objective and metric, which reads the arguments that LightGBM and XGBoost pass to them.
 
     Args:
         problem: the decision problem, which needs k predicted values for each sample.

@@ -36,7 +36,7 @@ class Metric(BoosterCallReader):
 
 
 def metric(problem: Problem | Model, true: Any = None, *, groups: Any = None) -> Metric:
-    """Make the normalised regret a metric for early stopping: ``feval`` of LightGBM, ``custom_metric`` of XGBoost.
+    """Return the normalised regret as a metric for early stopping: ``feval`` of LightGBM, ``custom_metric`` of XGBoost.
 
     Args:
         problem: the decision problem, with its integers.

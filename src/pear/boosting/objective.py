@@ -29,7 +29,7 @@ class Objective(BoosterCallReader):
         problem, true, groups: as in ``BoosterCallReader``.
         loss: the loss, whose guidance is set in every round.
         guidance: the guidance α of the first round.
-        decay: the factor of α from round to round.
+        decay: the factor by which α is multiplied from round to round.
 
     Attributes:
         loss: the ``PEARLoss``, which stores warm starts of all rows.
@@ -94,11 +94,11 @@ def objective(
         problem: the decision problem. A ``Model`` maps the k predicted values to costs.
         true: (N, k) true values of the training rows, in the order of the rows; with groups (N·k,). By default the
             labels.
-        groups: (N·k,) ids of the samples that the rows of a long table belong to. Every group has k rows, in the
-            order of the problem's values. By default the k rows of a sample are consecutive.
+        groups: (N·k,) ids of the samples that the rows of a long table belong to. Every group has k rows, in the order
+            of the problem's values. By default the k rows of a sample are consecutive.
         smoothing, injection: as in ``PEARLoss``.
         guidance: the guidance α of the first round.
-        decay: the factor of α from one round to the next; 1 keeps α constant.
+        decay: the factor by which α is multiplied from one round to the next; 1 keeps α constant.
         solver, on_failure: as in ``PEARLoss``. A masked sample has a gradient of zero.
 
     Returns:

@@ -13,7 +13,7 @@ from pear.train.long_table import group_long_table
 
 
 def out_of_fold(base: Any, X: Any, y: Any, *, groups: Any = None, folds: int = FOLDS) -> np.ndarray[Any, Any]:
-    """Forecast blocks of consecutive rows, each by a copy of a base that is fitted to the other blocks.
+    """Return forecasts of all rows, made block by block: each by a copy of ``base`` that is fitted to the other blocks.
 
     A forecaster predicts the rows that it was fitted to better than other rows. Trees that are trained on such
     forecasts learn from errors that are too small. Use the forecasts of this function as ``init_score`` or

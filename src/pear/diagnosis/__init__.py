@@ -1,4 +1,7 @@
-"""``pear.diagnose``: what the errors of a forecast cost. ``pear.advise``: advice on a problem before training."""
+"""``pear.diagnose`` measures what the errors of a forecast cost.
+
+``pear.advise`` gives advice on a problem before training.
+"""
 
 from pear.diagnosis.advice import Advice
 from pear.diagnosis.diagnosis import Diagnosis

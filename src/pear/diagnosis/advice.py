@@ -86,15 +86,22 @@ class Advice:
         return import_pandas(*_TABLES).DataFrame(rows, columns=["topic", "number", "value"])
 
     def rows(self) -> pandas.DataFrame:
-        """Return a table of the rows of A and G: redundancy, how often they bind, and factors to rescale them by."""
+        """Return a table of the rows of A and G, with a line for each row.
+
+        The columns say whether the row is redundant, in which share of the decisions it binds, and by which factor to
+        rescale it.
+        """
         return import_pandas(*_TABLES).DataFrame(dict(self._rows)).set_index("row")
 
     def variables(self) -> pandas.DataFrame:
-        """Return a table of the variables: how often they are at their bounds, and units to measure them in."""
+        """Return a table of the variables, with a line for each.
+
+        The columns say in which share of the decisions the variable is at its bounds, and in which unit to measure it.
+        """
         return import_pandas(*_TABLES).DataFrame(dict(self._variables)).set_index("variable")
 
     def values(self) -> pandas.DataFrame:
-        """Return a table of the predicted values: mean size, standard deviation, and factors to rescale them by."""
+        """Return a table of the predicted values: mean size, standard deviation, and a factor to rescale each by."""
         return import_pandas(*_TABLES).DataFrame(dict(self._values)).set_index("value")
 
     def __str__(self) -> str:
@@ -129,10 +136,10 @@ def advise(problem: Problem | Model, costs: Any = None) -> Advice:
     Examinations that would take longer are left out, and a sentence says so.
 
     Args:
-        problem: the decision problem. With a ``Model``, the costs are the values that its cost map takes.
+        problem: the decision problem. A ``Model`` takes predicted values and maps them to costs.
         costs: (N, n) true costs of N samples, or (N, k) values if a model predicts k values: a tensor, an array, a list
-            or a DataFrame. If omitted, the own costs of a model from a file count as one sample. Without any costs, the
-            examinations that need costs are left out.
+            or a DataFrame. If omitted, the costs that a model has from its file count as one sample; if there are none
+            either, the examinations that need costs are left out.
 
     Raises:
         ProblemError: ``problem`` is not a problem, or the costs do not fit it.

@@ -24,7 +24,7 @@ Array = NDArray[Any]
 
 @dataclass(frozen=True)
 class PricedConstraints:
-    """The m constraints of a problem in one order: equalities, rows, lower bounds, upper bounds.
+    """The m constraints of a problem: equalities, inequality rows, finite lower bounds and finite upper bounds.
 
     Attributes:
         names: names of the constraints.
@@ -41,11 +41,11 @@ class PricedConstraints:
     def of_program(
         cls, problem: Problem | Model, qp: QuadraticProgram, variables: tuple[str, ...]
     ) -> PricedConstraints:
-        """Find and name the constraints of a program, which are its rows and its finite bounds.
+        """Name the constraints of a problem, which are its rows and its finite bounds.
 
         Args:
             problem: the user's problem. Rows of a ``Model`` have its names; rows of a ``Problem`` have numbers.
-            qp: the program of the problem.
+            qp: the continuous program of the problem.
             variables: names of the n variables, by which bounds are named.
         """
         lower, upper = qp.lb.isfinite().any(0), qp.ub.isfinite().any(0)
@@ -62,7 +62,13 @@ class PricedConstraints:
         return cls(tuple(names), tuple(kind for kind, count in counts.items() for _ in range(count)), lower, upper)
 
     def _columns(self, equalities: Tensor, rows: Tensor, lower: Tensor, upper: Tensor) -> Array:
-        """Join values of p equalities, r inequality rows and 2n bounds into a column for each constraint, (B, m)."""
+        """Return a table (B, m) with a row for each sample and a column for each constraint.
+
+        Args:
+            equalities: (B, p) numbers of the equalities.
+            rows: (B, r) numbers of the inequality rows.
+            lower, upper: (B, n) numbers of the bounds of all variables; columns of infinite bounds are dropped.
+        """
         parts = [equalities, rows, lower[:, self.lower], upper[:, self.upper]]
         return torch.cat([part.double() for part in parts], 1).cpu().numpy()
 
@@ -72,7 +78,11 @@ class PricedConstraints:
         return self._columns(equalities, active.rows, active.lower, active.upper).astype(bool)
 
     def prices(self, duals: Duals) -> Array:
-        """Return shadow prices (B, m) of m constraints: the gain if the limit is relaxed, or b raised, by one unit."""
+        """Return the shadow prices (B, m) of the m constraints in B samples.
+
+        A shadow price is the gain if the limit is relaxed by one unit. For an equality, it is the gain if b rises by
+        one unit.
+        """
         bound = duals.bound
         return self._columns(duals.equality, duals.inequality, (-bound).clamp(min=0), bound.clamp(min=0))
 
@@ -93,16 +103,16 @@ class PricedConstraints:
 
 
 def unknown_constraint_prices(count: int) -> dict[str, Any]:
-    """Return the fields of a ``Diagnosis`` on constraints for ``count`` samples whose constraints are not known."""
+    """Return empty values for the fields of a ``Diagnosis`` that describe constraints, for ``count`` samples."""
     nothing: dict[str, Any] = {name: np.zeros(0) for name in ("binding", "shadow_price", "best_binding")}
     nothing |= {"best_shadow_price": np.zeros(0), "constraint_names": (), "constraint_kinds": ()}
     return nothing | {name: np.zeros((count, 0), dtype=bool) for name in ("active", "best_active")}
 
 
 def rank_constraint_prices(found: Diagnosis) -> Array:
-    """Return the positions of the inequality rows and bounds that bind in some sample, under forecast or truth.
+    """Return the positions of the inequality rows and bounds that bind in some sample, under the forecast or the truth.
 
-    The constraint with the highest mean shadow price, under forecast or truth, comes first.
+    The constraint with the highest mean shadow price, under the forecast or the truth, comes first.
     """
     price = np.maximum(np.abs(found.shadow_price), np.abs(found.best_shadow_price))
     binding = np.maximum(found.binding, found.best_binding)

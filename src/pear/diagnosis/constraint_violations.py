@@ -1,4 +1,4 @@
-"""Violations of constraints with a violation price: their amounts, their costs, and names for them."""
+"""Violations of constraints with a violation price: the amount, the cost and the name of each."""
 
 from __future__ import annotations
 
@@ -16,10 +16,12 @@ from pear.problem.matrix import matvec, to_csr_matrix
 
 
 class Violation(NamedTuple):
-    """Violations, in one direction, of the r constraints of one side of a problem: b, h, lb or ub.
+    """How far B decisions violate r constraints in one direction.
+
+    The constraints are those of one field: b, h, lb or ub.
 
     Attributes:
-        too_little: True if decisions stay below their limits, False if they exceed their limits.
+        too_little: True for decisions that stay below their limits, False for decisions that exceed them.
         amount: (B, r) the amount of each violation; 0 if a constraint is not violated.
         price: (r,) the price of a unit of violation; infinite for constraints without a price.
     """
@@ -51,10 +53,15 @@ class NamedViolations:
 
 
 def find_violations(model: Model, z: Tensor, values: Tensor) -> dict[str, list[Violation]]:
-    """Find by how much decisions z (B, n) violate constraints under values (B, k) of the k predicted numbers.
+    """Return by how much decisions violate the constraints that follow from predicted or true values.
+
+    Args:
+        model: a model with a constraint map, which maps values to right-hand sides, and a recourse.
+        z: (B, n) decisions.
+        values: (B, k) values.
 
     Returns:
-        The violations by side: "b", "h", "lb" and "ub". The side "b" has one entry for each direction.
+        The violations of each field "b", "h", "lb" and "ub". The field "b" has one entry for each direction.
     """
     assert model.constraint_map is not None
     assert model.recourse is not None
@@ -74,7 +81,7 @@ def find_violations(model: Model, z: Tensor, values: Tensor) -> dict[str, list[V
 
 
 def name_violations(model: Model, names: tuple[str, ...], z: Tensor, true: Tensor) -> NamedViolations:
-    """Find the violations of constraints with a price, and name each of them.
+    """Return the violations of constraints with a price, and a name for each of them.
 
     Args:
         model: a model with a constraint map and a recourse.
@@ -96,16 +103,17 @@ def name_violations(model: Model, names: tuple[str, ...], z: Tensor, true: Tenso
 
 
 def _name_violation(model: Model, names: tuple[str, ...], side: str, row: int, too_little: bool) -> tuple[str, str]:
-    """Name the violation of a constraint by the predicted value that is the limit, and say in which direction it is.
+    """Return a name for the violation of a constraint, and its direction in words.
 
-    A constraint "≥" of a file is a row of G with the opposite sign. If such a row is exceeded, there is too little. If
-    several predicted values or none make up the limit, the violation has the name of the constraint.
+    If the limit is one predicted value, possibly scaled, the violation has the name of this value, otherwise that of
+    the constraint. A constraint "≥" of a file is stored as a row of G with reversed signs: exceeding such a row means
+    too little.
 
     Args:
         model: the model.
         names: names of the k predicted values.
-        side: "b", "h", "lb" or "ub".
-        row: position of the constraint on its side.
+        side: "b", "h", "lb" or "ub", the field of the limit.
+        row: position of the constraint in the field.
         too_little: whether the decision stays below the limit.
 
     Returns:

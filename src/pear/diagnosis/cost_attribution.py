@@ -1,4 +1,4 @@
-"""The regret of predicted costs, attributed to the predicted values by the decisions between truth and forecast."""
+"""The attribution of the regret to predicted values, from the decisions between the true and the predicted costs."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from pear.diagnosis.diagnosis_inputs import DiagnosisInputs
 def attribute_cost_errors(
     given: DiagnosisInputs, regret: Tensor, best: Tensor, chosen: Tensor, solver: str
 ) -> tuple[dict[str, Tensor], list[str]]:
-    """Attribute regret (B,) to the predicted values.
+    """Return how much of each sample's regret the error of each predicted value causes.
 
     Let e be the predicted minus the true values, M the matrix of the cost map, z̄ the mean of the decisions between
     truth and forecast, and ẑ the decision under the forecast. If the problem minimises, the parts are
@@ -61,6 +61,6 @@ def attribute_cost_errors(
 
 
 def _no_cost_attribution(given: DiagnosisInputs, note: str) -> tuple[dict[str, Tensor], list[str]]:
-    """Return the same fields as ``attribute_cost_errors`` for samples that are not attributed, and the reason."""
+    """Return a result of ``attribute_cost_errors`` in which no sample is attributed; ``note`` is the reason."""
     nothing, no = torch.full_like(given.true, torch.nan), torch.zeros(len(given.true), dtype=torch.bool)
     return {"attribution": nothing, "attributed": no, "margin": nothing[:, 0], "pieces": no.long()}, [note]

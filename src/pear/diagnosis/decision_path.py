@@ -63,7 +63,7 @@ class DecisionPath:
 def follow_decision_path(
     problem: Problem, true: Tensor, predicted: Tensor, best: Tensor, chosen: Tensor, solver: str
 ) -> DecisionPath:
-    """Follow the decisions from true to predicted costs.
+    """Return the path of decisions from the true to the predicted costs.
 
     Args:
         problem: the decision problem, without a smooth term φ.
@@ -82,7 +82,7 @@ def follow_decision_path(
 
 @dataclass
 class _DecisionPathIntervals:
-    """K intervals of t, the share of the error, in which the decisions are not yet known.
+    """K intervals of t, the share of the error, in which the decisions are not yet known. Each belongs to one sample.
 
     Attributes:
         rows: (K,) sample of each interval.
@@ -112,7 +112,7 @@ class _DecisionPathIntervals:
 
 
 class _DecisionPathPieces:
-    """The pieces found so far.
+    """The pieces found so far. On a piece, the decision is constant or moves along a straight line.
 
     Args:
         like: (B, n) a tensor of the decisions' shape, dtype and device.
@@ -175,7 +175,7 @@ class _DecisionPathPieces:
 
 
 class _DecisionPathSearch:
-    """The search for the pieces of all samples.
+    """The search for the pieces of the paths of B samples (see the module).
 
     Args:
         problem: the decision problem.
@@ -277,7 +277,10 @@ class _DecisionPathSearch:
         return worst <= _INSIDE * (1 + z.abs().amax(1))
 
     def _integrate_straight(self, todo: _DecisionPathIntervals) -> _DecisionPathIntervals:
-        """Integrate the intervals on which the straight line is a piece, and return the other intervals."""
+        """Integrate the intervals that are pieces, and return the other intervals.
+
+        An interval is a piece if the decision moves along the straight line between the decisions at both ends.
+        """
         if self.jumps:  # a decision that is optimal at both ends is optimal between them; prefer the one under ĉ
             todo = todo[~self._continue_from_end(todo, todo.start, todo.first, self.straight, last=True)]
             todo = todo[~self._continue_from_end(todo, todo.end, todo.last, self.straight, last=False)]
@@ -288,7 +291,10 @@ class _DecisionPathSearch:
         return todo[~straight]
 
     def _split(self, todo: _DecisionPathIntervals) -> _DecisionPathIntervals:
-        """Decide at a point inside every interval, and return the parts that are not integrated at once."""
+        """Decide at a point inside every interval, and return the parts on both sides that are still not known.
+
+        The search gives up on samples that have no decision at the point.
+        """
         t = self._next_point(todo)
         z, slope = self.decide(todo.rows, t)
         lost = z.isnan().any(1)

@@ -51,7 +51,7 @@ def diagnose(
 
     Args:
         problem: the decision problem. Integers stay integers. A ``Model`` maps predicted values (B, k) to costs and
-            right-hand sides. The constraints of an ``Oracle`` are not known, and the squared error is split on its
+            right-hand sides. The constraints of an ``Oracle`` are not known; its squared error is split on its
             relaxation.
         predicted: (B, n) predicted costs, or (B, k) predicted values: a tensor, array, DataFrame or list.
         true: the true costs or values, of the same shape as ``predicted``.
@@ -103,7 +103,12 @@ def diagnose(
 def _diagnose_costs(
     problem: Problem | Model, given: DiagnosisInputs, smoothing: float | Literal["auto"], solver: str
 ) -> tuple[dict[str, Tensor], dict[str, Any], RegretOutcome, list[str]]:
-    """Diagnose predicted costs; the arguments are those of ``diagnose`` and its inputs.
+    """Diagnose predicted costs.
+
+    Args:
+        problem: the decision problem with its names.
+        given: the predicted and true values.
+        smoothing, solver: arguments of ``diagnose``.
 
     Returns:
         The fields of a ``Diagnosis`` that are tensors, its other fields, regrets and best values, and sentences on what
@@ -121,7 +126,7 @@ def _diagnose_costs(
 def _diagnose_recourse(
     model: Model, given: DiagnosisInputs, solver: str
 ) -> tuple[dict[str, Tensor], dict[str, Any], RegretOutcome, list[str]]:
-    """Diagnose a model that predicts right-hand sides. Return the same things as ``_diagnose_costs``."""
+    """Diagnose a model that predicts right-hand sides. The result has the same form as that of ``_diagnose_costs``."""
     score = RecourseOutcome(model, given.true, solver=solver)
     z = score.decide(given.predicted)
     judged = RegretOutcome(score.regret(z), score.best)
@@ -191,7 +196,10 @@ def _diagnose_program(
 def _diagnose_oracle(
     given: DiagnosisInputs, smoothing: float | Literal["auto"], solver: str
 ) -> tuple[dict[str, Tensor], dict[str, Any], list[str]]:
-    """Split the squared error on the relaxation of an oracle. Return the same things as ``_diagnose_program``."""
+    """Split the squared error on the relaxation of an oracle.
+
+    The result has the same form as that of ``_diagnose_program``.
+    """
     oracle, count = given.problem, len(given.true)
     assert isinstance(oracle, Oracle)
     notes = ["An oracle decides: whether its decisions are optimal is not checked, and its constraints are not known."]
@@ -205,7 +213,7 @@ def _diagnose_oracle(
 
 
 def _decide_for_diagnosis(problem: Problem, cost: Tensor, solver: str) -> Solution | VerifiedSolutions:
-    """Return the optimal decisions under costs (B, n). They are the decisions by which ``pear.regret`` judges."""
+    """Return the optimal decisions under costs (B, n). ``pear.regret`` judges by the same decisions."""
     if problem.is_integer or not problem.has_program:
         return solve(problem, cost, solver=solver)
     solved = solve_continuous_programs(problem, cost, 0.0, solver)

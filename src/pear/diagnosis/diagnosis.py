@@ -56,8 +56,8 @@ class Diagnosis:
         tangent_at_forecast: (B,) eᵀPe at the forecast: the part that the gradient of regret depends on.
         margin: (B,) the share of the error at which the decision first changes (for a quadratic program, its active
             set); 1 if it does not change, NaN if this is not known.
-        pieces: (B,) int, the number of pieces of the path from truth to forecast. For a model that predicts
-            right-hand sides, the number of steps.
+        pieces: (B,) int, the number of pieces of the path from truth to forecast. For a model that predicts right-hand
+            sides, the number of steps.
         degenerate: (B,) bool, True if a constraint is tight at the smoothed decision and its multiplier is zero.
         zero_gradient: (B,) bool, True if the forecast is wrong and the gradient of the smoothed regret is zero.
         constraint_names: names of the m constraints.
@@ -86,7 +86,7 @@ class Diagnosis:
         violation_names: names of the v ways to violate a predicted right-hand side; empty if no right-hand side is
             predicted.
         violation_kinds: "too little", "too much" or "violated" for each of the v ways.
-        violation: (B, v) the amount by which the decision under the forecast violates the truth.
+        violation: (B, v) the amount by which the decision under the forecast violates the true right-hand sides.
         violation_cost: (B, v) what these violations cost; NaN if the recourse has no prices.
         best_violation_cost: (B, v) what violations by the best decision cost.
 
@@ -147,9 +147,10 @@ class Diagnosis:
         return _ratio_of_sums(self.tangent, self.squared_error)
 
     def samples(self) -> pandas.DataFrame:
-        """Return a table of the samples: group, regret and its share, best value, parts of the error, margin, flags.
+        """Return a table with a row for each sample: regret, best value, parts of the squared error, margin and flags.
 
-        The index is that of the given tables, or else counts the samples from 0.
+        If there are groups, the first column is the group. The index is that of the given tables, or else counts the
+        samples from 0.
         """
         columns = {} if self.groups is None else {self.grouped_by: self.groups}
         for name in _SAMPLE_COLUMNS:
@@ -158,7 +159,10 @@ class Diagnosis:
         return found.rename_axis(index="sample") if self.index is None else found.set_axis(self.index)
 
     def values(self) -> pandas.DataFrame:
-        """Return a table of the predicted values: cost, bias and size of their errors, the costliest value first."""
+        """Return a table with a row for each predicted value: cost, bias and size of its errors.
+
+        The costliest value comes first.
+        """
         error = self.predicted - self.true
         squared = (error**2).mean(0)
         cost = np.nansum(self.attribution, axis=0)
@@ -175,13 +179,13 @@ class Diagnosis:
         return _diagnosis_frame(columns).sort_values("cost", ascending=False, kind="stable", ignore_index=True)
 
     def constraints(self) -> pandas.DataFrame:
-        """Return a table of the constraints: how often they bind, and their shadow prices, under forecast and truth."""
+        """Return a table of the constraints: how often each binds, and shadow prices, under forecast and truth."""
         numbers = ("binding", "best_binding", "shadow_price", "best_shadow_price")
         names = {"constraint": list(self.constraint_names), "kind": list(self.constraint_kinds)}
         return _diagnosis_frame({**names, **{name: getattr(self, name) for name in numbers}})
 
     def violations(self) -> pandas.DataFrame:
-        """Return a table of the ways to violate right-hand sides under the truth, the costliest first.
+        """Return a table of the ways to violate the true right-hand sides, the costliest first.
 
         The column ``samples`` counts the samples with such a violation, and ``amount`` is the mean violation in these
         samples. The columns ``cost`` and ``best_cost`` are what the violations by decisions and by best decisions cost
@@ -287,19 +291,22 @@ class Diagnosis:
 
 
 def _ratio_of_sums(part: Array, whole: Array) -> float:
-    """Divide the sum of ``part`` by the sum of ``whole``, over entries finite in both. NaN if ``whole`` sums to 0."""
+    """Return the sum of ``part`` over that of ``whole``, of entries that are finite in both.
+
+    NaN if ``whole`` sums to 0.
+    """
     known = np.isfinite(part) & np.isfinite(whole)
     total = float(whole[known].sum())
     return float(part[known].sum()) / total if total > 0 else float("nan")
 
 
 def _shares_of_sum(parts: Array) -> Array:
-    """Divide numbers by their sum. Return zeros if the sum is not positive."""
+    """Return numbers divided by their sum, or zeros if the sum is not positive."""
     total = parts.sum()
     return parts / total if total > 0 else np.zeros_like(parts)
 
 
 def _diagnosis_frame(columns: Any) -> pandas.DataFrame:
-    """Return a DataFrame of these columns. Raise ``MissingExtraError`` if pandas is not installed."""
+    """Return a DataFrame of the given columns. Raise ``MissingExtraError`` if pandas is not installed."""
     table: pandas.DataFrame = import_pandas("a table", "or read the arrays of the diagnosis").DataFrame(columns)
     return table

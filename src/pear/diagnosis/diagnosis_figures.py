@@ -1,4 +1,4 @@
-"""The pictures of a diagnosis, each drawn for the page or all drawn in one figure."""
+"""The pictures of a diagnosis: each by itself for a page, or all in one figure."""
 
 from __future__ import annotations
 
@@ -184,7 +184,7 @@ def plot_diagnosis(found: Diagnosis) -> Figure:
 
 
 def _diagnosis_columns_fit(names: Sequence[str]) -> bool:
-    """Return whether vertical bars with these names fit into a picture."""
+    """Return whether a picture has room for one vertical bar for each name, with the name below it."""
     return len(names) <= _COLUMNS_TO and max(map(len, names)) <= _COLUMN_NAME
 
 

@@ -77,8 +77,8 @@ def read_input_groups(groups: Any, count: int) -> tuple[NDArray[Any] | None, str
     otherwise by the weekday.
 
     Returns:
-        The labels (B,), or None if ``groups`` is None, and what they are: "group", the name of the column, "hour of
-        day", "month" or "weekday".
+        The labels (count,), or None if ``groups`` is None; and what the labels are: "group", the name of the column,
+        "hour of day", "month" or "weekday", or "" without groups.
 
     Raises:
         ProblemError: the number of labels is not ``count``, or a label is missing.

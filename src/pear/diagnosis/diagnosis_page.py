@@ -71,10 +71,10 @@ _CONSTRAINTS: PageColumns = (
 
 
 def make_page_grids(found: Diagnosis, rows: int) -> dict[str, PageGrid]:
-    """Make the tables of a diagnosis page with at most ``rows`` rows each. Empty tables are left out.
+    """Return the tables of a diagnosis page with at most ``rows`` rows each. Empty tables are left out.
 
     Returns:
-        The tables by the name of their section of the page.
+        The tables, each by the name of its section of the page.
 
     Raises:
         MissingExtraError: pandas is not installed.
@@ -108,7 +108,16 @@ def make_page_grids(found: Diagnosis, rows: int) -> dict[str, PageGrid]:
 def _make_page_grid(
     title: str, frame: pandas.DataFrame, columns: PageColumns, rows: int, caption: str = "", there: int | None = None
 ) -> PageGrid:
-    """Format the first rows of a DataFrame as a table; ``there`` is the number of rows before ``frame`` was cut."""
+    """Return the first rows of a DataFrame as a formatted table.
+
+    Args:
+        title: heading of the table.
+        frame: the DataFrame.
+        columns: the columns to show.
+        rows: the largest number of rows to show.
+        caption: text below the table.
+        there: the number of rows of the whole table, if ``frame`` is only its beginning.
+    """
     there = len(frame) if there is None else there
     title = title if there <= rows else f"{title}: {rows} of {there:,}, the dearest first"
     texts = [map(write, frame[name].head(rows)) for _, name, write in columns]

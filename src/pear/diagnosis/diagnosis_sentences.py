@@ -21,7 +21,7 @@ _AS_GOOD = 1e-9  # a decision that loses no more than this share of the best val
 
 
 def describe_diagnosis(found: Diagnosis) -> list[str]:
-    """Describe a diagnosis in sentences, the most important first."""
+    """Return sentences that describe a diagnosis, the most important first."""
     total = float(found.regret.sum())
     lines = [_loss_sentence(found, total)]
     if total > 0:
@@ -32,7 +32,7 @@ def describe_diagnosis(found: Diagnosis) -> list[str]:
 
 
 def compare_diagnoses(first: Diagnosis, second: Diagnosis, names: tuple[str, str]) -> list[str]:
-    """Describe how the second of two diagnoses of the same samples differs from the first.
+    """Return sentences on how the second of two diagnoses of the same samples differs from the first.
 
     Raises:
         ProblemError: the diagnoses are of different samples.
@@ -68,7 +68,7 @@ def compare_diagnoses(first: Diagnosis, second: Diagnosis, names: tuple[str, str
 
 
 def explain_diagnosed_sample(found: Diagnosis, i: int) -> str:
-    """Explain in one or two sentences why sample i loses: the costliest error, and how the decision changes."""
+    """Return a sentence or two on why sample i loses: the costliest error, and how the decision changes."""
     if found.regret[i] <= _NOTHING * abs(found.best[i]):
         return "Nothing is lost."
     return " ".join(
@@ -77,7 +77,7 @@ def explain_diagnosed_sample(found: Diagnosis, i: int) -> str:
 
 
 def _costliest_error_sentence(found: Diagnosis, i: int) -> str:
-    """Name the predicted value whose error costs most in sample i. Empty if the regret is not attributed."""
+    """Return a sentence on the predicted value whose error costs most in sample i; empty if this is not known."""
     if not found.attributed[i]:
         return ""
     j = int(found.attribution[i].argmax())
@@ -89,7 +89,7 @@ def _costliest_error_sentence(found: Diagnosis, i: int) -> str:
 
 
 def _changed_decision_sentence(found: Diagnosis, i: int) -> str:
-    """Describe how the decision of sample i differs from the best one. Empty if they are the same.
+    """Return a sentence on how the decision of sample i differs from the best one; empty if they are the same.
 
     The sentence names the variable that differs most, and a row that binds under only one of the two decisions.
     """
@@ -112,7 +112,7 @@ def _changed_decision_sentence(found: Diagnosis, i: int) -> str:
 
 
 def _are_same_decisions(one: NDArray[Any], other: NDArray[Any]) -> NDArray[Any]:
-    """Return whether decisions (…, n) and other decisions (…, n) are the same up to rounding, (…)."""
+    """Return a mask (…) of the decisions ``one`` (…, n) that equal the decisions ``other`` (…, n) up to rounding."""
     size = np.maximum(np.abs(one), np.abs(other)).max(-1)
     alike: NDArray[Any] = np.abs(one - other).max(-1) <= _CHANGE * size
     return alike
@@ -124,7 +124,12 @@ def _capitalise_sentence(text: str) -> str:
 
 
 def _loss_sentence(found: Diagnosis, total: float) -> str:
-    """Say how much all decisions lose, and how few samples cause most of it."""
+    """Return a sentence on how much all decisions lose, and on how few samples cause most of it.
+
+    Args:
+        found: the diagnosis.
+        total: the regret of all samples.
+    """
     whole, count = float(np.abs(found.best).sum()), len(found.regret)
     if total <= _NOTHING * whole:
         return f"The decisions lose nothing: all {count} are as good as the best ones."
@@ -149,7 +154,7 @@ def _loss_as_text(found: Diagnosis) -> str:
 
 
 def _values_sentence(found: Diagnosis) -> str:
-    """Name the predicted values whose errors cost most. Empty if there is only one value, or no loss."""
+    """Return a sentence on the predicted values whose errors cost most; empty if there is one value, or no loss."""
     cost = np.nansum(found.attribution, axis=0)
     if len(cost) < 2 or cost.sum() <= 0:
         return ""
@@ -159,7 +164,12 @@ def _values_sentence(found: Diagnosis) -> str:
 
 
 def _groups_sentence(found: Diagnosis, total: float) -> str:
-    """Name the group that loses most. Empty if there are fewer than two groups."""
+    """Return a sentence on the group that loses most; empty if there are fewer than two groups.
+
+    Args:
+        found: the diagnosis.
+        total: the regret of all samples.
+    """
     if found.groups is None:
         return ""
     labels, at = np.unique(found.groups, return_inverse=True)
@@ -174,7 +184,7 @@ def _groups_sentence(found: Diagnosis, total: float) -> str:
 
 
 def _violation_sentences(found: Diagnosis) -> list[str]:
-    """Say how often decisions violate the true right-hand sides and what that costs, for the costliest violations."""
+    """Return sentences on the costliest violations of true right-hand sides: how often they occur, and their cost."""
     count, often = len(found.regret), (found.violation > 0).sum(0)
     cost, ideal = found.violation_cost.sum(0), found.best_violation_cost.sum(0)
     priced = np.nan_to_num(cost)
@@ -193,7 +203,7 @@ def _violation_sentences(found: Diagnosis) -> list[str]:
 
 
 def _tangent_sentence(found: Diagnosis) -> str:
-    """Say which share of the squared error moves decisions. Empty if there is no error."""
+    """Return a sentence on the share of the squared error that moves decisions; empty if there is no error."""
     part = found.tangent_share
     if not np.isfinite(part):
         return ""
@@ -204,9 +214,9 @@ def _tangent_sentence(found: Diagnosis) -> str:
 
 
 def _margin_sentence(found: Diagnosis) -> str:
-    """Say how many decisions are the same as under the true costs.
+    """Return a sentence on how many decisions are the same as under the true costs.
 
-    Every error moves the decisions of a quadratic program, so that the sentence counts equal active sets instead.
+    Every error moves the decisions of a quadratic program. For these, the sentence counts equal active sets instead.
     """
     known = np.isfinite(found.margin)
     if not known.any():
@@ -230,7 +240,7 @@ def _margin_sentence(found: Diagnosis) -> str:
 
 
 def _constraints_sentence(found: Diagnosis) -> str:
-    """Name the binding inequality with the highest shadow price. Empty if no inequality binds."""
+    """Return a sentence on the binding inequality with the highest shadow price; empty if no inequality binds."""
     rows = [j for j, kind in enumerate(found.constraint_kinds) if kind == "row" and found.binding[j] > 0]
     if not rows:
         return ""
@@ -243,7 +253,7 @@ def _constraints_sentence(found: Diagnosis) -> str:
 
 
 def _flag_sentences(found: Diagnosis) -> list[str]:
-    """Count zero gradients, degenerate decisions and squared errors that could not be split, in sentences."""
+    """Return sentences that count zero gradients, degenerate decisions and squared errors that could not be split."""
     count, lines = len(found.regret), []
     lost = found.zero_gradient & (found.regret > _NOTHING * np.abs(found.best))
     if lost.any():

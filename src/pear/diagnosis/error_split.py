@@ -33,7 +33,7 @@ _FLAT_SHARE = 0.01  # this share of the mean curvature is added in every directi
 def split_error(
     problem: Problem, predicted: Tensor, true: Tensor, smoothing: float | Literal["auto"], solver: str
 ) -> tuple[dict[str, Tensor], str]:
-    """Split the squared error of every sample into its tangent and its normal part.
+    """Return the tangent and the normal part of every sample's squared error.
 
     Args:
         problem: the decision problem, continuous.
@@ -73,14 +73,17 @@ def split_error(
 
 
 def unsplit_error(count: int) -> dict[str, Tensor]:
-    """Return the fields of ``split_error`` for ``count`` samples whose squared error cannot be split: NaN and False."""
+    """Return the fields of ``split_error`` for ``count`` samples whose squared error cannot be split: NaN or False."""
     unknown, no = torch.full((count,), torch.nan), torch.zeros(count, dtype=torch.bool)
     names = ("squared_error", "tangent", "normal", "tangent_at_forecast")
     return dict.fromkeys(names, unknown) | {"zero_gradient": no, "degenerate": no}
 
 
 def _clip_error_part(value: Tensor, whole: Tensor) -> Tensor:
-    """Clip a part (B,) of the squared error ``whole`` (B,) to [0, whole]. Values clearly outside become NaN."""
+    """Return a part (B,) of the squared error ``whole`` (B,), clipped to [0, whole].
+
+    Values clearly outside become NaN.
+    """
     outside = torch.maximum(-value, value - whole) > EXACT * whole
     return torch.where(outside, torch.nan, torch.minimum(value.clamp(min=0), whole))
 

@@ -57,7 +57,7 @@ class _StepPoints(NamedTuple):
 def follow_forecast_steps(
     evaluate: Evaluate, true: Tensor, predicted: Tensor, ends: tuple[Tensor, Tensor], weight: Tensor, most: int, at: int
 ) -> SteppedParts:
-    """Divide the change of a function from the true to the predicted values among the k values.
+    """Divide the change of a function between the true and the predicted values among the k values.
 
     Args:
         evaluate: the function.
@@ -91,7 +91,15 @@ def follow_forecast_steps(
 
 
 def _list_step_points(chosen: NDArray[np.int64], count: NDArray[np.int64], steps: int) -> _StepPoints:
-    """List the points of the chosen samples. Of each sample, those with the values in order come first."""
+    """Return the points at which the function is evaluated.
+
+    The points of a sample follow each other: first those at which the values move in their order, then the others.
+
+    Args:
+        chosen: numbers of the samples to follow.
+        count: (B,) the number of wrong values of each sample.
+        steps: the number of steps.
+    """
     samples, backward, moves = [], [], []
     for i in chosen:
         inner = np.arange(1, steps * count[i] if count[i] > 1 else 1)
@@ -112,7 +120,20 @@ def _evaluate_step_points(
     steps: int,
     at: int,
 ) -> NDArray[np.float64]:
-    """Return the function at all M points, (M,); ``count`` (B,) is the number of wrong values of each sample."""
+    """Return the function at M points.
+
+    Args:
+        evaluate: the function.
+        true: (B, k) true values.
+        predicted: (B, k) predicted values.
+        points: the M points.
+        count: (B,) the number of wrong values of each sample.
+        steps: the number of steps.
+        at: number of points that are evaluated in one call.
+
+    Returns:
+        (M,) the values of the function.
+    """
     found = np.empty(len(points.sample))
     wrong = predicted != true
     rank, error = wrong.cumsum(1) - 1, predicted - true

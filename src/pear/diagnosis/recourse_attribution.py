@@ -54,7 +54,7 @@ class RecourseAttribution:
         self._by_value = isinstance(model.recourse, Penalty)
 
     def attribute(self, regret: Tensor) -> tuple[dict[str, Tensor], list[str]]:
-        """Attribute regret (B,).
+        """Attribute regret (B,) to the predicted values.
 
         Returns:
             The fields ``attribution``, ``attributed``, ``margin`` and ``pieces`` of a ``Diagnosis``, and sentences on
@@ -118,7 +118,7 @@ class RecourseAttribution:
         return realised.program.objective(realised.x)
 
     def _separable_parts(self) -> Tensor:
-        """Return the parts (B, k) of k values in the change of the decisions' cost from forecast to truth."""
+        """Return the part (B, k) of each of the k values in F(ẑ; y) − F(ẑ; ŷ) (see the module)."""
         model, error = self.model, self.predicted - self.true
         assert model.cost_map is not None
         assert model.constraint_map is not None
@@ -133,7 +133,7 @@ class RecourseAttribution:
 
 
 def _describe_missing_attribution(regret: Tensor, known: Tensor, followed: Tensor, most: int) -> list[str]:
-    """Say how many regrets are not attributed, and why.
+    """Return sentences on how many regrets are not attributed, and why.
 
     Args:
         regret: (B,) the regret of each sample.

@@ -147,7 +147,7 @@ class Engine(ABC):
 
 
 class FutureEngine(Engine):
-    """An engine whose tasks are futures in other processes."""
+    """The base class of engines that run tasks in other processes. Each running task has a ``Future`` of its result."""
 
     def __init__(self) -> None:
         super().__init__()

@@ -56,7 +56,7 @@ def own_engine_names() -> tuple[str, ...]:
 
 
 def check_engine_plugin(name: str, value: Any) -> EngineRow:
-    """Check the engine of another package. Return ``value``, its row.
+    """Return ``value``, the row of an engine of another package, after a check.
 
     Raises:
         PluginError: ``value`` is not an ``EngineRow``, or the name looks like an address.

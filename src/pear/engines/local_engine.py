@@ -21,7 +21,10 @@ def start(address: str | None, jobs: int | None, resources: Resources) -> Engine
 
 
 class _ListenerError(BaseException):
-    """Carries an ``OSError`` of ``on_update`` through a task. A task might catch an ``Exception``; this is none."""
+    """An error that carries an ``OSError`` of ``on_update`` through a task.
+
+    It is no ``Exception``, which a task might catch.
+    """
 
 
 class LocalEngine(Engine):

@@ -174,7 +174,10 @@ class RayEngine(FutureEngine):
         return self._ray.cloudpickle.dumps(value)
 
     def _collect_result(self, ticket: int, future: Future[Any], on_update: OnUpdate) -> None:
-        """Report the result of a finished task or raise its error, or begin the task again if its process has died."""
+        """Report the result of a finished task, or raise its error.
+
+        If the task's process has died, begin the task again.
+        """
         del self._references[ticket]
         errors = self._ray.exceptions
         try:
@@ -235,7 +238,10 @@ def _work_on_ray(mailbox: Any, ticket: int, variables: dict[str, str], function:
 
 
 def _ray_mailbox_class() -> type:
-    """Return the class of the mailbox. It is made in a function so that Ray sends its code, and nothing is imported."""
+    """Return the class of the mailbox.
+
+    Ray sends a class made in a function as code, so that no process must import it.
+    """
 
     class Mailbox:
         def __init__(self) -> None:

@@ -61,7 +61,7 @@ class BoundedDecisions:
 
 
 def label_decisions(problem: Problem | Model, z: Array, rows: Any) -> tuple[Any, Sequence[Any]]:
-    """Give decisions the names of the variables, and the index of the user's rows if these are a DataFrame.
+    """Return decisions with the names of the variables, and with the index of the user's rows if these are a DataFrame.
 
     Args:
         problem: the decision problem.
@@ -80,7 +80,7 @@ def label_decisions(problem: Problem | Model, z: Array, rows: Any) -> tuple[Any,
 
 
 def tabulate_decisions(columns: Mapping[str, Array], decisions: Any, variables: Sequence[Any]) -> Any:
-    """Return a DataFrame of some columns (B,), followed by decisions (B, n)."""
+    """Return a DataFrame with a row for each of B decisions: first ``columns`` (B,) each, then the decisions (B, n)."""
     import pandas
 
     if not isinstance(decisions, pandas.DataFrame):

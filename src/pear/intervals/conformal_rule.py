@@ -56,9 +56,14 @@ class ResidualBounds(NamedTuple):
 
     @classmethod
     def from_scores(cls, bounds: tuple[float, float] | Array, scale: Array, two_sided: bool) -> ResidualBounds:
-        """Return bounds on residuals from a lower and an upper bound on scores, and the M scales of the residuals.
+        """Return bounds on the residuals of M samples from bounds on their scores.
 
         In time order, both bounds may move inwards until they cross. Crossed bounds are replaced by their middle.
+
+        Args:
+            bounds: a lower and an upper bound on scores, numbers or (M,) each.
+            scale: (M,) scales, by which scores are multiplied to give residuals.
+            two_sided: False to set all lower bounds to minus infinity.
         """
         low, high = bounds
         if not two_sided:
@@ -200,7 +205,14 @@ class ConformalRule:
 
     @staticmethod
     def _exchangeable_bounds(known: CostResiduals, size: Array, tail: float, two_sided: bool) -> ResidualBounds:
-        """Return bounds for M new samples with the sizes ``size`` (M,), if the order of samples has no meaning."""
+        """Return bounds on the residuals of M new samples by the rule for exchangeable samples (see the module).
+
+        Args:
+            known: residuals of the calibration samples.
+            size: (M,) absolute values of the planned costs of the new samples.
+            tail: the probability with which a residual may miss a bound.
+            two_sided: False for upper bounds only.
+        """
         count = len(known.value)
         third = count // 3
         scale = ONE_SCALE

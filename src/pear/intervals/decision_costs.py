@@ -36,7 +36,7 @@ class PlannedDecisions(NamedTuple):
 
 
 def plan_decision_costs(problem: Problem | Model, predicted: Any) -> PlannedDecisions:
-    """Decide under predicted values, with integers and without smoothing, and compute what the decisions cost.
+    """Return the decisions under predicted values, with integers and without smoothing, and what they cost.
 
     Args:
         problem: the problem of these samples, with their known values.
@@ -80,14 +80,20 @@ def cost_of_decisions(problem: Problem | Model, z: Tensor, values: Any) -> Array
 
 
 def regrets_of_decision_costs(problem: Problem | Model, cost: Array, true: Any) -> Array:
-    """Return the regret of decisions, (B,), from realised costs (B,) and the k true values of each sample, (B, k)."""
+    """Return the regret (B,) of decisions.
+
+    Args:
+        problem: the problem of these samples, with their known values.
+        cost: (B,) realised costs of the decisions.
+        true: (B, k) the k true values of each sample.
+    """
     problem, values = read_cost_values(problem, true, "true values")
     best = ForecastJudge(problem, values).best + (problem.offset if isinstance(problem, Model) else 0.0)
     return np.maximum(problem_of_model(problem).sign * (cost - _cost_array(best)), 0.0)
 
 
 def read_forecasts_and_truth(problem: Problem | Model, predicted: Any, true: Any) -> tuple[Tensor, Tensor]:
-    """Check forecasts and true values of the same samples, k of each, and return them as tensors (B, k).
+    """Return forecasts and true values of the same samples as tensors (B, k), after a check.
 
     Raises:
         ProblemError: shapes, columns or rows differ, or a number is not finite.
@@ -103,7 +109,7 @@ def read_forecasts_and_truth(problem: Problem | Model, predicted: Any, true: Any
 
 
 def read_cost_values(problem: Problem | Model, given: Any, name: str) -> tuple[Any, Tensor]:
-    """Check the k values of each sample; return problem and values (B, k), in float64, on the device that decides.
+    """Return the problem and the k values of each sample, (B, k) in float64, on the device that decides.
 
     Raises:
         ProblemError: the shape is wrong, or a number is not finite.

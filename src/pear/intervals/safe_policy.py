@@ -36,11 +36,11 @@ class SafeDecisions:
     Amounts are in the problem's own sense.
 
     Attributes:
-        decisions: (B, n) an array, or a DataFrame if X is one.
-        acted: (B,) bool, whether the decision is the plan.
+        decisions: (B, n) an array, or a DataFrame if the features are one.
+        acted: (B,) bool, True for the plan, False for the fallback.
         planned: (B,) what the plan costs if its forecast comes true. Unless the policy has a limit, the cost of the
             fallback under the same forecast is subtracted.
-        bound: (B,) the bound on the realised value of ``planned``: an upper bound of costs, a lower bound of gains.
+        bound: (B,) the bound on the amount that ``planned`` forecasts: an upper bound of costs, a lower bound of gains.
         limit: the value with which the bound is compared.
         variables: names of the n variables.
     """
@@ -169,7 +169,16 @@ class SafePolicy:
         return SafeDecisions(decisions, acted, planned, bound, limit, names)
 
     def _rows(self, X: Any, y: Any, given: dict[str, Any]) -> tuple[Any, Any, Any]:
-        """Read N samples; return the problem with their known values, their forecasts (N, k), and y or None."""
+        """Return the problem, the forecasts and the true values of N samples.
+
+        Args:
+            X: features of the samples.
+            y: true values, or None.
+            given: further arguments for these samples, by name.
+
+        Returns:
+            The problem with the known values of the samples, the forecasts (N, k), and the true values (N, k) or None.
+        """
         if hasattr(self.model, "rows_to_decide"):
             own = {} if self.problem is self.model.problem else {"problem": self.problem}
             found = self.model.rows_to_decide(X, y, **{**own, **given})
@@ -223,7 +232,10 @@ class SafePolicy:
 
 
 def _check_fallback(problem: Problem | Model, z: Tensor) -> None:
-    """Raise ``ProblemError`` if a fallback z (B, n) violates constraints. With a recourse, violations are allowed."""
+    """Raise ``ProblemError`` if a fallback z (B, n) is infeasible.
+
+    With predicted right-hand sides, any fallback is allowed.
+    """
     plain = problem_of_model(problem)
     if not plain.has_program or model_with_predicted_rows(problem) is not None:
         return

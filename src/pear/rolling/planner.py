@@ -1,4 +1,4 @@
-"""``Planner``: the plan of every step, from forecasts and the present states."""
+"""``Planner``: makes the plan of every step, from forecasts and the present states."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ State = dict[str, Tensor]
 
 
 class PlanData(NamedTuple):
-    """The data of a batch of plans.
+    """The data of B plans: the costs and fields of the programs that determine them.
 
     Attributes:
         cost: (B, n) costs.
@@ -34,10 +34,10 @@ class PlanData(NamedTuple):
 
 
 class PlanProgram:
-    """The model of a plan as a function of predicted values, states and known data.
+    """The optimisation problem of a plan, as a function of predicted values, states and known data.
 
     Args:
-        model: the model of a plan.
+        model: the model that a plan solves.
         states: where the states enter the model.
 
     Attributes:
@@ -56,7 +56,7 @@ class PlanProgram:
             self.elastic = ElasticProblem(self.problem, prices)
 
     def data(self, values: Tensor, state: State | None, known: Tensor | None) -> PlanData:
-        """Compute the costs and fields of a batch of plans, differentiably.
+        """Return the costs and fields of a batch of plans, differentiably.
 
         Args:
             values: (B, k) forecasts or true values of the k numbers that the model predicts.
@@ -89,7 +89,7 @@ class Planner(nn.Module):
     """The solver of a batch of plans, with exact derivatives with respect to forecasts and states.
 
     Args:
-        program: the model of a plan as a function of its data.
+        program: the optimisation problem of a plan.
         smoothing, solver, on_failure: as for ``DecisionLayer``.
 
     Attributes:
@@ -111,7 +111,8 @@ class Planner(nn.Module):
 
         Args:
             data: the costs and fields.
-            held: the columns ``at`` (f,) and ``values`` (B, f) of the f variables that are already decided, or None.
+            held: a dictionary with the columns "at" (f,) and the "values" (B, f) of the f variables that the previous
+                plan has decided, or None.
             keys: B ids. The solver starts from the last plan with the same id.
 
         Returns:
@@ -142,7 +143,10 @@ class Planner(nn.Module):
         return found.x[:, : self.program.problem.n], found.status
 
     def _as_call(self, data: PlanData, held: dict[str, Tensor] | None) -> tuple[Tensor, dict[str, Tensor]]:
-        """Return the costs and fields of the problem to solve. Bounds fix the variables that are already decided."""
+        """Return the costs and fields of the problem to solve.
+
+        Bounds fix the variables that the previous plan has decided. The arguments are those of ``forward``.
+        """
         cost, fields, elastic = data.cost, dict(data.fields), self.program.elastic
         own = constraint_sides(self.program.problem)
         if held is not None:

@@ -19,9 +19,9 @@ class RealisedCost:
 
     A term of the objective belongs to the latest period among its variables. If ``level[0]`` is the initial state,
     ``(level[1] − level[0])²`` therefore belongs to period 0. Terms with only the initial state are left to earlier
-    plans, and terms of later periods to later plans. A violated row costs its price in the model's ``Penalty`` for each
-    unit of violation if its last period is carried out. The constant of the objective belongs to no period, and is left
-    out.
+    plans, and terms of later periods to later plans. A violated row is paid for if its last period is carried out: each
+    unit of violation costs the price in the model's ``Penalty``. The constant of the objective belongs to no period,
+    and is left out.
 
     Args:
         timeline: the periods of the model.
@@ -50,7 +50,7 @@ class RealisedCost:
         self._prices = self._read_prices()
 
     def __call__(self, z: Tensor, cost: Tensor, fields: Mapping[str, Tensor]) -> Tensor:
-        """Compute the realised cost (B,), or the profit if the model maximises, differentiably.
+        """Return the realised cost (B,), or the profit if the model maximises, differentiably.
 
         Args:
             z: (B, n) plans.
@@ -68,7 +68,7 @@ class RealisedCost:
         return paid + self.model.problem.sign * self._violations(z, fields)
 
     def _part_of(self, Q: Tensor, columns: Tensor) -> Tensor:
-        """Return the part of Q in the q given rows and columns (q,) as a dense tensor, (q, q) or (B, q, q)."""
+        """Return the rows and columns ``columns`` (q,) of Q as a dense tensor, (q, q) or (B, q, q)."""
         if Q.is_sparse:
             at = columns.cpu().numpy()
             return torch.from_numpy(to_csr_matrix(Q)[at][:, at].toarray())
@@ -97,7 +97,10 @@ class RealisedCost:
         return total
 
     def _read_prices(self) -> dict[str, Tensor]:
-        """Return the prices of violations, by field; zero in later periods, and for entries without a finite price."""
+        """Return the prices of violations for each predicted field among b, h, lb and ub.
+
+        A price is zero for constraints of periods that are not carried out, and for constraints without a finite price.
+        """
         model = self.model
         if model.constraint_map is None:
             return {}

@@ -53,7 +53,7 @@ class Rolling:
     Attributes:
         timeline: the periods of variables, rows and predicted values.
         states: where each state enters the plan.
-        program: the model of a plan as a function of its data.
+        program: the optimisation problem of a plan, as a function of forecasts, states and known values.
         world: carries out the plans.
         commitment: the variables that each plan fixes for the next plan.
 
@@ -218,7 +218,7 @@ class Rolling:
         return select_series_rows(rows, when, "features"), series.values(when), starts
 
     def _read_fixed(self, fixed: int | Mapping[str, int]) -> StepCommitment:
-        """Return the variables that each plan fixes for the next plan."""
+        """Return the variables that each plan fixes for the next plan; ``fixed`` is the argument of the class."""
         inner = {name: at for name, at in self.timeline.arrays.items() if len(at) == self.horizon}
         chosen = dict(fixed) if isinstance(fixed, Mapping) else dict.fromkeys(inner, fixed)
         now, before = [torch.zeros(0, dtype=torch.int64)], [torch.zeros(0, dtype=torch.int64)]
@@ -293,7 +293,10 @@ def _check_rolling_model(model: Any) -> None:
 
 
 def _count_rolling_rows(known: Any, series: TimeSeries) -> int:
-    """Return the number of rows that known data must have: one for each period at which a plan may begin, or more."""
+    """Return the number of rows that known data must have.
+
+    It is the number of periods at which a plan may begin, or the length of the longest array if that is larger.
+    """
     lengths = [len(value) for _, value in known.items() if np.ndim(value)] if hasattr(known, "items") else []
     least = series.length - series.timeline.horizon + 1
     return max([least, *lengths])

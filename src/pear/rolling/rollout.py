@@ -58,7 +58,7 @@ class Rollout:
     def to_frame(self) -> pandas.DataFrame:
         """Return a table with a row for each step: cost, status, the states before the step, and the decisions.
 
-        If a step has several numbers of a name, the columns are called ``charge[0]``, ``charge[1]``, ….
+        A state or decision with several numbers in a step has several columns: ``charge[0]``, ``charge[1]``, ….
 
         Raises:
             MissingExtraError: pandas is not installed.
@@ -93,7 +93,7 @@ class Rollout:
 
 
 def _rollout_columns(name: str, values: Array) -> dict[str, Array]:
-    """Return the q columns of an array (S, q) by name. A single column has the name of the array."""
+    """Return the q columns of an array (S, q) by name: ``name[0]``, ``name[1]``, …, or ``name`` if q is 1."""
     if values.shape[1] == 1:
         return {name: values[:, 0]}
     return {f"{name}[{i}]": np.ascontiguousarray(values[:, i]) for i in range(values.shape[1])}

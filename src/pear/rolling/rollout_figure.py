@@ -50,5 +50,5 @@ def draw_rollout_figure(found: Rollout, path: Path | None, most: int) -> Figure:
 
 
 def _sum_figure_rows(values: Any) -> Any:
-    """Sum an array over all dimensions but the first one."""
+    """Return the sum of an array over all dimensions but the first one."""
     return values.reshape(len(values), -1).sum(1)

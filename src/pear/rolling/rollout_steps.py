@@ -44,7 +44,7 @@ class StepWorld:
     """The world that plans are carried out in: it determines the realised cost of a step and the next states.
 
     Args:
-        program: the model of a plan as a function of its data.
+        program: the optimisation problem of a plan.
         timeline: the periods of the model.
         step: the number of periods that are carried out in each step.
         transition: the user's function that returns the next states; None if the plan determines them.
@@ -91,7 +91,7 @@ class StepWorld:
         return torch.where(solved, cost, 0.0), kept
 
     def done_part(self, plan: Tensor) -> dict[str, Tensor]:
-        """Return for each array the first ``step`` periods of plans (B, n), which are carried out: (B, step, …)."""
+        """Return the part of plans (B, n) that is carried out: the first ``step`` rows of each array, (B, step, …)."""
         found = {}
         for name, at in self.timeline.arrays.items():
             first = len(at) - self.timeline.horizon
@@ -99,11 +99,11 @@ class StepWorld:
         return found
 
     def _true_part(self, truth: Tensor) -> dict[str, Tensor]:
-        """Return the true values of the periods that are carried out: for each series (B, step, …)."""
+        """Return the true values of the periods that are carried out: (B, step, …) for each predicted series."""
         return {name: truth[:, at[: self.step].to(truth.device)] for name, at in self.timeline.series.items()}
 
     def _follow_plan(self, plan: Tensor) -> State:
-        """Return the next states if everything goes as planned."""
+        """Return the next states if the world follows plans (B, n)."""
         return {
             one.name: plan[:, one.after.to(plan.device)].reshape(-1, *one.shape)
             for one in self.program.states
@@ -135,9 +135,11 @@ class StepCommitment(NamedTuple):
     before: Tensor
 
     def held(self, plan: Tensor | None) -> dict[str, Tensor] | None:
-        """Return what a plan (B, n) fixes for the next plan: f columns ``at`` (f,), and their ``values`` (B, f).
+        """Return what a plan (B, n) fixes for the next plan.
 
-        The result is None if there is no plan, or if plans fix nothing.
+        Returns:
+            A dictionary with the f columns "at" (f,), and their "values" (B, f); None if there is no plan, or if plans
+            fix nothing.
         """
         if plan is None or not len(self.at):
             return None
@@ -186,7 +188,7 @@ def run_rollout_steps(
 
 
 def _name_failed_step(error: SolveError, step: int) -> SolveError:
-    """Return the error of a plan with the number of the step in its message."""
+    """Return ``error`` with the number of the step in its message."""
     reasons = "; ".join(sorted({Status(status).sentence for status in error.statuses}))
     return SolveError(
         f"no plan was found at step {step} of the rollout for {{samples}}: {reasons}. The state that was reached may "

@@ -58,7 +58,7 @@ class StateEntry:
 
 
 def read_states(timeline: Timeline, state: Mapping[str, str], step: int, carried: bool) -> tuple[StateEntry, ...]:
-    """Find where the states enter a model.
+    """Return where each state enters the next plan, and where the plan has its next value.
 
     Args:
         timeline: the periods of the model.
@@ -78,7 +78,10 @@ def read_states(timeline: Timeline, state: Mapping[str, str], step: int, carried
 
 
 def _read_state(timeline: Timeline, name: str, entry: str, step: int, carried: bool) -> StateEntry:
-    """Find where one state enters a model."""
+    """Return where the state ``name`` enters the next plan.
+
+    The place ``entry`` is a known value, a variable or a row.
+    """
     model = timeline.model
     after, shape = _find_planned_state(timeline, name, entry, step) if carried else (None, None)
     known = [] if model.known_map is None else [one.name for one in model.known_map.values]
@@ -141,7 +144,11 @@ def _find_planned_state(timeline: Timeline, name: str, entry: str, step: int) ->
 
 
 def _known_state_entry(model: Model, entry: str) -> _Entry:
-    """Return the entry of a state that is a known value of the model, with the variables that the value fixes."""
+    """Return the place of a state that enters a plan as a known value of the model.
+
+    Returns:
+        The fields ``field``, ``at``, ``factor``, ``fixed``, ``own`` and ``shape`` of a ``StateEntry``.
+    """
     assert model.known_map is not None
     first = 0
     for one in model.known_map.values:
@@ -159,7 +166,11 @@ def _known_state_entry(model: Model, entry: str) -> _Entry:
 
 
 def _variable_state_entry(model: Model, entry: str, columns: Tensor) -> _Entry:
-    """Return the entry of a state that is the value of variables, which rows or bounds fix."""
+    """Return the place of a state that enters a plan as the value of variables, which rows or bounds fix.
+
+    Returns:
+        The fields ``field``, ``at``, ``factor``, ``fixed``, ``own`` and ``shape`` of a ``StateEntry``.
+    """
     problem, shape, columns = model.problem, tuple(columns.shape), columns.flatten()
     rows = {column: (row, factor) for row, (column, factor) in _find_state_rows(model).items()}
     if all(j in rows for j in columns.tolist()) and problem.b is not None:
@@ -182,7 +193,11 @@ def _variable_state_entry(model: Model, entry: str, columns: Tensor) -> _Entry:
 
 
 def _row_state_entry(model: Model, entry: str) -> _Entry:
-    """Return the entry of a state that is the right-hand side of a named row."""
+    """Return the place of a state that enters a plan as the right-hand side of a named row.
+
+    Returns:
+        The fields ``field``, ``at``, ``factor``, ``fixed``, ``own`` and ``shape`` of a ``StateEntry``.
+    """
     problem, number = model.problem, model.constraints.index(entry)
     p = 0 if problem.b is None else problem.b.shape[-1]
     field: Field = "b" if number < p else "h"
@@ -192,7 +207,7 @@ def _row_state_entry(model: Model, entry: str) -> _Entry:
 
 
 def _find_state_rows(model: Model) -> dict[int, tuple[int, float]]:
-    """Return, by row, the column and the factor of the variable of each equality with a single variable."""
+    """Return the equalities that contain a single variable: for each row number, the variable's column and factor."""
     if model.problem.A is None or model.problem.A.ndim == 3:
         return {}
     csr = to_csr_matrix(model.problem.A)

@@ -1,4 +1,4 @@
-"""Time series, known data and forecasts, and the parts of them that belong to each plan."""
+"""The true values, known values and forecasts of a rollout, and the part of them that belongs to each plan."""
 
 from __future__ import annotations
 
@@ -94,7 +94,8 @@ def read_known_series(model: Model, known: Any, rows: int, left_out: tuple[str, 
 
     Args:
         model: the model.
-        known: for each known value that is not a state an array (rows, …); an array if there is only one such value.
+        known: arrays (rows, …) by the names of the known values that are not states; a single array if there is only
+            one such value.
         rows: the expected number of rows.
         left_out: the names of the known values that are states. Their numbers are zero.
 
@@ -162,7 +163,7 @@ def read_forecast_series(forecaster: Any, features: Any, series: TimeSeries, sta
 
 
 def select_series_rows(table: Any, starts: Tensor, name: str) -> Any:
-    """Return the rows of a table that belong to plans.
+    """Return the rows of a table that belong to plans: one row for each plan.
 
     Args:
         table: has a row for each plan or for each period.

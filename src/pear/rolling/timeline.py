@@ -96,7 +96,12 @@ class Timeline:
         return found
 
     def _place_others(self, periods: Tensor) -> Tensor:
-        """Set the periods of variables whose names have none, from the variables that they share rows with."""
+        """Return the periods (n,) of all variables.
+
+        Args:
+            periods: (n,) the periods that names determine. The period of any other variable is that of variables that
+                it shares rows with, or ``horizon`` if these are too far apart.
+        """
         problem = self.model.problem
         for name in ("A", "G"):
             matrix = getattr(problem, name)
@@ -113,7 +118,10 @@ class Timeline:
 
 
 def _group_timeline_columns(names: tuple[str, ...]) -> dict[str, Tensor]:
-    """Return the positions of predicted values by the names of their series. A name may also be like ``price 0``."""
+    """Return the positions of predicted values by the name of their series.
+
+    A value may be called ``price[0]`` or ``price 0``.
+    """
     square = [
         f"{head}[{tail}]" if head and tail.isdigit() else name
         for name in names

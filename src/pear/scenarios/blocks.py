@@ -64,7 +64,7 @@ def assemble_blocks(blocks: Sequence[Block], rows: int, columns: int) -> Any:
 
 
 def select_block(matrix: Any, rows: Tensor, columns: Tensor) -> Any:
-    """Return the given rows and columns of a matrix (r, c), or of the matrices (N, r, c) of N samples."""
+    """Return the entries in the given rows and columns of a matrix (r, c), or of matrices (N, r, c) of N samples."""
     if matrix.is_sparse:
         return matrix.csr[rows.numpy()][:, columns.numpy()]
     return matrix[..., rows[:, None], columns[None]]

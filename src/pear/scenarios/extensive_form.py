@@ -61,7 +61,10 @@ class ExtensiveForm:
         self.problem = self._build()
 
     def _build(self) -> Problem:
-        """Build the program without costs. Its right-hand sides and bounds are those for predicted values of zero."""
+        """Return the extensive program without costs.
+
+        Right-hand sides and bounds are those for predicted values of zero.
+        """
         stages, sides = self.stages, constraint_sides(self.stages.problem)
         fields: dict[str, Any] = {"Q": self._curvature(), "n": self.n}
         for side, name in (("b", "A"), ("h", "G")):
@@ -79,10 +82,10 @@ class ExtensiveForm:
         return Problem(**fields)
 
     def _rows(self, side: str, matrix: Any) -> Any:
-        """Build the extensive A ("b") or G ("h"): the shared rows, the rows of each scenario, and those of the risk.
+        """Return the extensive A or G: the rows that scenarios share, the rows of each scenario, and those of the risk.
 
         Args:
-            side: "b" or "h".
+            side: "b" for A, "h" for G.
             matrix: A or G of the two-stage program.
         """
         stages, blocks = self.stages, []
@@ -113,7 +116,10 @@ class ExtensiveForm:
         return assemble_blocks(blocks, rows, self.n)
 
     def _curvature(self) -> Any:
-        """Build the extensive Q. Entries of second-stage variables are multiplied by the weight of their scenario."""
+        """Return the extensive Q, or None.
+
+        Entries of second-stage variables are multiplied by the weight of their scenario.
+        """
         Q = self.stages.problem.Q
         if Q is None:
             return None
@@ -130,7 +136,7 @@ class ExtensiveForm:
 
     @cached_property
     def varying(self) -> bool:
-        """Whether the rows of the risk have costs that differ by sample, so that every call has its own G."""
+        """Whether costs in the rows of the risk are predicted or differ by sample, so that every call has its own G."""
         own = self.stages.model.cost_map
         return self.has_rows and (bool(self.stages.priced.any()) or (own is not None and own.batch is not None))
 
@@ -142,7 +148,7 @@ class ExtensiveForm:
     def data(
         self, values: Tensor, keys: list[Hashable] | None = None, weights: Tensor | None = None
     ) -> tuple[Tensor, dict[str, Any]]:
-        """Compute the costs of the extensive program, and its fields that are not constant, differentiably.
+        """Return the costs of the extensive program, and its fields that are not constant, differentiably.
 
         Args:
             values: (B, S, k) predicted values, k for each of S scenarios.
@@ -184,7 +190,12 @@ class ExtensiveForm:
         return [key for key in ids for _ in range(self.scenarios)]
 
     def _cost(self, costs: Tensor, p: Tensor) -> Tensor:
-        """Return the extensive costs (B, n) from costs (B, S, N) of N columns in S scenarios with weights (B, S)."""
+        """Return the costs (B, n) of the extensive program.
+
+        Args:
+            costs: (B, S, N) costs of the N columns in S scenarios.
+            p: (B, S) weights of the scenarios.
+        """
         stages, share = self.stages, (1 - self.risk.weight) * p
         mean = (p[..., None] * costs)[:, :, stages.first].sum(1)
         if self.has_rows:
@@ -197,13 +208,18 @@ class ExtensiveForm:
         return torch.cat(parts, 1)
 
     def _risk_costs(self, costs: Tensor) -> Tensor:
-        """Return the costs (B, S, N) of N columns, with zeros for first-stage costs that are equal in S scenarios."""
+        """Return ``costs`` (B, S, N) with zeros for the first-stage costs that are equal in all S scenarios."""
         common = torch.zeros(self.stages.size, dtype=torch.bool)
         common[self.stages.first] = ~self.stages.priced[self.stages.first]
         return torch.where(common, 0.0, costs)
 
     def _side(self, name: str, sides: Tensor) -> Tensor:
-        """Return the extensive b or h, with a row for each sample, from those of S scenarios with r rows, (B, S, r)."""
+        """Return the extensive b or h, with a row for each of B samples.
+
+        Args:
+            name: "b" or "h".
+            sides: (B, S, r) b or h of the two-stage program, r entries in each of S scenarios.
+        """
         shared, own = self.stages.shared[name], self.stages.own[name]
         parts = [sides[:, 0, shared], sides[:, :, own].flatten(1)]
         if name == "h" and self.has_rows:
@@ -211,7 +227,12 @@ class ExtensiveForm:
         return torch.cat(parts, 1)
 
     def _bound(self, name: str, bounds: Tensor) -> Tensor:
-        """Return the extensive lb or ub (B, n) from those of N columns in S scenarios, (B, S, N)."""
+        """Return the extensive lb or ub (B, n).
+
+        Args:
+            name: "lb" or "ub".
+            bounds: (B, S, N) bounds of the N columns in S scenarios.
+        """
         parts = [bounds[:, 0, self.stages.first], bounds[:, :, self.stages.second].flatten(1)]
         if self.has_rows:
             free, excess = (-_INF, 0.0) if name == "lb" else (_INF, _INF)
@@ -220,7 +241,12 @@ class ExtensiveForm:
         return torch.cat(parts, 1)
 
     def _varying_rows(self, costs: Tensor, keys: list[Hashable] | None) -> Tensor:
-        """Return the extensive G (B, m, n), whose S rows of the risk have the costs (B, S, N) of a call."""
+        """Return the extensive G (B, m, n) of one call, which has the costs of the call in the rows of the risk.
+
+        Args:
+            costs: (B, S, N) costs of the N columns in S scenarios.
+            keys: B sample ids, or None.
+        """
         own = select_by_keys(self.problem, keys).G
         assert own is not None
         count, m = len(costs), own.shape[-2] - self.scenarios
@@ -241,7 +267,7 @@ class ExtensiveForm:
         return self.problem._with(integer=integer)
 
     def scenario_costs(self, each: Tensor, values: Tensor, keys: list[Hashable] | None) -> Tensor:
-        """Compute the cost (B, S) of each scenario, without added curvature and negated if the problem maximises.
+        """Return the cost (B, S) of each scenario, without added curvature and negated if the problem maximises.
 
         Args:
             each: (B, S, N) the decisions of the S scenarios, in N columns.
@@ -254,5 +280,5 @@ class ExtensiveForm:
         return exact.objective(z, self.stages.costs(flat, repeated)).reshape(len(values), self.scenarios)
 
     def scenario_decisions(self, x: Tensor) -> Tensor:
-        """Return the decisions (B, S, N) of S scenarios in N columns, slacks included, from a solution (B, n)."""
+        """Return the decisions (B, S, N) of S scenarios in N columns, slacks included, for a solution x (B, n)."""
         return x[:, self.columns]

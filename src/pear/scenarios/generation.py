@@ -1,4 +1,4 @@
-"""Scenarios from the forecasts of any forecaster and from its past errors: drawn, as quantiles, or trained."""
+"""Scenarios from a forecaster's forecasts and past errors: by random draws, by quantiles, or by training."""
 
 from __future__ import annotations
 

@@ -69,7 +69,7 @@ def reduce(
 def _reduce_by_clusters(
     values: Tensor, weight: Tensor, count: int, keep: str, generator: torch.Generator
 ) -> tuple[Tensor, Tensor]:
-    """Reduce the scenarios of one sample.
+    """Reduce the scenarios of one sample to S scenarios.
 
     Args:
         values: (N, k) N scenarios of k values.
@@ -105,7 +105,7 @@ def _reduce_by_clusters(
 
 
 def _draw_reduction_centres(places: Tensor, weight: Tensor, count: int, generator: torch.Generator) -> Tensor:
-    """Draw the numbers (S,) of the scenarios that are the first centres, by k-means++.
+    """Return the numbers (S,) of the scenarios that k-means++ draws as first centres.
 
     The first centre is drawn by weight alone. The probability of each further centre is proportional to its weight and
     to its squared distance from the nearest centre so far.

@@ -191,7 +191,10 @@ class ScenarioLoss(nn.Module):
         return x, solved.status
 
     def _use(self, chosen: Smoothing | None) -> None:
-        """Set the smoothing and build the programs with it; None means that no smoothing is chosen yet."""
+        """Set the smoothing, and build the programs with it.
+
+        With None, there are no programs until a smoothing is chosen.
+        """
         self._chosen = chosen
         if chosen is None:
             return
@@ -205,7 +208,7 @@ class ScenarioLoss(nn.Module):
 
     @staticmethod
     def _choose_smoothing(model: Model, true: Tensor, ids: list[Hashable] | None) -> Smoothing:
-        """Choose λ from k true values of each sample, (B, k), and from the decisions of the model under them."""
+        """Return the smoothing that "auto" chooses from true values (B, k) and the model's decisions under them."""
         if model.constraint_map is not None and model.recourse is not None:
             return choose_recourse_smoothing(model, true, "auto", ids)
         own = select_model_by_keys(model, ids).problem.relaxed()
@@ -229,7 +232,7 @@ class ScenarioLoss(nn.Module):
 
 
 class _ScenarioLossFirstStage(torch.autograd.Function):
-    """The autograd function from the costs and fields of solved extensive programs to their first stages."""
+    """The first-stage decisions of solved extensive programs, as an autograd function of costs and fields."""
 
     @staticmethod
     def forward(ctx: Any, solved: VerifiedSolutions, first: int, strict: bool, *data: Tensor | None) -> Tensor:
@@ -240,7 +243,10 @@ class _ScenarioLossFirstStage(torch.autograd.Function):
     @staticmethod
     @torch.autograd.function.once_differentiable
     def backward(ctx: Any, up: Tensor) -> tuple[Tensor | None, ...]:
-        """Return the gradient with respect to each input that needs one, given that of the first stages, ``up``."""
+        """Return the gradient with respect to each input that needs one.
+
+        ``up`` (B, n₁) is the gradient with respect to the n₁ first-stage decisions.
+        """
         solved = ctx.solved
         w = torch.nn.functional.pad(up, (0, solved.qp.n - up.shape[1]))
         # with curvature in every first-stage variable, x is unique even if slacks or η are not

@@ -75,7 +75,9 @@ class SecondStage:
             self.decider = Decider(self.problem.relaxed(), solver)
 
     def realise(self, x: Tensor, values: Tensor, keys: list[Hashable] | None = None) -> RealisedPlans:
-        """Decide the second stage. The results are detached from the autograd graph.
+        """Return first-stage decisions with the best second stage under true values.
+
+        The results are detached from autograd.
 
         Args:
             x: (B, n₁) decisions of the n₁ first-stage variables.
@@ -123,17 +125,17 @@ class SecondStage:
         )
 
     def _sides(self, values: Tensor, keys: list[Hashable] | None) -> dict[str, Tensor]:
-        """Return right-hand sides and bounds of the program of both stages by name, with r entries: (r,) or (B, r)."""
+        """Return b, h, lb and ub of the program of both stages, each (B, r) if it differs by sample, otherwise (r,)."""
         return constraint_sides(select_by_keys(self.whole, keys)) | self.stages.sides(values, keys)
 
 
 def _second_stage_matrix(matrix: Any) -> Matrix:
-    """Return a matrix of any kind with r rows and c columns, (r, c) or (N, r, c), as (1, r, c) or (N, r, c)."""
+    """Return a dense or sparse matrix (r, c) as (1, r, c). Matrices (N, r, c) of N samples stay as they are."""
     if isinstance(matrix, Tensor):
         return matrix if matrix.ndim == 3 else matrix[None]
     return SparseMatrix(matrix.csr if isinstance(matrix, SparseMatrix) else matrix, shared=True)
 
 
 def _second_stage_samples(matrix: Matrix, keys: list[Hashable] | None) -> Matrix:
-    """Return the matrices (B, r, c) of the samples with the given keys, or (1, r, c) if all samples share one."""
+    """Return the matrices (B, r, c) of the samples ``keys``, or (1, r, c) if all samples share one matrix."""
     return matrix if keys is None or matrix.shape[0] == 1 else matrix[torch.tensor(keys)]

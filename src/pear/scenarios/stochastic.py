@@ -258,7 +258,7 @@ class Stochastic:
     def _decisions(
         self, x: Tensor, status: Tensor, values: Tensor, keys: list[Hashable] | None, weights: Tensor | None
     ) -> ScenarioDecisions:
-        """Make the decisions from a solution of the extensive program.
+        """Return the decisions, with their costs and names, from a solution of the extensive program.
 
         Args:
             x: (B, n) the solution.

@@ -35,7 +35,8 @@ class TwoStages:
         model: the model.
         exact: the program with its integers and without added curvature, minimised, without costs.
         problem: the relaxed program with the added curvature, minimised, without costs.
-        elastic: the elastic problem of the model if it has a ``Penalty``, else None.
+        elastic: the model's problem with a slack for each constraint that may be violated at a price; None without a
+            ``Penalty``.
         n: the number of variables of the model. The slacks follow them in the program.
         size: the number of columns of the program, slacks included.
         first, second: the columns of the two stages, in ascending order.
@@ -120,7 +121,7 @@ class TwoStages:
         return {name: side for name, side in sides.items() if side.ndim == 2}
 
     def _predicted_sides(self) -> dict[str, Tensor]:
-        """Return a mask of the predicted entries for each right-hand side and bound of the program."""
+        """Return a mask of the predicted entries for each of b, h, lb and ub of the program."""
         rows, model = self.model.constraint_map, self.model
         masks = {
             name: torch.zeros(side.shape[-1], dtype=torch.bool) for name, side in constraint_sides(self.problem).items()
@@ -145,7 +146,7 @@ class TwoStages:
 
 
 def find_first_stage_columns(model: Model, first: Sequence[str]) -> Tensor:
-    """Find the columns of the first-stage variables by name.
+    """Return the columns of the first-stage variables.
 
     Args:
         model: the model.
@@ -200,7 +201,7 @@ def _check_two_stage_model(model: Any) -> None:
 
 
 def _minimise_stages(problem: Problem) -> Problem:
-    """Return a problem as a minimisation. The sign of Q changes if the problem maximises."""
+    """Return a problem as a minimisation. If it maximises, the sign of Q is reversed."""
     if problem.sign == 1:
         return problem
     Q: Any = problem.Q

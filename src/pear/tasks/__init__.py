@@ -1,4 +1,4 @@
-"""Example tasks: decision problems with synthetic samples to train on."""
+"""Example tasks: shortest paths and knapsacks, which draw synthetic samples, and portfolios."""
 
 from typing import Any
 
@@ -28,7 +28,10 @@ _MOVED = (
 
 
 def __getattr__(name: str) -> Any:
-    """Return a task of another package. For a task that moved to pear-lab, raise ``ImportError`` with its new place."""
+    """Return the function that makes a task of another package.
+
+    For a task that moved to pear-lab, raise ``ImportError`` with its new place.
+    """
     if name in _MOVED:
         raise ImportError(f"pear.tasks.{name} is now pear_lab.tasks.{name}; run pip install pear-lab")
     if not name.startswith("_") and (made := find_plugin("task", name)) is not None:

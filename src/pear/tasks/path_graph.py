@@ -120,7 +120,10 @@ class PathGraph:
 
     @cached_property
     def _nodes_by_depth(self) -> list[list[int]]:
-        """The nodes by depth, the number of arcs on the longest path to a node; without nodes on or after a cycle."""
+        """The nodes in groups of equal depth, without nodes on or behind a cycle.
+
+        The depth of a node is the number of arcs on the longest path to the node.
+        """
         sorter = TopologicalSorter[int](dict.fromkeys(range(self.nodes), ()))
         for tail, head in self.arcs:
             sorter.add(head, tail)
@@ -171,7 +174,14 @@ class PathGraph:
         return levels
 
     def _trace(self, arriving: Tensor, cost: Tensor) -> Tensor:
-        """Go back from the target along the best arriving arcs (B, nodes). Return (B, arcs), 1 for these arcs."""
+        """Return each sample's path, (B, arcs): 1 for arcs on the path, 0 for others.
+
+        The path is followed backwards from the target.
+
+        Args:
+            arriving: (B, nodes) the best arc into each node.
+            cost: (B, arcs) costs, which give the result its dtype and device.
+        """
         tails = torch.tensor([tail for tail, _ in self.arcs], device=cost.device)
         rows = torch.arange(len(cost), device=cost.device)
         chosen = torch.zeros_like(cost)

@@ -35,7 +35,8 @@ def draw_synthetic_costs(
     model is exact for degree 1, apart from the noise, and less accurate for higher degrees.
 
     Args:
-        random: the random state. A task with other random parts has drawn them from this state before.
+        random: the random state. If a task has other random parts, such as weights, it has drawn them from this state
+            before.
         count: N, the number of samples.
         n: the number of costs of a sample.
         degree: the degree of the polynomial, at least 1.
@@ -69,7 +70,7 @@ def draw_synthetic_costs(
 
 @dataclass(frozen=True)
 class SyntheticTask(Task):
-    """A task with synthetic samples."""
+    """A task that draws synthetic samples. Their costs are polynomials of their features; see ``samples``."""
 
     columns: ClassVar[str] = "variables"
 

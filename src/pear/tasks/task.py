@@ -151,7 +151,10 @@ class Task:
 
 
 def check_finite_costs(costs: Tensor, what: str) -> None:
-    """Raise ``SolveError`` if costs (B, n) contain NaN or infinity. The message says that ``what`` failed."""
+    """Raise ``SolveError`` if costs (B, n) contain NaN or infinity.
+
+    The message begins with ``what``, which has failed.
+    """
     if is_tensor_finite(costs):
         return
     unusable = ~costs.isfinite().all(1)
@@ -164,7 +167,7 @@ def own_task_names() -> tuple[str, ...]:
 
 
 def check_task_plugin(name: str, value: Any) -> Callable[..., Task]:
-    """Check the task of another package. Return ``value``, the function that makes the task.
+    """Return ``value``, the function that makes the task of another package, after a check.
 
     Raises:
         PluginError: ``value`` is not callable, or the name is no identifier or begins with an underscore.

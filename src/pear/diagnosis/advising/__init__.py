@@ -1,1 +1,1 @@
-"""The examinations of ``pear.advise``. Each is a function ``advise_on_…`` that adds sentences to ``Findings``."""
+"""The examinations of ``pear.advise``. Each is a function ``advise_on_…`` that adds its findings to a ``Findings``."""

@@ -38,7 +38,8 @@ class AdviceSubject:
         given: the user's problem on its own device, restricted to the samples of ``values``.
         problem: the problem without names and maps, on the CPU. Predicted right-hand sides have their true values.
         n: number of variables.
-        values: (N, k) the k values to predict, of samples without NaN and infinity; None if there are no samples.
+        values: (N, k) the true values of the k numbers to predict; None if there are no samples. Samples with NaN or
+            infinity are left out.
         costs: (N, n) the costs that follow from the values; None if there are no samples.
         samples: N, the number of samples.
         A: (p, n) CSR matrix of the equalities.
@@ -92,7 +93,12 @@ class AdviceSubject:
 
 
 def _subject_from_model(problem: Problem | Model) -> tuple[Tensor | None, list[Finding]]:
-    """Return the model's own costs (1, n), or None if it has none, and a finding that no costs were given."""
+    """Return the costs that a model has from its file, for calls of ``pear.advise`` without costs.
+
+    Returns:
+        The model's costs as one sample (1, n), or None if it has none or all are zero; and a list with one finding,
+        which says that no costs were given.
+    """
     own = problem.known if isinstance(problem, Model) and problem.cost_map is None else None
     there = own is not None and bool(own.any())
     then = "the model's own stand in, as one sample" if there else "what depends on them is left out"
@@ -101,7 +107,10 @@ def _subject_from_model(problem: Problem | Model) -> tuple[Tensor | None, list[F
 
 
 def _read_subject_values(problem: Problem | Model, costs: Any) -> Tensor:
-    """Return N samples of k values, (N, k), in float64 on the CPU. Raise ``ProblemError`` for a wrong shape."""
+    """Return ``costs`` as a tensor (N, k), float64 on the CPU: N samples of k values.
+
+    Raise ``ProblemError`` for a wrong shape.
+    """
     check_pandas_columns(problem, pandas_columns(costs), "costs")
     tensor = read_sample_rows(costs, "costs").detach().cpu()
     values = to_batch_tensor(tensor, "costs").double()
@@ -122,10 +131,16 @@ def _read_subject_values(problem: Problem | Model, costs: Any) -> Tensor:
 def _drop_unusable_subjects(
     problem: Problem | Model, values: Tensor
 ) -> tuple[Problem | Model, Tensor | None, list[Finding]]:
-    """Drop those of N samples whose k values (N, k) contain NaN or infinity.
+    """Drop the samples whose values contain NaN or infinity.
+
+    Args:
+        problem: the problem or model.
+        values: (N, k) the k values of each of N samples.
 
     Returns:
-        The problem and the values of the other samples, or None if there are no other samples, and a finding on them.
+        The problem restricted to the remaining samples; the values of these samples, or None if none remain; and a list
+        with a finding on the dropped samples, empty if none were dropped. If none remain, the problem is not
+        restricted.
     """
     good = values.isfinite().all(1)
     bad = int((~good).sum())
@@ -142,7 +157,7 @@ def _drop_unusable_subjects(
 
 
 def _first_sample_matrix(field: Any, n: int) -> Any:
-    """Return a matrix field of the first sample, with r rows, as a CSR matrix (r, n); r is 0 if the field is None."""
+    """Return the first sample's matrix as a CSR matrix (r, n). If ``field`` is None, the matrix has 0 rows."""
     if field is None:
         return sparse.csr_array((0, n))
     return to_csr_matrix(field[0] if field.ndim == 3 else field)

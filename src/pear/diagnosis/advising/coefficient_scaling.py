@@ -22,7 +22,7 @@ _CONSTANT = 1e-12  # largest relative deviation of a value that counts as consta
 
 
 def advise_on_scaling(s: AdviceSubject, findings: Findings) -> None:
-    """Compare rows, columns and predicted values by size, and find big coefficients beside integer variables."""
+    """Add findings on the sizes of rows, columns and predicted values, and on big coefficients of integer variables."""
     matrix = sparse.coo_array(sparse.vstack([s.A, s.G]))
     keep = matrix.data != 0
     entries = _NonzeroCoefficients(
@@ -40,13 +40,13 @@ def advise_on_scaling(s: AdviceSubject, findings: Findings) -> None:
 def _suggest_scaling(
     s: AdviceSubject, entries: _NonzeroCoefficients, whole: NDArray[np.bool_], findings: Findings
 ) -> None:
-    """Say how far rows and columns are apart in size, and which units of rows and variables would help.
+    """Add a finding on how far rows and columns are apart in size, and on units of rows and variables that would help.
 
     Args:
         s: problem and samples.
         entries: the coefficients of A and G.
         whole: (n,) bool, the integer variables, whose units cannot change.
-        findings: receives the sentence.
+        findings: receives the finding, and factors for the tables of rows and variables.
     """
     rows, columns = entries.apart()
     numbers: dict[str, Any] = {"rows_apart": rows, "columns_apart": columns}
@@ -80,9 +80,9 @@ class _NonzeroCoefficients:
     """The e coefficients of A and G that are not zero.
 
     Attributes:
-        i: (e,) their rows.
-        j: (e,) their columns.
-        logs: (e,) log10 of their absolute values.
+        i: (e,) the row of each coefficient.
+        j: (e,) the column of each coefficient.
+        logs: (e,) log10 of the absolute value of each coefficient.
         rows, columns: the numbers of rows and of columns.
     """
 
@@ -105,7 +105,7 @@ class _NonzeroCoefficients:
         return np.where(np.isfinite(found), found, 0.0)
 
     def apart(self) -> tuple[float, float]:
-        """Return by how many powers of ten the largest coefficients of the rows differ, and those of the columns."""
+        """Return the range of the rows' largest coefficients, in powers of ten, and the same range for the columns."""
         rows, columns = self.most(self.i, self.rows, self.logs), self.most(self.j, self.columns, self.logs)
         return float(np.ptp(rows[np.unique(self.i)])), float(np.ptp(columns[np.unique(self.j)]))
 
@@ -121,7 +121,7 @@ def _scaling_exponents(entries: _NonzeroCoefficients, whole: NDArray[np.bool_]) 
         whole: (n,) bool, the integer variables, whose columns keep the exponent 0.
 
     Returns:
-        The whole-numbered exponents of the rows and of the columns.
+        The exponents of the rows, (rows,), and of the columns, (columns,). They are whole numbers.
     """
     i, j = entries.i, entries.j
     row, column = np.zeros(entries.rows), np.zeros(entries.columns)
@@ -152,7 +152,16 @@ def _round_scaling_exponents(exponents: Array) -> Array:
 def _find_big_coefficients(
     s: AdviceSubject, entries: _NonzeroCoefficients, whole: NDArray[np.bool_], findings: Findings
 ) -> None:
-    """Find rows whose largest coefficient belongs to an integer variable and is far larger than the smallest one."""
+    """Add a finding on rows that may contain a big M, if there are any.
+
+    In these rows, the largest coefficient belongs to an integer variable and is far larger than the smallest one.
+
+    Args:
+        s: problem and samples.
+        entries: the coefficients of A and G.
+        whole: (n,) bool, the integer variables.
+        findings: receives the finding.
+    """
     largest = entries.most(entries.i, entries.rows, entries.logs)
     least = -entries.most(entries.i, entries.rows, -entries.logs)
     integer = np.where(whole[entries.j], entries.logs, -np.inf)
@@ -171,7 +180,7 @@ def _find_big_coefficients(
 
 
 def _list_scaling_steps(what: str, names: tuple[str, ...], exponents: Array) -> str:
-    """Write which rows or variables get which factor.
+    """Return a text that lists the factors other than 1, and the rows or variables that get them.
 
     Args:
         what: beginning of the text.
@@ -188,7 +197,7 @@ def _list_scaling_steps(what: str, names: tuple[str, ...], exponents: Array) -> 
 
 
 def _compare_value_scales(s: AdviceSubject, values: Array, findings: Findings) -> None:
-    """Compare the k predicted values with each other by their mean sizes over N samples; ``values`` is (N, k)."""
+    """Add a finding on how far the mean sizes of the k values are apart; ``values`` (N, k) are those of N samples."""
     size, spread = np.abs(values).mean(0), values.std(0)
     findings.values |= {"mean_size": size, "deviation": spread}
     if s.samples > 1:
@@ -226,7 +235,7 @@ def _compare_value_scales(s: AdviceSubject, values: Array, findings: Findings) -
 
 
 def _find_constant_values(s: AdviceSubject, size: Array, spread: Array, findings: Findings) -> None:
-    """Name those of k predicted values that never change, given their mean sizes (k,) and standard deviations (k,)."""
+    """Add a finding on values that never change, given the mean sizes (k,) and standard deviations (k,) of k values."""
     constant = [name for name, a, d in zip(s.names, size, spread, strict=True) if d <= _CONSTANT * a]
     if constant:
         sentence = (

@@ -1,4 +1,4 @@
-"""The curvature of the objective, by rank and condition, and the smoothing that "auto" chooses."""
+"""Advice on the curvature of the objective (rank and condition number), and on the smoothing that "auto" chooses."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _MOST_IDLE = 256  # "auto" finds the ranges of at most this many variables
 
 
 def advise_on_curvature(s: AdviceSubject, sampled: SampledDecisions | None, findings: Findings) -> None:
-    """Describe rank and condition of the objective's Hessian. A linear objective adds no finding."""
+    """Add findings on the rank and the condition number of the objective's Hessian; none if the objective is linear."""
     if not s.problem.is_curved:
         return
     if s.n > _MOST_VARIABLES:
@@ -39,7 +39,14 @@ def advise_on_curvature(s: AdviceSubject, sampled: SampledDecisions | None, find
 
 
 def _describe_curvature(s: AdviceSubject, where: str, H: Array, findings: Findings) -> None:
-    """Describe rank, condition and largest eigenvalue of a Hessian H (n, n), which the sentence calls ``where``."""
+    """Add findings on the rank, condition number and largest eigenvalue of a Hessian.
+
+    Args:
+        s: problem and samples.
+        where: name of the Hessian, with which the sentence begins.
+        H: (n, n) the Hessian.
+        findings: receives the findings.
+    """
     sizes = np.abs(np.linalg.eigvalsh(H))
     top = float(sizes.max(initial=0.0))
     kept = sizes[sizes > _NO_CURVATURE * top] if top else sizes[:0]
@@ -68,16 +75,16 @@ def _describe_curvature(s: AdviceSubject, where: str, H: Array, findings: Findin
 def advise_on_smoothing(
     s: AdviceSubject, sampled: SampledDecisions | None, seconds: float, findings: Findings
 ) -> Smoothing | None:
-    """Find the smoothing that ``PEARLoss`` with ``smoothing="auto"`` would choose for the sampled decisions.
+    """Return the smoothing that ``PEARLoss`` with ``smoothing="auto"`` would choose for the sampled decisions.
 
-    An objective with a smooth term gets no smoothing.
+    A finding describes the smoothing. An objective with a smooth term gets the smoothing 0 and no finding.
 
     Args:
         s: problem and samples.
         sampled: the sampled decisions, or None.
-        seconds: time limit. Unbounded variables that no decision uses need additional solves; if these would take
-            longer, the smoothing is found without them.
-        findings: receives the sentence.
+        seconds: time limit. Variables that lack a bound and that no decision uses need additional solves; if these
+            would take longer than the limit, the smoothing is found without them.
+        findings: receives the finding.
 
     Returns:
         The smoothing, or None if no sample was decided.
@@ -108,5 +115,8 @@ def advise_on_smoothing(
 
 
 def _no_smoothing_ranges(variables: Tensor) -> Tensor:
-    """Return NaN for each of k variables, (k,), because finding their ranges would take too long."""
+    """Return (k,) NaN, which means an unknown range, for each of k variables.
+
+    Finding the ranges would take too long.
+    """
     return torch.full((len(variables),), torch.nan, dtype=torch.float64)

@@ -1,4 +1,4 @@
-"""The measured time of a training epoch, and of the decisions by which a race compares trainings."""
+"""Advice on time: measured training epochs, and the integer programs that the default training, a race, solves."""
 
 from __future__ import annotations
 
@@ -38,18 +38,18 @@ _NETWORKS = {"linear": "a linear model", "mlp": "a network with a hidden layer o
 def advise_on_epoch_times(
     s: AdviceSubject, sampled: SampledDecisions, smoothing: Smoothing, limit: float, findings: Findings
 ) -> None:
-    """Measure training epochs on some samples, and estimate an epoch over all samples.
+    """Add findings on the time of a training epoch over all samples, estimated from measured epochs on some samples.
 
-    Both kinds of forecaster of ``DecisionRegressor`` are timed if the limit allows it. The first epoch is reported
-    separately, because it has no warm starts and also solves the problems under the true costs. Compilation and
-    preparation are not counted.
+    A linear model is timed, and a small network if the limit allows it. The first epoch is reported separately, because
+    it has no warm starts and also solves the problems under the true costs. Compilation and preparation are not
+    counted.
 
     Args:
         s: problem and samples.
         sampled: the sampled decisions.
         smoothing: smoothing of the loss.
         limit: time limit in seconds.
-        findings: receives the sentences.
+        findings: receives the findings.
     """
     if not bool(sampled.solved.any()) or not len(s.names):
         return
@@ -87,12 +87,15 @@ def advise_on_epoch_times(
 
 
 def _describe_race_times(s: AdviceSubject, each: float, findings: Findings) -> None:
-    """Say how many seconds a race, the default training, spends on integer programs to judge one contender.
+    """Add a finding on the seconds that a race spends on integer programs each time it judges a contender.
+
+    A race is the default training. It compares contenders, which are ways of training, by their regret on held-out
+    folds.
 
     Args:
         s: problem and samples.
         each: seconds of one integer program.
-        findings: receives the sentence.
+        findings: receives the finding.
     """
     size = max(1, s.samples // FOLDS)
     folds = min(count_race_folds(1, s.problem), -(-ENOUGH // size))
@@ -106,20 +109,29 @@ def _describe_race_times(s: AdviceSubject, each: float, findings: Findings) -> N
 
 
 def _choose_epoch_samples(s: AdviceSubject, rows: Tensor, count: int) -> Tensor:
-    """Choose ``count`` samples to train on, from the solved samples ``rows`` if they are enough, otherwise from all."""
+    """Return the positions of at most ``count`` samples to train on, evenly spread.
+
+    Args:
+        s: problem and samples.
+        rows: positions of the solved samples, which are used if they are enough; otherwise all samples are used.
+        count: the number of samples to choose.
+    """
     whole = torch.arange(s.samples) if len(rows) == s.samples or count > len(rows) else rows
     return whole[spread_samples(len(whole), count)]
 
 
 def _make_epoch_loss(problem: Problem | Model, smoothing: Smoothing) -> PEARLoss:
-    """Return a new ``PEARLoss`` with this smoothing, which leaves out samples that fail."""
+    """Return a new ``PEARLoss`` with the given smoothing. The loss leaves out samples that fail."""
     loss = PEARLoss(problem, on_failure="mask")
     loss.set_extra_state({"smoothing": smoothing.value, **smoothing.state()})
     return loss
 
 
 def _time_loss_call(s: AdviceSubject, rows: Tensor, smoothing: Smoothing) -> float:
-    """Return the seconds of a forward and backward pass of one sample. An earlier pass compiles and prepares."""
+    """Return the seconds of a forward and backward pass of one sample.
+
+    An untimed pass before it compiles and prepares.
+    """
     assert s.values is not None
     device, elapsed = problem_of_model(s.given).device, 0.0
     for row in (rows[:1], rows[-1:]):
@@ -135,7 +147,7 @@ def _time_loss_call(s: AdviceSubject, rows: Tensor, smoothing: Smoothing) -> flo
 
 
 def _time_each_epoch(s: AdviceSubject, rows: Tensor, smoothing: Smoothing, name: str, limit: float) -> list[float]:
-    """Return the seconds of each epoch. At least two epochs run, and more if they fit into the limit.
+    """Return the seconds of each epoch. At least two epochs run, and up to six if they fit into the limit.
 
     Args:
         s: problem and samples.

@@ -41,7 +41,7 @@ class Findings:
         self.values: dict[str, Any] = {}
 
     def add(self, topic: str, sentence: str, to_do: bool = False, **numbers: Any) -> None:
-        """Add a ``Finding`` with these fields."""
+        """Add a ``Finding`` with the given fields."""
         self.found.append(Finding(topic, sentence, numbers, to_do))
 
     @property

@@ -1,4 +1,4 @@
-"""The integrality gap: how much better relaxations look than integer programs, and how long the latter take."""
+"""Advice on the integrality gap: how much better relaxations look than integer programs, and how long these take."""
 
 from __future__ import annotations
 
@@ -28,13 +28,13 @@ _LARGE = 0.05  # a larger gap is reported as something to act on
 
 
 def advise_on_integrality(s: AdviceSubject, sampled: SampledDecisions, limit: float, findings: Findings) -> None:
-    """Measure the integrality gap of a few samples. A continuous problem adds no finding.
+    """Add findings on the integrality gap, measured on a few samples; none if the problem is continuous.
 
     Args:
         s: problem and samples.
         sampled: the sampled decisions of the relaxation.
         limit: time limit in seconds.
-        findings: receives the sentences.
+        findings: receives the findings.
     """
     if not s.problem.is_integer:
         return
@@ -51,7 +51,14 @@ def advise_on_integrality(s: AdviceSubject, sampled: SampledDecisions, limit: fl
 
 
 def _time_integer_programs(model: Model, s: AdviceSubject, rows: Tensor, limit: float) -> float:
-    """Return the mean seconds of an integer program with its recourse, on a few of the samples ``rows`` (B,)."""
+    """Return the mean seconds of solving an integer program with recourse, measured on a few of the samples.
+
+    Args:
+        model: the model with its recourse.
+        s: problem and samples.
+        rows: (B,) positions of the samples.
+        limit: time limit in seconds.
+    """
     assert s.values is not None
     few = rows[spread_samples(len(rows), _FEW_ELASTIC)]
     decider = RecourseDecider(model[few])
@@ -63,14 +70,14 @@ def _time_integer_programs(model: Model, s: AdviceSubject, rows: Tensor, limit: 
 
 
 def _measure_integrality_gap(s: AdviceSubject, rows: Tensor, x: Tensor, limit: float, findings: Findings) -> None:
-    """Compare the values of integer programs with those of their relaxations.
+    """Add findings that compare the optimal values of integer programs with those of their relaxations.
 
     Args:
         s: problem and samples.
         rows: (B,) positions of the samples.
         x: (B, n) the decisions of the relaxations.
         limit: time limit in seconds.
-        findings: receives the sentences.
+        findings: receives the findings.
     """
     assert s.costs is not None
     assert s.problem.integer is not None

@@ -1,4 +1,4 @@
-"""The structure of a program: size, fields that differ between samples, sparsity and independent blocks."""
+"""Advice on the structure of a program: size, fields that differ between samples, sparsity and independent blocks."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from pear.wording import count_noun, list_names
 
 
 def advise_on_structure(s: AdviceSubject, findings: Findings) -> None:
-    """Describe size, fields that differ between samples, sparsity, independent blocks and fixed variables."""
+    """Add findings on size, fields that differ between samples, sparsity, independent blocks and fixed variables."""
     _describe_program_size(s, findings)
     findings.found += s.notes
     _describe_structure_per_sample(s, findings)
@@ -26,7 +26,7 @@ def advise_on_structure(s: AdviceSubject, findings: Findings) -> None:
 
 
 def _describe_program_size(s: AdviceSubject, findings: Findings) -> None:
-    """Describe the kind of program and the numbers of variables, constraints, bounds, values and samples."""
+    """Add a finding on the kind of program and its numbers of variables, constraints, bounds, values and samples."""
     problem = s.problem
     integers = 0 if problem.integer is None else int(problem.integer.sum())
     binary = 0
@@ -56,7 +56,10 @@ def _describe_program_size(s: AdviceSubject, findings: Findings) -> None:
 
 
 def _describe_structure_per_sample(s: AdviceSubject, findings: Findings) -> None:
-    """Name the fields that differ between samples. If limits are among them, say how to predict these."""
+    """Add a finding that names the fields that differ between samples.
+
+    If b, h, lb or ub differ, say how to predict them.
+    """
     if not s.per_sample:
         return
     fields = ", ".join(s.per_sample)
@@ -78,7 +81,7 @@ def _describe_structure_per_sample(s: AdviceSubject, findings: Findings) -> None
 
 
 def _describe_program_sparsity(s: AdviceSubject, findings: Findings) -> None:
-    """Say what share of the entries of Q, A and G is not zero, and advise sparse matrices if they would pay off."""
+    """Add a finding on the share of non-zeros in Q, A and G, and advise sparse matrices if they would pay off."""
     matrices = {name: M for name, M in (("Q", s.Q), ("A", s.A), ("G", s.G)) if M is not None and M.shape[0]}
     if not matrices:
         return findings.add("sparsity", "There are no matrices: bounds alone limit the decision.")
@@ -102,9 +105,9 @@ def _describe_program_sparsity(s: AdviceSubject, findings: Findings) -> None:
 
 
 def _find_program_blocks(s: AdviceSubject, findings: Findings) -> None:
-    """Find independent blocks: connected components of variables and rows.
+    """Add a finding on independent blocks, if there are several: connected components of variables and rows.
 
-    Problems with a smooth term φ, which may connect any variables, and problems with fields per sample are left out.
+    Problems with a smooth term φ, which may connect any variables, and problems with fields per sample get no finding.
     """
     if s.problem.phi is not None or s.per_sample or (s.A.shape[0] + s.G.shape[0] == 0 and s.Q is None):
         return

@@ -1,4 +1,4 @@
-"""Redundant rows of a program: equalities that depend on others, and inequalities that cannot be violated."""
+"""Advice on redundant rows: equalities that depend on others, and inequalities that cannot be violated."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ _MOST_ENTRIES = 2_000_000  # of a matrix that is searched for parallel rows
 
 
 def advise_on_redundant_rows(s: AdviceSubject, findings: Findings) -> None:
-    """Find rows of A that are linearly dependent, and rows of G that the bounds or other rows imply."""
+    """Add findings on linearly dependent rows of A, and on rows of G that the bounds or other rows imply."""
     findings.rows["redundant"] = np.concatenate(
         [_find_redundant_equalities(s, findings), _find_redundant_inequalities(s, findings)]
     )
 
 
 def _find_redundant_equalities(s: AdviceSubject, findings: Findings) -> Any:
-    """Return a mask (p,) of the equalities that are linear combinations of the others."""
+    """Return a mask (p,) of rows of A that are linear combinations of the unmarked rows, and add findings on them."""
     p = s.A.shape[0]
     dependent = np.zeros(p, dtype=bool)
     if not p:
@@ -59,7 +59,10 @@ def _find_redundant_equalities(s: AdviceSubject, findings: Findings) -> Any:
 
 
 def _find_redundant_inequalities(s: AdviceSubject, findings: Findings) -> Any:
-    """Return a mask (m,) of the inequalities without a limit, and of those that bounds or a parallel row imply."""
+    """Return a mask (m,) of the redundant inequalities, and add findings on them.
+
+    An inequality is redundant if its right-hand side is infinite, or if the bounds or a parallel row imply it.
+    """
     m = s.G.shape[0]
     low, high = _range_of_rows(s)
     scale = _SAME * (abs(s.G) @ np.ones(s.n) + np.where(np.isfinite(s.h), np.abs(s.h), 0.0))
@@ -96,7 +99,11 @@ def _range_of_rows(s: AdviceSubject) -> tuple[Array, Array]:
 
 
 def _find_parallel_rows(s: AdviceSubject) -> Any:
-    """Return a mask (m,) of rows of G that are multiples of a row with a tighter limit, or of an equal earlier row."""
+    """Return a mask (m,) of the rows of G that a parallel row implies.
+
+    A row implies each positive multiple of itself with a looser limit. Of rows with equal limits, the first implies the
+    others.
+    """
     G, marks = s.G, np.zeros(s.G.shape[0], dtype=bool)
     best: dict[tuple[bytes, bytes], tuple[float, int]] = {}
     for k in range(G.shape[0]):

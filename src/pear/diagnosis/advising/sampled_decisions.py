@@ -1,4 +1,4 @@
-"""Decisions on some samples: failures, ties, degeneracy, constraints that never bind, and what is at stake."""
+"""Advice from decisions on some samples: failures, ties, degeneracy, constraints that never bind, regret at stake."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ class SampledDecisions:
     """Decisions of B samples. For an integer program, these are decisions of its relaxation.
 
     Attributes:
-        rows: (B,) positions of the samples.
+        rows: (B,) positions of the samples among all samples.
         verified: the verified solutions.
         seconds: the mean time of one decision in seconds.
     """
@@ -57,7 +57,7 @@ class SampledDecisions:
         return torch.where(v.active.lower, v.qp.lb, torch.where(v.active.upper, v.qp.ub, v.x))
 
     def count_idle(self, s: AdviceSubject) -> int:
-        """Return the number of variables that have the same value in all decisions and lack a finite bound."""
+        """Return the number of variables that are the same in all decisions and lack a finite lower or upper bound."""
         used = np.ptp(self.x[self.solved].numpy(), 0) if bool(self.solved.any()) else np.zeros(s.n)
         return int(((used == 0) & ~np.isfinite(s.ub - s.lb)).sum())
 
@@ -68,7 +68,7 @@ class SampledDecisions:
 
 
 def decide_samples(s: AdviceSubject, seconds: float) -> SampledDecisions | None:
-    """Decide as many samples as fit into the limit ``seconds``, but at least one. Return None if there are no costs."""
+    """Decide as many samples as fit into ``seconds``, but at least one. Return None if there are no costs."""
     if s.costs is None:
         return None
     relaxed = s.problem.relaxed()
@@ -87,13 +87,13 @@ def decide_samples(s: AdviceSubject, seconds: float) -> SampledDecisions | None:
 
 
 def advise_on_decisions(s: AdviceSubject, sampled: SampledDecisions, seconds: float, findings: Findings) -> None:
-    """Describe failures, degenerate decisions, ties, constraints that never bind, and what is at stake.
+    """Add findings on failures, degenerate decisions, ties, constraints that never bind, and the regret at stake.
 
     Args:
         s: problem and samples.
         sampled: the sampled decisions.
         seconds: time limit of the counts of degenerate decisions and ties together.
-        findings: receives the sentences.
+        findings: receives the findings.
     """
     examination = _SampledDecisionsExamination(s, sampled, findings, time.perf_counter() + seconds)
     examination.describe_failures()
@@ -111,8 +111,8 @@ class _SampledDecisionsExamination:
     Args:
         s: problem and samples.
         sampled: the sampled decisions.
-        findings: receives the sentences.
-        deadline: the time of ``time.perf_counter`` at which counts of degenerate decisions and ties end.
+        findings: receives the findings.
+        deadline: the value of ``time.perf_counter`` at which the counts of degenerate decisions and of ties end.
     """
 
     def __init__(self, s: AdviceSubject, sampled: SampledDecisions, findings: Findings, deadline: float) -> None:
@@ -126,7 +126,7 @@ class _SampledDecisionsExamination:
         return count_noun(count, "sample") if count == total else f"{count:,} of {count_noun(total, 'sample')}"
 
     def describe_failures(self) -> None:
-        """Add a sentence for every status other than SOLVED: the share of samples with this status, and the remedy."""
+        """Add a finding for every status other than SOLVED: the share of samples with this status, and the remedy."""
         status = self.sampled.verified.status
         for kind in status.unique().tolist():
             if kind != Status.SOLVED:
@@ -136,7 +136,10 @@ class _SampledDecisionsExamination:
                 self.findings.add("decisions", f"{which}: {Status(kind).sentence}.", to_do=True, **numbers)
 
     def count_degenerate(self) -> None:
-        """Say what share of the decisions has more tight constraints than are linearly independent."""
+        """Add a finding on the share of degenerate decisions.
+
+        At a degenerate decision, more constraints are tight than are linearly independent.
+        """
         s, sampled, findings = self.s, self.sampled, self.findings
         active = sampled.verified.active
         A, G = s.A.toarray() if s.A.nnz < 4e7 else None, s.G
@@ -163,7 +166,7 @@ class _SampledDecisionsExamination:
         findings.add("degeneracy", sentence, degenerate_share=share, degenerate_samples=len(degenerate))
 
     def count_ties(self) -> None:
-        """Say what share of the samples has a second decision of exactly the same cost."""
+        """Add a finding on the share of samples with a second decision of exactly the same cost."""
         s, sampled, findings = self.s, self.sampled, self.findings
         if s.problem.phi is not None:
             return
@@ -184,7 +187,7 @@ class _SampledDecisionsExamination:
         findings.add("degeneracy", sentence, tied_share=share, tied_samples=asked)
 
     def name_never_binding(self) -> None:
-        """Name the inequalities and bounds that bind in no decision."""
+        """Add a finding that names the inequalities and bounds that bind in no decision."""
         s, sampled, findings = self.s, self.sampled, self.findings
         active, good = sampled.verified.active, sampled.solved
         rows, lower, upper = (part[good].double().mean(0).numpy() for part in (active.rows, active.lower, active.upper))
@@ -213,7 +216,7 @@ class _SampledDecisionsExamination:
         )
 
     def name_far_bounds(self) -> None:
-        """Name the bounds that are far beyond all decisions."""
+        """Add a finding that names the bounds far beyond all decisions, if there are any."""
         s, sampled, findings = self.s, self.sampled, self.findings
         largest = float(sampled.x[sampled.solved].abs().max())
         far = [
@@ -230,7 +233,7 @@ class _SampledDecisionsExamination:
             findings.add("constraints", sentence, to_do=True, far_bounds=len(far))
 
     def measure_stakes(self) -> None:
-        """Count the different decisions, and measure what a decision on the mean of the predicted values loses."""
+        """Add a finding on the number of different decisions, and on the regret of deciding by mean values."""
         sampled, findings = self.sampled, self.findings
         good = sampled.solved
         x, rows = sampled.x[good], sampled.rows[good]
@@ -254,7 +257,7 @@ class _SampledDecisionsExamination:
         findings.add("stakes", sentence, to_do=different == 1, **numbers)
 
     def _judge_mean(self, rows: Tensor, best: Tensor) -> RegretOutcome | None:
-        """Return the regret of the decision on the mean of the predicted values, or None if there is no such decision.
+        """Return the regret of deciding by the mean of all samples' values, or None if the mean allows no decision.
 
         Integers are relaxed.
 

@@ -26,7 +26,10 @@ _KINDS = {
 
 
 def advise_on_solvers(s: AdviceSubject, smoothing: Smoothing | None, findings: Findings) -> None:
-    """Name the solver of trainings, which smooth the problem, and the solver of decisions if it is another one."""
+    """Add a finding on the solver of training, which solves smoothed problems.
+
+    If decisions use another solver, a second finding names that solver.
+    """
     cost = torch.ones(1, s.n, dtype=torch.float64) if s.costs is None else s.costs[:1]
     scale = smoothing or Smoothing.given(0.0 if s.problem.is_curved else 1.0)
     if s.recourse is None:
@@ -49,7 +52,7 @@ def advise_on_solvers(s: AdviceSubject, smoothing: Smoothing | None, findings: F
 def _choose_advised_solver(
     s: AdviceSubject, what: str, problem: Problem, cost: torch.Tensor, smoothing: float
 ) -> tuple[str, str]:
-    """Find the first installed solver that accepts a problem.
+    """Return the solver that "auto" uses for a problem: the first installed one in its order that accepts the problem.
 
     Args:
         s: problem and samples.
@@ -85,7 +88,7 @@ def _choose_advised_solver(
 
 
 def advise_on_loss(s: AdviceSubject, findings: Findings) -> None:
-    """Recommend a loss. This examination reads the numbers of earlier findings."""
+    """Add findings that recommend a loss and warn of few samples or little regret. They depend on earlier findings."""
     numbers = findings.numbers
     findings.add("loss", _recommend_loss(s, numbers), loss="PEARLoss", method="pear")
     if 1 < s.samples < _FEW:
@@ -104,7 +107,10 @@ def advise_on_loss(s: AdviceSubject, findings: Findings) -> None:
 
 
 def _recommend_loss(s: AdviceSubject, numbers: Mapping[str, Any]) -> str:
-    """Return the sentence that recommends a loss, which depends on recourse and curvature."""
+    """Return a sentence that recommends a loss.
+
+    It depends on recourse and curvature; ``numbers`` are those of earlier findings.
+    """
     rank = numbers.get("curvature_rank", s.n) if s.problem.is_curved else 0
     if s.recourse is not None:
         return (
