@@ -16,7 +16,7 @@ def check_number_setting(name: str, value: float, least: float = -math.inf, stri
         >>> check_number_setting("margin", 1, least=0.0)
         1.0
     """
-    if not (_is_real_number(value) and least <= value < math.inf) or (strict and value == least):
+    if not (is_real_number(value) and least <= value < math.inf) or (strict and value == least):
         bound = "" if least == -math.inf else f" {'above' if strict else 'of at least'} {least:g}"
         raise ProblemError(f"{name} must be a finite number{bound}; got {value!r}")
     return float(value)
@@ -29,7 +29,7 @@ def check_positive_setting(name: str, value: float) -> float:
 
 def check_share_setting(name: str, value: float) -> float:
     """Check that a setting is a number from 0 to 1. Return it as a float."""
-    if not (_is_real_number(value) and 0 <= value <= 1):
+    if not (is_real_number(value) and 0 <= value <= 1):
         raise ProblemError(f"{name} must be a number from 0 to 1; got {value!r}")
     return float(value)
 
@@ -41,7 +41,7 @@ def check_count_setting(name: str, value: int, least: int = 1) -> int:
         >>> check_count_setting("samples", 10)
         10
     """
-    if not (_is_real_number(value) and math.isfinite(value)) or value != int(value) or value < least:
+    if not (is_real_number(value) and math.isfinite(value)) or value != int(value) or value < least:
         raise ProblemError(f"{name} must be a whole number of at least {least}; got {value!r}")
     return int(value)
 
@@ -50,11 +50,11 @@ def check_smoothing_setting(smoothing: object, automatic: bool = True) -> None:
     """Check that ``smoothing`` is a finite number of at least 0, or "auto" if ``automatic`` is True."""
     if automatic and isinstance(smoothing, str) and smoothing == "auto":
         return
-    if not _is_real_number(smoothing) or not 0 <= float(smoothing) < math.inf:
+    if not is_real_number(smoothing) or not 0 <= float(smoothing) < math.inf:
         allowed = "a number of at least 0, or 'auto'" if automatic else "a finite number, at least 0"
         raise ProblemError(f"smoothing must be {allowed}; got {smoothing!r}")
 
 
-def _is_real_number(value: object) -> TypeGuard[float]:
+def is_real_number(value: object) -> TypeGuard[float]:
     """Return whether a value is a real number of Python or NumPy. True and False are not."""
     return isinstance(value, Real) and not isinstance(value, bool)

@@ -104,6 +104,17 @@ def test_train_and_decide_from_end_to_end(run: Run) -> None:
     np.testing.assert_array_equal(decisions.to_numpy(), expected.numpy())
 
 
+def test_decisions_and_forecasts_on_the_standard_output(run: Run) -> None:
+    """Nothing but the table is there, so that another program can read it."""
+    run("train", "knapsack.mps", "data.csv", "--max-epochs", "1")
+    for command in ("decide", "predict"):
+        result = run(command, "model.pear", "data.csv", "--out", "-")
+        assert (result.exit_code, Path("-").exists()) == (0, False)
+        assert result.stdout.splitlines()[0] == ",".join(ITEMS)
+        assert len(result.stdout.splitlines()) == 121
+        assert "for 120 rows" in result.stderr
+
+
 def test_the_model_file_holds_no_pickle(run: Run) -> None:
     assert run("train", "knapsack.mps", "data.csv", *QUICK, "--out", "deep/own.pear").exit_code == 0
     tensors = safetensors.torch.load_file("deep/own.pear")
@@ -203,6 +214,7 @@ def test_a_table_without_commas_gets_a_sentence(run: Run) -> None:
 
 def test_files_that_are_none_get_a_sentence(run: Run) -> None:
     Path("empty.csv").touch()
+    table(1).to_csv("single.csv", index=False)
     Path("headings.csv").write_text("sun,wind\n")
     table(6).to_csv("short.csv", index=False)
     table(20)[[*FEATURES]].to_csv("features.csv", index=False)
@@ -212,7 +224,8 @@ def test_files_that_are_none_get_a_sentence(run: Run) -> None:
         ("empty.csv", "empty.csv cannot be read as a table"),
         ("headings.csv", "headings.csv has no rows below its headings"),
         ("short.csv", "short.csv has 6 rows, 1 of them to judge by; expected at least 10"),
-        ("features.csv", "no column of the table is named as a variable of knapsack.mps, only tent, stove"),
+        ("single.csv", "single.csv has 1 row, 1 of them to judge by"),
+        ("features.csv", "no column of the table (sun, wind, rain) is named as a variable of knapsack.mps (tent,"),
         ("costs.csv", "costs.csv has no column to predict from"),
     ):
         result = run("train", "knapsack.mps", name)

@@ -103,5 +103,5 @@ def test_the_estimator_leaves_a_gap_beside_held_out_rows() -> None:
     pytest.importorskip("sklearn")
     plain, gapped = (pear.DecisionRegressor(TASK.problem, max_epochs=2, gap=gap).fit(X, C) for gap in (0, 9))
     assert gapped.history_.race != plain.history_.race  # trained on fewer rows, judged on the same ones
-    with pytest.raises(pear.ProblemError, match="gap must be at least 0; got -1"):
+    with pytest.raises(pear.ProblemError, match="gap must be a whole number of at least 0; got -1"):
         pear.DecisionRegressor(TASK.problem, gap=-1).fit(X, C)

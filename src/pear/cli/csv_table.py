@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import re
+import warnings
+from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -13,12 +16,18 @@ from pear.wording import list_positions, suggest_name
 if TYPE_CHECKING:
     import pandas
 
+_NO_HEADING = re.compile(r"Unnamed: \d+")  # the name that pandas gives to a column without a heading
+_RENAMED = re.compile(r"(.*)\.\d+")  # and to the second column with the same heading
+_NUMERIC_DATE = re.compile(r"\d{1,2}[-/.]\d{1,2}[-/.]\d{2,4}\b")
+
 
 def read_csv_table(path: Path) -> pandas.DataFrame:
     """Read a CSV file, which may be compressed, with a heading for every column.
 
+    Columns without a heading and without an entry, which spreadsheets write at the right, are left out.
+
     Raises:
-        DataError: the file is missing, is empty, or is not a table.
+        DataError: the file is missing, is empty, is not a table, or has two columns with the same heading.
         MissingExtraError: pandas is not installed.
     """
     reader = import_pandas("a table")
@@ -34,12 +43,42 @@ def read_csv_table(path: Path) -> pandas.DataFrame:
     if table.empty:
         raise DataError(f"{path} has no rows below its headings; expected one for every sample")
     table.columns = [str(name).strip() for name in table.columns]
+    if not table.index.equals(reader.RangeIndex(len(table))):  # pandas took the first cells for names of the rows
+        raise DataError(
+            f"the rows of {path} have more cells than its first line has headings; give every column a heading, and "
+            "end no row with a comma"
+        )
+    _check_csv_headings(table, path)
+    empty = [name for name in table.columns if has_no_csv_heading(name) and table[name].isna().all()]
+    table = table.drop(columns=empty)
     if len(table.columns) == 1 and (other := [mark for mark in ";\t|" if mark in table.columns[0]]):
         raise DataError(
             f"{path} has a single column, {table.columns[0]!r}; expected commas between columns, and found "
             f"{'tabs' if other[0] == chr(9) else repr(other[0])}: save it with commas, and with 1.5 in place of 1,5"
         )
     return table
+
+
+def _check_csv_headings(table: pandas.DataFrame, path: Path) -> None:
+    """Raise ``DataError`` if two columns have the same heading.
+
+    pandas renames the second one, "tent" to "tent.1". A true cost would become a feature.
+    """
+    there = list(table.columns)
+    renamed = [found[1] for name in there if (found := _RENAMED.fullmatch(name)) and found[1].strip() in there]
+    headings = there
+    if renamed and path.is_file():  # the file may really have the headings "tent" and "tent.1"
+        first = import_pandas("a table").read_csv(path, header=None, nrows=1, dtype=str, skipinitialspace=True)
+        headings = [str(name).strip() for name in first.iloc[0].dropna()]
+    elif renamed:
+        headings = [*there, renamed[0].strip()]
+    if twice := [name for name, count in Counter(headings).items() if count > 1]:
+        raise DataError(f"{path} has two columns with the heading {twice[0]!r}; rename one of them, or drop it")
+
+
+def has_no_csv_heading(name: str) -> bool:
+    """Return whether this is the name that pandas gives to a column without a heading."""
+    return _NO_HEADING.fullmatch(name) is not None
 
 
 def select_csv_columns(table: pandas.DataFrame, names: Sequence[str], what: str, path: Path) -> pandas.DataFrame:
@@ -93,14 +132,28 @@ def _check_csv_numbers(column: Any, name: str, what: str, path: Path) -> None:
 
 
 def _are_csv_dates(texts: Any) -> bool:
-    """Return whether pandas reads every text as a date."""
-    import warnings
+    """Return whether every text can be read as a date."""
+    return any(found.notna().all() for found in _parse_csv_dates(texts))
 
+
+def _parse_csv_dates(texts: Any) -> list[Any]:
+    """Return the ways to read entries as dates, one or two Series; entries that are no dates are NaT.
+
+    Dates such as 01/02/2025 may begin with the month or with the day.
+    """
     import pandas
 
+    numeric = texts.astype(str).str.match(_NUMERIC_DATE).any()
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # pandas warns if it finds no common format
-        return bool(pandas.to_datetime(texts, errors="coerce").notna().all())
+        try:
+            ways = [
+                pandas.to_datetime(texts, errors="coerce", dayfirst=day)
+                for day in ((False, True) if numeric else (False,))
+            ]
+        except ValueError:  # offsets of summer and of winter
+            ways = [pandas.to_datetime(texts, errors="coerce", utc=True)]
+    return ways
 
 
 def check_csv_samples_match(
@@ -157,13 +210,30 @@ def split_at_commas(text: str | None) -> list[str]:
 
 
 def read_csv_dates(table: pandas.DataFrame, name: str, path: Path) -> pandas.DatetimeIndex:
-    """Return a column of a table as dates. Raise ``DataError`` if the column is missing or an entry is not a date."""
+    """Return a column of a table as dates.
+
+    Raises:
+        DataError: the column is missing, an entry is not a date, or the month and the day cannot be told apart.
+    """
     import pandas
 
     if name not in table.columns:
         raise DataError(f"{path} has no column {name!r}{suggest_name(name, list(table.columns))}")
-    found = pandas.to_datetime(table[name], errors="coerce", utc=False)
-    if found.isna().any():
-        line = int(found.isna().to_numpy().argmax()) + 2
-        raise DataError(f"column {name!r} of {path} holds no date in line {line}: {table[name].iloc[line - 2]!r}")
-    return pandas.DatetimeIndex(found, name=name)
+    ways = _parse_csv_dates(table[name])
+    whole = [found for found in ways if found.notna().all()]
+    if not whole:
+        place = int(ways[0].isna().to_numpy().argmax())
+        entry = table[name].iloc[place]
+        line = f"in line {place + 2}"
+        what = f"is empty {line}" if entry != entry else f"holds no date {line}: {str(entry)!r}"
+        raise DataError(
+            f"column {name!r} of {path} {what}; expected the same form in every row, such as "
+            "2026-02-05 or 2026-02-05T18:00"
+        )
+    if len(whole) > 1 and (unclear := (whole[0] != whole[1]).to_numpy()).any():
+        entry = table[name].iloc[int(unclear.argmax())]
+        raise DataError(
+            f"column {name!r} of {path} may hold dates with the month first or with the day first, such as "
+            f"{str(entry)!r}; write them as 2026-02-05"
+        )
+    return pandas.DatetimeIndex(whole[0], name=name)

@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 import pear
-from pear.cli.console import print_plain
+from pear.cli.console import err, out, print_plain
 from pear.cli.options import Base, Groups, Variables
-from pear.cli.output_files import writable_output_file, write_output_csv
+from pear.cli.output_files import STANDARD_OUTPUT, writable_output_file, write_output_csv
 from pear.cli.table_samples import TableSamples, read_estimator_samples, table_values
 from pear.errors import DataError
 from pear.wording import format_percent
@@ -27,7 +27,9 @@ def decide_command(
         Path,
         typer.Argument(help="A CSV file with the features that the model was trained on, and its --known columns."),
     ],
-    to: Annotated[Path, typer.Option("--out", help="The CSV file of decisions.")] = Path("decisions.csv"),
+    to: Annotated[Path, typer.Option("--out", help="The CSV file of decisions; - is the standard output.")] = Path(
+        "decisions.csv"
+    ),
     groups: Groups = None,
     variables: Variables = None,
     base: Base = None,
@@ -64,7 +66,7 @@ def decide_command(
     rows = f"1 {what}" if len(decisions) == 1 else f"{len(decisions):,} {what}s"
     count = problem_of_model(estimator.problem).n
     bounds = "" if interval is None else f", with bounds that hold with probability {format_percent(interval)}"
-    print_plain(f"Decisions for {rows}, {count} variables each{bounds}: {to}")
+    print_plain(f"Decisions for {rows}, {count} variables each{bounds}: {to}", to=err if to == STANDARD_OUTPUT else out)
 
 
 def _decide_under_forecasts(estimator: DecisionRegressor, samples: TableSamples) -> pandas.DataFrame:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import math
 from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -180,6 +181,9 @@ def gain_sentence(mse: float, regret: float, name: str = "PEAR") -> str:
 
 
 _LEAST_SHOWN = 1e-5  # smaller regrets are drawn as this one, because the scale is logarithmic
+_TICK_RATIO = 1.5  # the least ratio of the last two ticks, so that their numbers do not overlap
+_POINTS_PER_INCH = 72
+_NAME_DISTANCE = 16  # points between the middles of two names
 _NAME: dict[str, Any] = {"fontsize": 12, "fontweight": "bold", "va": "center"}
 
 
@@ -233,15 +237,16 @@ def _draw_demo_curves(axes: Any, histories: dict[str, History]) -> None:
     whole = [row for row in rows if row.contender != "start" and row.share == 1]
     epochs = sorted({row.epochs for row in whole} or {1})
     first, last = epochs[0], epochs[-1]
+    ends: list[tuple[float, str, str]] = []
     if mse is not None:
         level = 100 * max(mse.metric, _LEAST_SHOWN)
         axes.plot([first, last], [level, level], linewidth=2.2, color=LIGHT["mse"])
-        axes.annotate("MSE", (last, level), xytext=(8, 0), textcoords="offset points", color=LIGHT["mse"], **_NAME)
-    for name, line, above in (("correction", "-", 12), ("fresh model", "--", 0)):
+        ends.append((level, "MSE", LIGHT["mse"]))
+    for name, line in (("correction", "-"), ("fresh model", "--")):
         own = [(row.epochs, 100 * max(row.metric, _LEAST_SHOWN)) for row in whole if row.contender == name]
         if own:
             axes.plot(*zip(*own, strict=True), line, linewidth=2.2, marker="o", markersize=4, color=LIGHT["pear"])
-            axes.annotate(name, own[-1], xytext=(8, above), textcoords="offset points", color=LIGHT["pear"], **_NAME)
+            ends.append((own[-1][1], name, LIGHT["pear"]))
     best = histories["PEAR"].best
     if best is not None:
         place = best.epoch, 100 * max(best.metric, _LEAST_SHOWN)
@@ -249,6 +254,25 @@ def _draw_demo_curves(axes: Any, histories: dict[str, History]) -> None:
     style_plain_log_scale(axes, "y")
     axes.set_xscale("log")
     axes.set_xlim(first / 1.4, last * (last / first) ** 0.4 * 1.4)  # with room for the names
-    axes.set_xticks(epochs, [str(one) for one in epochs])
+    ticks = [one for one in epochs if one == last or one * _TICK_RATIO <= last]
+    axes.set_xticks(ticks, [str(one) for one in ticks])
     axes.minorticks_off()
     axes.set_xlabel("epochs of PEAR (circled: what is kept)", labelpad=7)
+    _name_demo_curves(axes, last, ends)
+
+
+def _name_demo_curves(axes: Any, last: float, ends: list[tuple[float, str, str]]) -> None:
+    """Write the names of curves at their right ends, or above them where two names would overlap.
+
+    Args:
+        axes: the axes, with all curves and their scales.
+        last: the last epoch.
+        ends: the last value of each curve, its name and its colour.
+    """
+    axes.figure.draw_without_rendering()  # places the axes
+    top = -math.inf
+    for value, name, color in sorted(ends):
+        height = axes.transData.transform((last, value))[1] * _POINTS_PER_INCH / axes.figure.dpi
+        top = max(height, top + _NAME_DISTANCE)
+        place: dict[str, Any] = {"xytext": (8, top - height), "textcoords": "offset points"}
+        axes.annotate(name, (last, value), color=color, **place, **_NAME)

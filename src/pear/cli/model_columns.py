@@ -8,10 +8,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
 import pear
-from pear.cli.csv_table import read_csv_table, select_csv_columns, split_at_commas
+from pear.cli.csv_table import has_no_csv_heading, read_csv_table, select_csv_columns, split_at_commas
 from pear.cli.long_csv_table import LongColumns, variables_in_long_table
 from pear.errors import DataError
-from pear.wording import suggest_name
+from pear.wording import list_names, suggest_name
 
 if TYPE_CHECKING:
     import pandas
@@ -132,8 +132,9 @@ def read_wide_model_columns(
     named = costs or [name for name in variables if name in table.columns and name not in given and not priced]
     if not named and not priced:
         raise DataError(
-            f"no column of the table is named as a variable of {path}{suggest_name('', variables)}; name the columns "
-            "of costs with --costs, one for every variable in their order"
+            f"no column of the table ({list_names(list(table.columns))}) is named as a variable of {path} "
+            f"({list_names(list(variables))}); name the columns of costs with --costs, one for every variable in "
+            "their order"
         )
     unknown = [name for name in named if name not in variables]
     by_order = bool(named) and len(unknown) == len(named) == len(variables)
@@ -237,6 +238,11 @@ def _choose_feature_columns(
         return named
     told = () if problem.known_map is None else problem.known_map.names
     found = [str(name) for name in table.columns if name not in {*paid, *told, *other}]
+    if bare := [name for name in found if has_no_csv_heading(name)]:
+        raise DataError(
+            f"column {int(bare[0].split()[1]) + 1} of the table has no heading, and may only count the "
+            "rows; give it a heading, drop it, or name all columns to predict from (--features)"
+        )
     for what, names in (("row", problem.rows), ("variable", problem.variables)):
         if mine := [name for name in found if name in names]:
             predict = f"{mine[0]}=PRICE" if what == "row" else mine[0]

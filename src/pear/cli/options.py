@@ -12,14 +12,17 @@ ModelPath = Annotated[
     Path, typer.Argument(help="The decision problem: an MPS, QPS or LP file (also .gz), or one that a plug-in reads.")
 ]
 
-Features = Annotated[str | None, typer.Option(help="Columns to predict from. Default: all columns that are not costs.")]
+Features = Annotated[
+    str | None,
+    typer.Option(help="Columns to predict from, separated by commas. Default: all columns that are not costs."),
+]
 
 Costs = Annotated[
     str | None,
     typer.Option(
-        help="Columns of true costs, named like variables of the model. Default: all such columns. ROW=PRICE also "
-        "predicts the right-hand side of a row of the model; PRICE is the cost of a unit of violation. For equalities, "
-        "ROW=LITTLE:MUCH sets a price for too little and one for too much."
+        help="Columns of true costs, named like variables of the model and separated by commas. Default: all such "
+        "columns. ROW=PRICE also predicts the right-hand side of a row of the model; PRICE is the cost of a unit of "
+        "violation. For equalities, ROW=LITTLE:MUCH sets a price for too little and one for too much."
     ),
 ]
 
@@ -36,8 +39,9 @@ Known = Annotated[
     str | None,
     typer.Option(
         "--known",
-        help="Columns whose values differ by sample and are known when the decision is made. A column with the name of "
-        "a row of the model holds its right-hand side, one with the name of a variable its cost, x.lb and x.ub bounds.",
+        help="Columns, separated by commas, whose values differ by sample and are known when the decision is made. A "
+        "column with the name of a row of the model holds its right-hand side, one with the name of a variable its "
+        "cost, x.lb and x.ub bounds.",
     ),
 ]
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import sys
 import tempfile
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -11,6 +12,9 @@ from pear.errors import OutputError, name_output_in_errors
 
 if TYPE_CHECKING:
     import pandas
+
+STANDARD_OUTPUT = Path("-")
+"""The name of the standard output in ``--out`` of commands that write a CSV file."""
 
 _FORMULA = ("=", "+", "-", "@", "\t", "\r")  # a spreadsheet runs cells that begin like this
 
@@ -58,13 +62,16 @@ def write_output_csv(table: pandas.DataFrame, path: Path, index: bool = True) ->
 
     Args:
         table: the table.
-        path: the file.
+        path: the file, or ``STANDARD_OUTPUT``.
         index: whether to write the index.
     """
     safe = table.rename(columns=escape_output_formula, index=escape_output_formula)
     safe.index.names = [escape_output_formula(name) for name in safe.index.names]
     for name in safe.columns[[not hasattr(kind, "kind") or kind.kind not in "biufM" for kind in safe.dtypes]]:
         safe[name] = safe[name].map(escape_output_formula)
+    if path == STANDARD_OUTPUT:
+        sys.stdout.write(safe.to_csv(index=index))
+        return path
     with name_output_in_errors(path):
         safe.to_csv(path, index=index)
     return path

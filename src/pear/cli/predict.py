@@ -7,17 +7,19 @@ from typing import Annotated
 
 import typer
 
-from pear.cli.console import print_plain
+from pear.cli.console import err, out, print_plain
 from pear.cli.csv_table import read_csv_table
 from pear.cli.options import Base, Groups, Variables
-from pear.cli.output_files import writable_output_file, write_output_csv
+from pear.cli.output_files import STANDARD_OUTPUT, writable_output_file, write_output_csv
 from pear.cli.table_samples import read_estimator_samples
 
 
 def predict_command(
     model: Annotated[Path, typer.Argument(help="A model file that pear train wrote.")],
     data: Annotated[Path, typer.Argument(help="A CSV file with the features that the model was trained on.")],
-    to: Annotated[Path, typer.Option("--out", help="The CSV file of forecasts.")] = Path("forecasts.csv"),
+    to: Annotated[Path, typer.Option("--out", help="The CSV file of forecasts; - is the standard output.")] = Path(
+        "forecasts.csv"
+    ),
     groups: Groups = None,
     variables: Variables = None,
     base: Base = None,
@@ -37,4 +39,4 @@ def predict_command(
         found = read_csv_table(data)[named].join(found)
     write_output_csv(found.sort_index(), to, index=False)
     rows = "1 row" if len(found) == 1 else f"{len(found):,} rows"
-    print_plain(f"Forecasts for {rows}: {to}")
+    print_plain(f"Forecasts for {rows}: {to}", to=err if to == STANDARD_OUTPUT else out)

@@ -10,6 +10,7 @@ from pear.cli.csv_table import read_csv_table, select_csv_columns
 from pear.cli.forecast_files import model_feature_names, read_base_forecasts
 from pear.cli.long_csv_table import LongColumns, order_long_csv_table
 from pear.errors import DataError
+from pear.wording import count_noun
 
 if TYPE_CHECKING:
     import pandas
@@ -119,12 +120,12 @@ def split_table_samples(samples: TableSamples, size: int, share: float, path: Pa
         raise DataError(
             f"{path} has no column to predict from: all of them are costs; add features, or name --features"
         )
-    what, count = "rows" if size == 1 and samples.groups is None else "groups", len(samples.features) // size
+    what, count = "row" if size == 1 and samples.groups is None else "group", len(samples.features) // size
     test = max(1, round(share * count))
     if count < _LEAST or count - test < _LEAST // 2:
         raise DataError(
-            f"{path} has {count} {what}, {test} of them to judge by; expected at least {_LEAST}, with half of them "
-            "left to train on"
+            f"{path} has {count_noun(count, what)}, {test} of them to judge by; expected at least {_LEAST}, with half "
+            "of them left to train on"
         )
     cut = (count - test) * size
     return SplitTableSamples(samples.rows(slice(0, cut)), samples.rows(slice(cut, None)))

@@ -86,8 +86,9 @@ def train_command(
 ) -> None:
     """Train a forecaster of costs on its error (MSE) and on its decisions (--loss), compare both, and save the second.
 
-    A cost that the table does not hold is taken from the model's file. Ctrl-C ends a training and keeps the best
-    weights so far.
+    A cost that the table does not hold is taken from the model's file.
+
+    Ctrl-C ends a training and keeps the best weights so far.
     """
     from pear.compile.thread_pools import one_thread
     from pear.train.estimator.regressor import DecisionRegressor  # which needs an extra, and says so
@@ -249,7 +250,8 @@ def _describe_training(problem: pear.Model, samples: SplitTableSamples, features
     """
     costs = problem.inputs - rows
     rest = problem.problem.n - costs
-    fixed = f"; the other {rest} are those of the file" if rest else ""
+    others = "the other one is that" if rest == 1 else f"the other {rest} are those"
+    fixed = f"; {others} of the file" if rest else ""
     sides = f" and {rows} of its right-hand sides" if rows else ""
     size, what = (1, "rows") if samples.train.groups is None else (problem.inputs, "groups")
     counts = [len(part.features) // size for part in samples]

@@ -8,7 +8,7 @@ from typing import Literal, get_args
 import torch
 
 from pear.errors import ProblemError
-from pear.setting_checks import check_count_setting, check_share_setting
+from pear.setting_checks import check_count_setting, check_number_setting, check_share_setting, is_real_number
 from pear.train.early_stopping import EarlyStopping
 
 Mixing = Literal["mean", "each"]
@@ -91,14 +91,13 @@ class FitConfig:
     normalise_costs: bool = False
 
     def __post_init__(self) -> None:
-        for name in ("batch_size", "max_epochs", "check_every"):
-            if getattr(self, name) < 1:
-                raise ProblemError(f"{name} must be at least 1; got {getattr(self, name)!r}")
-        if self.gap < 0:
-            raise ProblemError(f"gap must be at least 0; got {self.gap!r}")
-        if self.clip_norm is not None and not self.clip_norm > 0:
+        check_number_setting("learning_rate", self.learning_rate, least=0.0)
+        for name, least in (("batch_size", 1), ("max_epochs", 1), ("check_every", 1), ("gap", 0)):
+            # a frozen instance; whole floats such as 10.0 become integers
+            object.__setattr__(self, name, check_count_setting(name, getattr(self, name), least))
+        if self.clip_norm is not None and not (is_real_number(self.clip_norm) and self.clip_norm > 0):
             raise ProblemError(f"clip_norm must be a positive number, or None; got {self.clip_norm!r}")
-        if self.time_cap is not None and not self.time_cap > 0:
+        if self.time_cap is not None and not (is_real_number(self.time_cap) and self.time_cap > 0):
             raise ProblemError(f"time_cap must be a positive number of seconds, or None; got {self.time_cap!r}")
         if self.start not in get_args(Start):
             raise ProblemError(f"start must be one of {', '.join(map(repr, get_args(Start)))}; got {self.start!r}")
