@@ -11,9 +11,9 @@ from torch import Tensor
 def blocked_folds(count: int, folds: int, gap: int = 0) -> Iterator[tuple[Tensor, Tensor]]:
     """Yield two tensors for each fold: the row numbers to train on, and the held-out row numbers.
 
-    The folds hold out blocks of consecutive rows, the last block first.
-    Neighbouring rows are often alike, as days of one week are. If they are held out as a block, the training has not
-    seen rows that are almost the same as the held-out rows.
+    The folds hold out blocks of consecutive rows, the last block first. Neighbouring rows are often alike, as days of
+    one week are. If they are held out as a block, the training has not seen rows that are almost the same as the
+    held-out rows.
 
     Args:
         count: the number of rows.

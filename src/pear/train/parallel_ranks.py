@@ -92,7 +92,10 @@ class ParallelRanks:
         return self.rank == 0
 
     def __enter__(self) -> ParallelRanks:
-        """From now on, delay a first Ctrl-C to the next meeting, so that all ranks stop at the same place."""
+        """Return this object. From now on, a first Ctrl-C takes effect at the next meeting.
+
+        All ranks then stop at the same place.
+        """
         main = threading.current_thread() is threading.main_thread()
         if self.device is not None and main and signal.getsignal(signal.SIGINT) is signal.default_int_handler:
             self._handler = signal.signal(signal.SIGINT, self._interrupt)
@@ -118,10 +121,10 @@ class ParallelRanks:
 
         Args:
             place: the place in the training, in words, which must be the same on all ranks.
-            *numbers: the numbers that this rank sends to all ranks, at most ``_NUMBERS``.
+            *numbers: at most two numbers (``_NUMBERS``), which this rank sends to all ranks.
 
         Returns:
-            A list of numbers from each rank, in the order of the ranks.
+            A list for each rank, in the order of the ranks, with the numbers that the rank sent.
 
         Raises:
             TrainingError: a rank has failed, has ended, or is at another place.
@@ -139,7 +142,12 @@ class ParallelRanks:
         return [row[3 : 3 + len(numbers)] for row in rows]
 
     def _stop(self, place: str, failed: list[bool]) -> None:
-        """Raise a TrainingError that says which ranks failed and why, or at which places the ranks are."""
+        """Raise a TrainingError that says which ranks failed and why; if none failed, at which places the ranks are.
+
+        Args:
+            place: the place of this rank.
+            failed: for each rank, whether it failed.
+        """
         texts = self._gather_texts(place)
         self._ended = True
         if any(failed):
@@ -219,7 +227,7 @@ class ParallelRanks:
             load_model_weights(model, content["weights"])
 
     def add_loss_counts(self, loss: Any, before: tuple[int, int]) -> None:
-        """Add to the counts of this rank's loss what the losses of the other ranks have counted in the training.
+        """Add the counts that the losses of the other ranks made in the training to the counts of this rank's loss.
 
         Args:
             loss: the loss of this rank.
@@ -241,9 +249,9 @@ class ParallelRanks:
 
         Args:
             place: the place in the training, as in ``meet``.
-            value: the loss of this rank's part, a scalar. Its gradients are in the ``grad`` of the parameters, where
-                the gradients of the batch replace them.
-            weight: the number of samples that ``value`` is the mean of.
+            value: the loss of this rank's part, a scalar. The gradients of this loss are in the ``grad`` of the
+                parameters, and are replaced there by the gradients of the whole batch.
+            weight: the number of samples over which ``value`` is the mean; not used for a sum.
             parameters: the trained parameters.
             summed: whether the loss is a sum over the samples; the parts are then added and not averaged.
 
@@ -268,7 +276,7 @@ class ParallelRanks:
         return value.new_tensor(sum(count * own for count, own in parts if count) / total)
 
     def _add_gradients(self, parameters: list[nn.Parameter], share: float) -> None:
-        """Replace each gradient by the sum over all ranks of share · gradient, in one message.
+        """Replace each gradient by the sum of share · gradient over all ranks, which exchange a single message.
 
         If a parameter has no gradient on any rank, its gradient stays None.
         """
@@ -281,7 +289,7 @@ class ParallelRanks:
             parameter.grad = part.view_as(parameter) if count else None
 
     def _gather(self, own: list[float]) -> list[list[float]]:
-        """Return the numbers of all ranks, a list for each rank, padded with zeros to the same length."""
+        """Return a list for each rank with the numbers that the rank sent, filled up with zeros to a common length."""
         mine = torch.tensor(own + [0.0] * (3 + _NUMBERS - len(own)), dtype=torch.float64).to(self.device)
         rows = [torch.empty_like(mine) for _ in range(self.size)]
         self._talk(lambda: dist.all_gather(rows, mine))
@@ -289,11 +297,11 @@ class ParallelRanks:
         return found
 
     def _gather_texts(self, own: str) -> list[str]:
-        """Return the texts of all ranks."""
+        """Return the text that each rank sent, in the order of the ranks."""
         return [self._broadcast(own, rank) for rank in range(self.size)]
 
     def _broadcast(self, value: Any, rank: int) -> Any:
-        """Return the value of the rank with this number on all ranks."""
+        """Return on all ranks the ``value`` that the rank with the number ``rank`` has passed."""
         box = [value]
         self._talk(lambda: dist.broadcast_object_list(box, rank, device=self.device))
         return box[0]

@@ -9,7 +9,7 @@ from torch import Tensor, nn
 
 
 class RandomStates:
-    """The states of torch's global random generators: that of the CPU, and those of the GPUs that hold a model.
+    """The states of torch's global random generators for the CPU and for the GPUs that hold a model.
 
     Only states that change during the training are saved. A state changes if something draws from the generator, as
     dropout does.
@@ -23,7 +23,7 @@ class RandomStates:
         self.first = self._read()
 
     def _read(self) -> dict[str, Tensor]:
-        """Return the present states by the name of the device."""
+        """Return the present state of each generator, by the name of its device."""
         return {"cpu": torch.get_rng_state(), **{name: torch.cuda.get_rng_state(name) for name in self.devices}}
 
     def drawn(self) -> dict[str, Tensor]:

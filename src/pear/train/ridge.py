@@ -34,9 +34,9 @@ def fit_ridge(features: Tensor, targets: Tensor, intercept: bool = True, weight:
     """Fit a ridge regression to all rows.
 
     The features are standardised first, so that their units do not matter; a constant feature gets a weight of zero.
-    The targets are divided by their standard deviations, so that all targets count equally. Of all ``STRENGTHS``, the
-    one with the lowest squared error in a cross-validation is used. Its folds are blocks of consecutive rows, so that a
-    row of a time series is not predicted from its neighbours.
+    The targets are divided by their standard deviations, so that all targets count equally. The strength of the penalty
+    is the one of ``STRENGTHS`` with the lowest squared error in a cross-validation. The folds of the cross-validation
+    are blocks of consecutive rows, so that a row of a time series is not predicted from its neighbours.
 
     Args:
         features: (N, p), p features of each of N observations.
@@ -68,7 +68,7 @@ def _ridge_mean(rows: Tensor, weight: Tensor | None) -> Tensor:
 
 
 def _ridge_mean_and_factor(rows: Tensor, centred: bool, weight: Tensor | None) -> tuple[Tensor, Tensor]:
-    """Return the mean of each of p columns and the factor 1 / standard deviation, each (p,).
+    """Return the mean and the factor 1 / standard deviation of each of p columns, as two tensors (p,).
 
     The factor is 0 for a column that is constant up to rounding. If the columns are not centred, the mean is zero, and
     the root mean square takes the place of the standard deviation.
@@ -80,7 +80,7 @@ def _ridge_mean_and_factor(rows: Tensor, centred: bool, weight: Tensor | None) -
 
 
 def _choose_ridge_strength(rows: Tensor, true: Tensor, intercept: bool, weight: Tensor | None) -> float:
-    """Return the strength with the lowest squared error on held-out folds; the largest strength for a single row."""
+    """Return the strength with the lowest squared error on held-out folds; the largest strength if there is one row."""
     errors = torch.zeros_like(STRENGTHS)
     for kept, held_out in blocked_folds(len(rows), FOLDS):
         part, judged = (None, None) if weight is None else (weight[kept], weight[held_out])
@@ -121,7 +121,7 @@ class _RidgePath:
         return self.directions @ (self.moments / (self.squares + strength)[:, None])
 
     def squared_errors(self, rows: Tensor, true: Tensor, weight: Tensor | None) -> Tensor:
-        """Return the sum of weighted squared errors for each of ``STRENGTHS``.
+        """Return the sum of weighted squared errors for each of the S entries of ``STRENGTHS``, (S,).
 
         Args:
             rows: (M, p), M rows of p features.

@@ -75,7 +75,7 @@ def model_identity(model: nn.Module) -> dict[str, Any]:
 
 
 def _validation_identity(validation: SampleSource | float | None) -> Any:
-    """Return the identity of validation samples; a share that is held out, and None, are returned unchanged."""
+    """Return the identity of validation samples. A share to hold out, and None, are returned unchanged."""
     return validation if validation is None or isinstance(validation, (int, float)) else data_identity(validation)
 
 
@@ -126,12 +126,12 @@ def config_identity(config: FitConfig) -> dict[str, Any]:
 
 
 def data_identity(samples: SampleSource) -> dict[str, Any]:
-    """Return the number of samples, the shapes of one sample, and a digest of the data that are in memory.
+    """Return the number of samples, the shapes of one sample, and a digest of the data.
 
     For samples in memory, the digest covers features, costs, ids and weights, in their order. For a DataLoader, it
     covers costs and ids in any order, because the loader may change features and shuffle samples in every pass. For
-    Parquet files, it covers the samples that ``fit`` reads before the first step, and the sizes of the row groups. Ids
-    other than numbers, texts and tuples of these are left out.
+    Parquet files, it covers the samples that ``fit`` reads before the first step, the sizes of the row groups, and
+    ``buffer``. Ids other than numbers, texts and tuples of these are left out.
     """
     look = samples.look()
     inputs = feature_tensors(look.features)
@@ -218,9 +218,9 @@ def _problem_identity(problem: Any) -> str | None:
 
 
 def describe_identity_difference(other: Any, own: Any, where: str = "") -> str:
-    """Return the first difference between two identities in words: the ``other`` one, and the expected one, ``own``.
+    """Return words for the first difference of the identity ``other`` from the expected identity ``own``.
 
-    ``where`` is the path of names to these parts of the identities.
+    Both may be parts of identities. ``where`` then holds the names that lead to the parts.
 
     Example:
         >>> describe_identity_difference({"class": "Linear", "bias": True}, {"class": "Linear", "bias": False})
@@ -250,7 +250,7 @@ def _function_identity(function: Any) -> str:
 
 
 def _plain_identity(value: Any) -> Any:
-    """Return settings as numbers, texts, lists and dicts, which a file can hold without loss."""
+    """Return a setting as numbers, texts, lists and dicts, which a file can hold. A function becomes its name."""
     if isinstance(value, Mapping):
         return {str(name): _plain_identity(one) for name, one in value.items()}
     if isinstance(value, (tuple, list)):

@@ -39,7 +39,7 @@ MALFORMED = (KeyError, IndexError, TypeError, ValueError, AttributeError, Runtim
 
 
 def write_safetensors(path: Path, kind: str, version: int, content: Mapping[str, Any]) -> None:
-    """Write the content to a file, which replaces a file of that name; the arguments are as in ``pack_safetensors``."""
+    """Write content to a file, replacing an earlier file of that name. The arguments are as in ``pack_safetensors``."""
     replace_safetensors_file(path, pack_safetensors(kind, version, content))
 
 
@@ -82,7 +82,7 @@ def unpack_safetensors(data: bytes) -> dict[str, Any]:
 
 
 def add_safetensors_checksum(data: bytes) -> bytes:
-    """Return the bytes of a file with the right checksum in its header."""
+    """Return the bytes of a file after the checksum in its header is set to the right one."""
     return data[: _CHECKSUM.start] + _safetensors_checksum(data) + data[_CHECKSUM.stop :]
 
 
@@ -176,9 +176,10 @@ def _safetensors_checksum(data: bytes) -> bytes:
 
 
 def _encode_safetensors_value(value: Any, where: str, tensors: dict[str, Tensor]) -> Any:
-    """Convert a value to JSON, in which a name stands for each array, and add its arrays to ``tensors`` by name.
+    """Return a value as JSON, in which each array is replaced by a name.
 
-    ``where`` is the place of the value in the content, for error messages.
+    The arrays of the value are added to ``tensors`` under these names. ``where`` is the place of the value in the
+    content, for error messages.
     """
     if value is None or isinstance(value, (bool, int, str)):
         return value
@@ -203,7 +204,7 @@ def _encode_safetensors_value(value: Any, where: str, tensors: dict[str, Tensor]
 
 
 def _encode_safetensors_array(value: Any, where: str, tensors: dict[str, Tensor]) -> dict[str, str]:
-    """Add a tensor or array to ``tensors``, and return the JSON with its name."""
+    """Add a tensor or an array to ``tensors`` under a new name, and return JSON with this name."""
     if isinstance(value, Tensor) and value.layout is torch.strided:
         tag, dtype = "$tensor", str(value.dtype).removeprefix("torch.")
     elif isinstance(value, np.ndarray):
@@ -222,7 +223,7 @@ def _encode_safetensors_array(value: Any, where: str, tensors: dict[str, Tensor]
 
 
 def _decode_safetensors_value(said: Any, tensors: dict[str, Tensor]) -> Any:
-    """Convert JSON from ``_encode_safetensors_value`` back to the value.
+    """Return the value that ``_encode_safetensors_value`` has converted to the JSON ``said``.
 
     Values that JSON cannot hold are objects with a tag, a name that begins with "$", such as ``{"$tuple": [1, 2]}``.
     Each array is removed from ``tensors`` when it is used, so that a file can use it only once. Otherwise a small file
@@ -245,7 +246,7 @@ def _decode_safetensors_value(said: Any, tensors: dict[str, Tensor]) -> Any:
 
 
 def _decode_safetensors_tag(tag: str, said: dict[str, Any], tensors: dict[str, Tensor]) -> Any:
-    """Convert a JSON object with a tag, such as ``{"$tuple": [1, 2]}``, back to the value."""
+    """Return the value that a JSON object with a tag, such as ``{"$tuple": [1, 2]}``, stands for."""
     value = said[tag]
     if tag == "$float":
         return float(value)

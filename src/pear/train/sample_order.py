@@ -12,10 +12,10 @@ Order = Callable[[int, torch.Generator], Tensor]
 
 
 def shuffled(count: int, generator: torch.Generator) -> Tensor:
-    """Return a random order of ``count`` samples, which is another one in every epoch."""
+    """Return the row numbers of ``count`` samples in a random order, (count,). Each call draws another order."""
     return torch.randperm(count, generator=generator)
 
 
 def in_order(count: int, generator: torch.Generator) -> Tensor:
-    """Return the order of the data, which is the same in every epoch. The generator is not used."""
+    """Return the row numbers of ``count`` samples in ascending order, (count,). The generator is not used."""
     return torch.arange(count)

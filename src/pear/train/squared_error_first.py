@@ -26,7 +26,9 @@ def train_squared_error_first(
     train: SampleSource,
     optimizer: torch.optim.Optimizer | None,
 ) -> History:
-    """Train on the loss; before that, train on the squared error if the start is "mse" and the loss has a problem.
+    """Train on the loss, and return the history.
+
+    If ``FitConfig.start`` is "mse" and the loss has a problem, the model is first trained on the squared error.
 
     Args:
         job: the inputs that both trainings share.
@@ -45,10 +47,10 @@ def train_squared_error_first(
 
 
 def _train_on_squared_error(job: FitJob, train: SampleSource) -> History:
-    """Train on the squared error, and leave the model with its best weights. A model that is already trained is kept.
+    """Train on the squared error, leave the model with its best weights, and return the history.
 
-    If the last layer does not show whether the model is trained, the first weights are validated, too, and kept if
-    their metric is not higher.
+    A model that is already trained keeps its weights. If the last layer does not show whether the model is trained, the
+    first weights are validated, too, and kept if their metric is not higher.
     """
     model, look, began = job.model, train.look(), read_clock()
     fresh, given = has_fresh_output_layer(model, look.features, look.costs), copy.deepcopy(model.state_dict())
@@ -77,5 +79,5 @@ def _train_on_squared_error(job: FitJob, train: SampleSource) -> History:
 
 
 def _mark_squared_error_part(callback: Callback) -> Callback:
-    """Return a function that calls the callback with the ``Progress`` that it gets, changed to the part "mse"."""
+    """Return a function that passes a ``Progress`` on to the callback, with "mse" as the part of the run."""
     return lambda now: callback(replace(now, part="mse"))

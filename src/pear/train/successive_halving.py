@@ -47,7 +47,7 @@ class SuccessiveHalving:
     """The training of candidates in stages; the better half of each stage continues.
 
     Args:
-        field: the candidates. Each is replaced by the trained candidate that the engine returns.
+        field: the list of candidates. Each is replaced in the list by the trained candidate that the engine returns.
         engine: the engine that runs the trainings.
         common: the inputs that all candidates share. The ``FitConfig.time_cap`` in them is that of all candidates
             together.
@@ -71,7 +71,7 @@ class SuccessiveHalving:
         """Train in stages, and return whether the user has interrupted the training.
 
         Args:
-            stages: for each stage, the number of candidates, and their number of epochs in total when it ends.
+            stages: a pair for each stage: the number of candidates, and their epochs from the first stage to its end.
         """
         left = list(range(len(self.field)))
         for stage, (count, epochs) in enumerate(stages, 1):
@@ -81,18 +81,21 @@ class SuccessiveHalving:
         return False
 
     def _leave_out(self, number: int) -> None:
-        """Note that no time is left for a candidate, unless it has a result from an earlier stage."""
+        """Write in a candidate's note that no time was left for it, unless it has a result from an earlier stage."""
         if not self.field[number].history.checks:
             self.field[number].note = LATE
 
     def _time_for_next(self, shares: int) -> TimeLeft:
-        """Return the time for the next candidate: an equal share of the time left, or the time of two checks if longer.
+        """Return the time for the training of the next candidate in this stage.
 
-        If no more than the time of one check is left, the time is 0, unless no candidate has been validated yet.
-        Otherwise it is at most the time left, but at least ``LEAST_SHARE`` of the time cap and the time of one check.
+        If more time than that of one check is left, the training gets an equal share of the time left. The share is
+        raised to the time of two checks, but not above the time left, and then to at least ``LEAST_SHARE`` of the time
+        cap and the time of one check. If no more than the time of one check is left, the training gets no time, unless
+        no candidate has been validated yet.
 
         Args:
-            shares: the number of trainings, one after the other in this stage and the later ones, that share the time.
+            shares: the number of trainings that share the time left: those that follow each other from here to the end
+                of the last stage.
         """
         if self._cap is None:
             return TimeLeft(None, None)
@@ -105,11 +108,11 @@ class SuccessiveHalving:
         return TimeLeft(stage, None if first else seconds_left_to_validate(self._cap, spent))
 
     def _run_stage(self, left: list[int], epochs: int, stage: tuple[int, int]) -> bool:
-        """Train the candidates with the numbers ``left`` in one stage; return whether the user has interrupted it.
+        """Train candidates in one stage, and return whether the user has interrupted the training.
 
         Args:
-            left: the numbers of the candidates in ``field``.
-            epochs: the number of epochs in total at the end of the stage.
+            left: the numbers of the candidates of this stage in ``field``.
+            epochs: the number of epochs from the beginning of the first stage to the end of this one.
             stage: the number of this stage, from 1, and the number of stages.
         """
         waiting = [number for number in left if not self.field[number].note]

@@ -1,4 +1,4 @@
-"""The order in time of rows that carry dates, by which rows are sorted before blocks of them are held out."""
+"""Functions that sort rows by their dates, so that blocks of rows can be held out in the order of time."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def describe_time_order(moved: bool) -> str:
 
 
 def find_time_order(*tables: Any, groups: Any = None) -> Rows | None:
-    """Find the order in time of rows that carry dates.
+    """Return the order in time of rows that carry dates.
 
     Args:
         *tables: tables with the same N rows. The dates are the index of the first DataFrame or Series that has an index
@@ -102,12 +102,15 @@ def sort_tables_by_time(given: Mapping[str, Any]) -> tuple[dict[str, Any], Rows 
 
 
 def _can_sort_by_time(tables: Iterable[Any], count: int) -> bool:
-    """Return whether all tables have ``count`` rows. Other tables are not sorted, because they are refused later."""
+    """Return whether all tables have ``count`` rows. If not, they are left unsorted, because they are refused later."""
     return all(count_sample_rows(one) == count for one in tables if one is not None)
 
 
 def _take_in_time_order(table: Any, order: Rows) -> Any:
-    """Return the rows of a table, or of each table in a tuple or dict, in this order; None stays None."""
+    """Return the rows of a table in this order.
+
+    The tables in a tuple or a dict are all put in this order, and None stays None.
+    """
     if isinstance(table, dict):
         return {name: _take_in_time_order(part, order) for name, part in table.items()}
     if isinstance(table, tuple):
@@ -130,6 +133,12 @@ def _times_of_labels(pandas: Any, labels: Any) -> NDArray[Any] | None:
 
 
 def _first_times_of_groups(pandas: Any, dates: NDArray[Any], groups: Any) -> NDArray[Any]:
-    """Return the first date of the group of each row, (N,), for the dates (N,) and the group ids (N,) of the rows."""
+    """Return, for each row, the first date in the group of the row, (N,).
+
+    Args:
+        pandas: the module.
+        dates: (N,) the date of each row, as a number that grows with time.
+        groups: (N,) the id of the group of each row.
+    """
     numbers, _ = pandas.factorize(np.asarray(groups, dtype=object))
     return np.asarray(pandas.Series(dates).groupby(numbers).transform("min"))

@@ -31,8 +31,9 @@ _PAIRS = 2**24  # the number of distances that are computed together, in arrays 
 def training_labels(samples: SampleSource, config: FitConfig, model: Any = None) -> SampleSource:
     """Return the training samples with the costs that the settings ask for.
 
-    Samples that training leaves out, and samples whose costs are not finite, keep their costs, and are no
-    neighbours of other samples.
+    Without such settings the samples are returned unchanged. Samples that training leaves out, and samples whose costs
+    are not finite, are no neighbours of other samples. They keep their costs; if ``config.label_mixing`` is "each",
+    they are dropped instead.
 
     Args:
         samples: the training samples.
@@ -41,7 +42,7 @@ def training_labels(samples: SampleSource, config: FitConfig, model: Any = None)
             that it corrects.
 
     Raises:
-        ProblemError: the samples are not in memory.
+        ProblemError: the settings ask for other costs, and the samples are not in memory.
 
     Example:
         >>> import torch
@@ -78,15 +79,15 @@ def training_labels(samples: SampleSource, config: FitConfig, model: Any = None)
 
 
 def mix_labels_with_neighbours(features: Tensor, costs: Tensor, count: int, own: float, weight: Tensor) -> Tensor:
-    """Mix the costs cᵢ of each sample i with the weighted mean of its neighbours' costs: ``w cᵢ + (1 − w) mean_j c_j``.
+    """Return the costs ``w cᵢ + (1 − w) mean_j c_j`` of each sample i, a mixture with the costs of its neighbours.
 
-    The mean is over the neighbours j of sample i.
+    The weighted mean is over the neighbours j of sample i.
 
     Args:
         features: (N, p), p features of each sample. Neighbours are nearest in Euclidean distance after each feature is
             divided by its standard deviation. A missing value is replaced by the mean of its feature.
         costs: (N, n) the costs.
-        count: the number of neighbours of a sample, at most N − 1.
+        count: the number of neighbours of a sample. If it is larger than N − 1, all other samples are neighbours.
         own: w, the weight of the sample's costs.
         weight: (N,) how much each sample counts as a neighbour.
 
@@ -107,7 +108,7 @@ def mix_labels_with_each_neighbour(features: Tensor, samples: SampleBatch, count
     Args:
         features: (N, p), p features of each sample, as in ``mix_labels_with_neighbours``.
         samples: N samples without ids.
-        count: k, the number of neighbours of a sample, at most N − 1.
+        count: k, the number of neighbours of a sample. If it is larger than N − 1, all other samples are neighbours.
         own: w, the weight of the sample's costs.
 
     Returns:
@@ -141,7 +142,7 @@ def find_label_neighbours(features: Tensor, count: int) -> Tensor:
 
 
 def _standardise_label_features(features: Tensor) -> Tensor:
-    """Return the p features (N, p) with mean 0 and standard deviation 1; a missing value becomes the mean, 0."""
+    """Return the p features (N, p) with mean 0 and standard deviation 1. Missing values become 0, the mean."""
     known = features.isfinite()
     mean = torch.where(known, features, 0.0).sum(0) / known.sum(0).clamp_min(1)
     away = torch.where(known, features - mean, 0.0)
@@ -150,7 +151,7 @@ def _standardise_label_features(features: Tensor) -> Tensor:
 
 
 def equal_label_norms(costs: Tensor, weight: Tensor | None = None) -> Tensor:
-    """Scale the costs (N, n) of each sample to the mean norm of the costs of all samples.
+    """Return costs (N, n) in which the costs of every sample have the same norm, the mean norm of all samples.
 
     Costs that are all zero stay zero.
 

@@ -1,4 +1,4 @@
-"""What a training does with its loss: calling, calibrating and stepping it, and saving its state."""
+"""Functions that a training needs for its loss: to call, calibrate and step it, and to save its state."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def loss_with_keys(loss: Callable[..., Tensor]) -> Callable[..., Tensor]:
 
 
 def loss_weight_option(weight: Tensor | None) -> dict[str, Tensor]:
-    """Return the keyword argument ``weight`` for a call of a loss as a dict; {} if the samples have no weights."""
+    """Return the weights (B,) of samples as the keyword arguments of a loss: {"weight": weight}, or {} for None."""
     return {} if weight is None else {"weight": weight}
 
 
@@ -87,9 +87,9 @@ def step_training_loss(loss: Callable[..., Tensor]) -> None:
 
 
 def training_loss_counts(loss: Any) -> tuple[int, int]:
-    """Return the number of samples in all calls of a ``PEARLoss``, and of those whose warm start was still optimal.
+    """Return two counts of a ``PEARLoss``, over all of its calls; (0, 0) for any other loss.
 
-    The result is (0, 0) for any other loss.
+    The first is the number of samples. The second is the number of those for which the warm start was still optimal.
     """
     return (loss.samples, loss.reused) if isinstance(loss, PEARLoss) else (0, 0)
 
@@ -103,12 +103,12 @@ def problem_of_loss(loss: Any) -> Any:
 
 
 def training_loss_seconds(loss: Any) -> dict[str, float]:
-    """Return the seconds that a loss has spent so far, by part: at least "solve" and "gradient"."""
+    """Return the seconds that a loss has spent so far, by the name of the work: at least "solve" and "gradient"."""
     return {"solve": 0.0, "gradient": 0.0, **getattr(loss, "seconds", {})}
 
 
 def save_loss_schedule(loss: Any) -> dict[str, Any]:
-    """Return a copy of the state of a loss that changes from step to step, such as the strength of its guidance."""
+    """Return a copy of what changes in a loss from step to step, such as the strength of the guidance."""
     return copy.deepcopy(loss.state_dict()) if isinstance(loss, nn.Module) else {}
 
 
@@ -119,7 +119,7 @@ def load_loss_schedule(loss: Any, state: dict[str, Any]) -> None:
 
 
 def save_training_loss_warm_starts(loss: Any) -> dict[str, Any]:
-    """Return the warm starts of all samples, by the name of the module of the loss that stores them."""
+    """Return the warm starts of all samples, in a dict by the names of the loss's modules that store them."""
     return {name: module.sample_state() for name, module in _loss_modules_with_warm_starts(loss)}
 
 
@@ -130,7 +130,7 @@ def load_training_loss_warm_starts(loss: Any, saved: Mapping[str, Any]) -> None:
 
 
 def _loss_modules_with_warm_starts(loss: Any) -> list[tuple[str, Any]]:
-    """Return the names and the modules of a loss that store warm starts."""
+    """Return a pair (name, module) for each module of a loss that stores warm starts."""
     modules = loss.named_modules() if isinstance(loss, nn.Module) else ()
     return [(name, module) for name, module in modules if hasattr(module, "sample_state")]
 

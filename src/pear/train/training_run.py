@@ -51,7 +51,7 @@ def run_training_on_loss(
     given: dict[str, Any],
     before: History | None,
 ) -> History:
-    """Train the model of a job on one loss, and leave the model with its best weights.
+    """Train the model of a job on one loss, leave the model with its best weights, and return the history.
 
     Args:
         job: the model, the validation samples, the settings and the callbacks.
@@ -173,7 +173,7 @@ class TrainingRun:
         return read_clock() - self._began
 
     def over_time_cap(self) -> bool:
-        """Return whether the time cap, by the clock of rank 0, leaves no time for more than one check."""
+        """Return whether no more than the time of one check is left until the time cap, by the clock of rank 0."""
         cap = self.config.time_cap
         if cap is None:
             return False
@@ -202,7 +202,7 @@ class TrainingRun:
 
         Args:
             epoch: the number of the epoch, from 1.
-            after_part: a function that is called after each of about ``PARTS`` equal parts of the epoch, or None.
+            after_part: a function that is called after each of several equal parts of the epoch (``PARTS``), or None.
 
         Returns:
             The mean loss per sample.
@@ -242,10 +242,11 @@ class TrainingRun:
         Args:
             epoch: the number of the epoch.
             batches: the batches of the epoch, before they are split over the ranks.
-            after_part: a function that is called after each part of the epoch, or None.
+            after_part: as in ``epoch``.
 
         Returns:
-            The sum of the losses of all samples seen, the number of these samples, and whether all batches were done.
+            Three values: the sum of the losses of all samples seen, the number of these samples, and whether all
+            batches were done.
         """
         total, seen = torch.zeros((), dtype=torch.float64, device=self.train.costs.device), 0
         part = self._batches_in_part(len(self.train))
@@ -279,7 +280,12 @@ class TrainingRun:
         return value
 
     def _gradient(self, batch: SampleBatch) -> tuple[Tensor, int]:
-        """Compute the gradient of the loss; return the loss, and the number of samples in its mean."""
+        """Compute the gradient of the loss of a batch, in the ``grad`` of the parameters.
+
+        Returns:
+            Two values: the loss, and the number of samples over which it is the mean. With several ranks, failed
+            samples are not counted if the loss masks them.
+        """
         value = call_training_loss(
             self.keyed_loss, call_on_features(self.model, batch.features), batch, self.loss_is_sum
         )
@@ -307,7 +313,7 @@ class TrainingRun:
         return LinearEpochs(*parts, train.features, train.costs, self.config.batch_size)  # type: ignore[arg-type]
 
     def check(self, epoch: int, loss: float) -> bool:
-        """Validate the model after an epoch with this training loss, record the check, and keep the best weights.
+        """Validate the model after an epoch with the mean ``loss``, record the check, and keep the best weights.
 
         If a time cap ends the search of integer programs during a check, nothing is recorded. The first check has no
         time cap.
@@ -334,15 +340,15 @@ class TrainingRun:
         return out_of_patience
 
     def _validate(self) -> tuple[float, float, bool] | None:
-        """Compute the metric of the present weights.
+        """Compute the metric of the present weights, and compare it with the best one.
 
         Weights from before the first step are replaced only by weights whose metric is lower by a share of 1/√N, for N
         validation samples. That is about the relative standard error of a mean of N numbers whose deviation equals the
         mean.
 
         Returns:
-            The metric, the seconds of the run at the end of the check, and whether the weights are the best so far;
-            None if the time cap has ended the check.
+            Three values: the metric, the seconds of the run at the end of the check, and whether the weights are the
+            best so far. If the time cap has ended the check, the result is None.
         """
         best = self.history.best
         left = None if self.best_weights is None else seconds_left_to_validate(self.config.time_cap, self.seconds())
@@ -370,7 +376,7 @@ class TrainingRun:
         return value
 
     def _call_callbacks(self, epoch: int, loss: float) -> bool:
-        """Call all callbacks on rank 0 after an epoch with this loss; return whether one of them ends the run."""
+        """Call all callbacks on rank 0 after an epoch with this mean loss; return whether one of them ends the run."""
 
         def call_all() -> bool:
             """Call all callbacks, and return whether one of them returns True."""

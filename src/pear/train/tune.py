@@ -207,7 +207,7 @@ def _read_tune_candidate(given: Any) -> Settings:
 
 
 def _tune_stages(count: int, config: FitConfig) -> list[tuple[int, int]]:
-    """Return the number of candidates of every stage, and the epoch that ends the stage.
+    """Return a pair for every stage: the number of candidates, and the epoch that ends the stage.
 
     Epochs are counted from the beginning of the first stage. Every stage but the last ends at an epoch with a regular
     check, so that the stages add no checks to the history.
@@ -224,7 +224,7 @@ def _tune_stages(count: int, config: FitConfig) -> list[tuple[int, int]]:
 
 
 def _make_tune_loss(problem: Problem | Model, settings: Settings, costs: Tensor) -> nn.Module:
-    """Return the loss of a candidate; PEAR's loss is calibrated on the training costs (N, n)."""
+    """Return the loss of a candidate. PEAR's loss is calibrated on the training costs (N, k)."""
     options = {name: value for name, value in settings.items() if name != "method"}
     times = loss_smoothing_multiple(options.get("smoothing"))
     if times is not None:
@@ -247,7 +247,10 @@ def _make_tune_model(train: MemorySamples, seed: int) -> nn.Module:
 def _split_tune_samples(
     problem: Problem | Model, X: Any, C: Any, validation: float | tuple[Any, Any] | None
 ) -> tuple[MemorySamples, MemorySamples]:
-    """Return training samples and validation samples: the last rows of X and C, or those that the user gives."""
+    """Return the training samples and the validation samples.
+
+    The validation samples are those that the user gives, or the last rows of X and C.
+    """
     rows = count_keyed_samples(problem)
     given, *_ = sort_samples_by_time((X, C), rows is not None)
     samples = _read_tune_samples(problem, given, "X and C")
@@ -262,7 +265,7 @@ def _split_tune_samples(
 
 
 def _read_tune_samples(problem: Problem | Model, pair: Sequence[Any], name: str) -> MemorySamples:
-    """Make samples in memory from features and costs.
+    """Return features and costs as samples in memory.
 
     Args:
         problem: the problem or model that the samples belong to.

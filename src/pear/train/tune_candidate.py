@@ -48,7 +48,7 @@ def describe_candidate(settings: Settings) -> str:
 
 
 class TimeLeft(NamedTuple):
-    """The seconds that are left to train a candidate; None for no limit.
+    """The seconds that are left to train a candidate of ``tune``. None stands for no limit.
 
     Attributes:
         stage: the seconds for the present stage of this candidate, including checks; 0 if no time is left for a check.
@@ -64,7 +64,7 @@ class CandidateRow(NamedTuple):
     """The result of one candidate in the table of ``tune``.
 
     Attributes:
-        candidate: the settings in one line.
+        candidate: the settings of the candidate, in one line of text.
         epochs: the number of epochs of the training.
         regret: the lowest regret on the validation samples; NaN if the candidate failed, or was never validated.
         seconds: the seconds of the training.

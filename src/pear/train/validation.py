@@ -28,11 +28,11 @@ SHARE = 0.2
 def find_validation_samples(
     train: SampleSource, validation: Any, model: nn.Module, problem: Any
 ) -> tuple[SampleSource, SampleSource, int]:
-    """Return the samples to train on, the validation samples, and the number of samples that were held out.
+    """Return three values: the samples to train on, the validation samples, and the number of held-out samples.
 
     Args:
         train: all training samples.
-        validation: validation samples, the share of ``train`` to hold out, or None for a share of ``SHARE``.
+        validation: validation samples, the share of ``train`` to hold out, or None for the default share, ``SHARE``.
         model: the model that is trained.
         problem: the problem of the loss, or None.
     """
@@ -56,7 +56,7 @@ def hold_out_validation(samples: MemorySamples, share: Any, problem: Any) -> tup
 
     Args:
         samples: all samples.
-        share: the share of samples to hold out; None stands for ``SHARE``.
+        share: the share of samples to hold out; None stands for the default, ``SHARE``.
         problem: the problem of the loss, or None. If it has fields for each sample, it must have a row for each of
             ``samples``.
     """
@@ -97,7 +97,9 @@ def describe_validation(taken: int, left: int) -> str:
 
 
 def clean_validation(model: nn.Module, loss: Any, validation: SampleSource) -> SampleSource:
-    """Leave out validation samples that are not finite, if they are in memory and the loss masks failed samples.
+    """Return the validation samples, after those that are not finite are left out or refused.
+
+    They are left out if the samples are in memory and the loss masks failed samples.
 
     Raises:
         ProblemError: costs are not finite, and samples cannot be left out.

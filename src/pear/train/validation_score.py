@@ -40,7 +40,11 @@ def score_on_validation(model: nn.Module, samples: SampleSource, score: Score) -
 
 
 def forecast_validation(model: nn.Module, samples: SampleSource) -> tuple[Tensor, Tensor, Keys | None]:
-    """Forecast all samples in evaluation mode; return predicted costs (N, n), true costs (N, n) and the N ids."""
+    """Forecast all samples with the model in evaluation mode.
+
+    Returns:
+        Three values: the predicted costs (N, n), the true costs (N, n), and the N ids, or None if there are none.
+    """
     model.eval()
     with torch.no_grad():
         found = [(call_on_features(model, batch.features), batch.costs, batch.keys) for batch in samples.whole()]
@@ -51,7 +55,7 @@ def forecast_validation(model: nn.Module, samples: SampleSource) -> tuple[Tensor
 
 
 def default_validation_score(model: nn.Module, loss: Any, validation: SampleSource) -> tuple[SampleSource, Score]:
-    """Return the validation samples that can be used, and the default score of ``fit`` on them.
+    """Return two values: the validation samples that can be used, and the default score of ``fit`` on them.
 
     The score is the normalised regret on the problem of the loss. For a loss without a problem it is the loss itself.
     Samples whose costs are not finite or that have no best decision are left out if the samples are in memory and the
@@ -71,7 +75,7 @@ def default_validation_score(model: nn.Module, loss: Any, validation: SampleSour
 def default_validation_outcomes(
     problem: Problem | Model, loss: Any, validation: SampleSource
 ) -> tuple[SampleSource, Outcomes]:
-    """Return the validation samples that can be used, and the function that computes the regrets of decisions on them.
+    """Return two values: the validation samples that can be used, and a function for the regrets of decisions on them.
 
     Args:
         problem: the problem of the loss.
@@ -120,7 +124,8 @@ def make_validation_outcomes(
     Args:
         problem: the decision problem, with its integers.
         costs: (N, n) true costs, or (N, k), the k true values that the cost map of a ``Model`` maps to costs.
-        keys: the N ids of the samples. In a problem or cost map with fields for each sample they are the row numbers.
+        keys: the N ids of the samples; None for their row numbers. If the problem or the cost map has a row for each
+            sample, an id is the number of the row.
     """
     _check_validation_columns(problem, costs, "validation")
     return ForecastJudge(problem, costs, as_keys(keys, len(costs)))
@@ -137,7 +142,7 @@ def _check_validation_columns(problem: Problem | Model, costs: Tensor, name: str
 
 
 def _outcomes_on_validation(problem: Problem | Model, validation: SampleSource) -> Outcomes:
-    """Return the function of ``make_validation_outcomes`` for validation samples from any source.
+    """Return a function as in ``make_validation_outcomes``, for validation samples from any source.
 
     The best decisions are computed again if a DataLoader returns the samples in another order.
     """

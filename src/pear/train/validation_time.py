@@ -1,4 +1,4 @@
-"""The time that a validation may take under a time cap."""
+"""The time that a validation may take if the training has a time cap."""
 
 from __future__ import annotations
 
@@ -16,9 +16,10 @@ OVERRUN = 0.05
 
 
 def seconds_left_to_validate(cap: float | None, spent: float) -> float | None:
-    """Return the seconds that a validation may still take. None without a cap; not positive if no time is left.
+    """Return the seconds that a validation may still take; None without a time cap.
 
-    A validation may exceed the time cap by the share ``OVERRUN`` of the cap.
+    A validation that is under way may exceed the time cap by a small share of the cap (``OVERRUN``). The result is 0 or
+    negative if no time is left.
 
     Args:
         cap: the time cap in seconds, or None.
@@ -28,13 +29,13 @@ def seconds_left_to_validate(cap: float | None, spent: float) -> float | None:
 
 
 def validate_in_time(seconds: float | None, judge: Callable[[], T]) -> T | None:
-    """Return the result of a function that decides for validation samples, or None if the time does not suffice.
+    """Return the result of a validation; None if the time is over before it ends.
 
-    Only the search of integer programs is interrupted.
+    Only the search of integer programs is interrupted; other computations may take longer than the time.
 
     Args:
         seconds: the time in seconds; None for no limit.
-        judge: the function.
+        judge: the function that makes the validation and returns its result.
     """
     if seconds is None:
         return judge()

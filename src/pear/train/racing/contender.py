@@ -1,4 +1,4 @@
-"""``Contender``: a way of training that competes in a race, with its state in every fold."""
+"""``Contender``: one of the trainings that compete in a race, with its state in every fold."""
 
 from __future__ import annotations
 
@@ -16,15 +16,16 @@ PATIENCE = 2
 
 @dataclass
 class Contender:
-    """A way of training that competes in a race, with its state in every fold.
+    """One of the trainings that compete in a race, with its state in every fold.
 
-    A stage has a value, and lower is better.
+    The training proceeds in stages (``contender_stages``). After each stage, its weights are judged on held-out
+    samples, which gives the stage a value; lower is better.
 
     Attributes:
         name: "squared error", "correction" or "fresh model".
         trajectories: the training in each fold.
         best: the value of the best stage; infinite before the first stage.
-        best_epochs: the number of epochs in total at the end of the best stage.
+        best_epochs: the number of epochs from the beginning to the end of the best stage.
         best_weights: the average weights of the best stage in each fold.
         waited: the number of stages since the best one.
     """
@@ -52,14 +53,18 @@ class Contender:
         return [one.average for one in self.trajectories]
 
     def note_stage(self, value: float, least: float) -> None:
-        """Record the value of a stage. A new best must improve on the best value by more than the share ``least``."""
+        """Record the value of a stage.
+
+        The stage is the best one if its value is lower than the best value so far by more than the share ``least`` of
+        it.
+        """
         if math.isinf(self.best) or value < self.best - least * abs(self.best):
             self.best, self.best_epochs, self.best_weights, self.waited = value, self.epochs, self.weights, 0
         else:
             self.waited += 1
 
     def state(self) -> dict[str, Any]:
-        """Return everything that the next stage depends on."""
+        """Return everything that the next stage depends on, by name."""
         plain = {name: getattr(self, name) for name in ("best", "best_epochs", "best_weights", "waited")}
         return {**plain, "trajectories": [one.state() for one in self.trajectories]}
 
@@ -76,7 +81,7 @@ FIRST_STAGE = 8
 
 
 def contender_stages(max_epochs: int) -> Iterator[int]:
-    """Yield the number of epochs in total at the end of each stage.
+    """Yield, for each stage, the number of epochs from the beginning of the training to the end of the stage.
 
     Example:
         >>> list(contender_stages(50))

@@ -1,4 +1,7 @@
-"""``FeatureUnits``: converts a model's weights between raw and standardised features; units then do not matter."""
+"""``FeatureUnits``: standardises the features of a model for a training, and converts the model's weights to match.
+
+The units of the features then do not affect the training.
+"""
 
 from __future__ import annotations
 
@@ -32,12 +35,12 @@ class FeatureUnits:
 
     @classmethod
     def of(cls, model: nn.Module, samples: SampleSource) -> FeatureUnits | None:
-        """Return the units of the features of a model, from samples in memory.
+        """Return the units of the features of a model; None if the features are not to be standardised.
 
-        The model must be an ``nn.Linear`` whose parameters are all trained, or an ``nn.Sequential`` that begins with
-        one. The result is None for other models, for samples that are not in memory, and for a network whose features
-        are standardised already. If the layer has no bias, features are scaled but not centred, because a bias is
-        needed to undo the centring.
+        The result is None for samples that are not in memory, and for a network whose features are standardised
+        already. The model must be an ``nn.Linear``, or an ``nn.Sequential`` that begins with one, and all parameters of
+        this layer must be trained; the result is None for other models. If the layer has no bias, features are scaled
+        but not centred, because a bias is needed to undo the centring.
         """
         first = model[0] if type(model) is nn.Sequential and len(model) > 1 else model
         if type(first) is not nn.Linear or not isinstance(samples, MemorySamples):
@@ -57,7 +60,7 @@ class FeatureUnits:
         return cls(mean, deviation, "" if first is model else "0.")
 
     def standardise(self, samples: SampleSource) -> SampleSource:
-        """Return samples in memory with standardised features."""
+        """Return the same samples, which must be in memory, with standardised features."""
         if not isinstance(samples, MemorySamples):
             raise TypeError("only samples in memory can be standardised")
         features = samples.features
@@ -66,17 +69,17 @@ class FeatureUnits:
         return replace(samples, all=samples.all._replace(features=scaled))
 
     def enter(self, weights: dict[str, Any]) -> dict[str, Any]:
-        """Return weights for standardised features that give the forecasts of these weights for the raw features."""
+        """Return weights that forecast from standardised features what ``weights`` forecast from raw features."""
         weight = weights[f"{self.layer}weight"].double()
         return self._with_layer(weights, weight * self.deviation, weight @ self.mean)
 
     def leave(self, weights: dict[str, Any]) -> dict[str, Any]:
-        """Return weights for raw features that give the forecasts of these weights for standardised features."""
+        """Return weights that forecast from raw features what ``weights`` forecast from standardised features."""
         weight = weights[f"{self.layer}weight"].double() / self.deviation
         return self._with_layer(weights, weight, -(weight @ self.mean))
 
     def _with_layer(self, weights: dict[str, Any], weight: Tensor, shift: Tensor) -> dict[str, Any]:
-        """Return the weights with ``weight`` as the matrix of the layer, and ``shift`` added to its bias, if any."""
+        """Return ``weights`` with the matrix ``weight`` in the layer, and with ``shift`` added to its bias, if any."""
         names = f"{self.layer}weight", f"{self.layer}bias"
         found = {**weights, names[0]: weight.to(weights[names[0]].dtype)}
         if names[1] in weights:

@@ -79,7 +79,7 @@ def fit_by_race(
 
 
 def _load_ended_race(job: FitJob) -> History | None:
-    """Load the weights of a race that has ended from the checkpoint, and return its history.
+    """If the checkpoint holds a race that has ended, load its weights into the model, and return its history.
 
     The result is None if the file holds no such race, or if the race may now go on for more epochs.
     """
@@ -91,7 +91,7 @@ def _load_ended_race(job: FitJob) -> History | None:
 
 
 def _choose_race_start(job: FitJob, train: SampleSource) -> RaceStart:
-    """Return the start of an untrained model: a ridge regression for a linear model, otherwise a training."""
+    """Return the way to find the first weights: ridge regression for a linear model, a training for a network."""
     look = train.finite().look()
     if isinstance(train, MemorySamples) and trains_output_layer_alone(job.model, look.features, look.costs):
         return RidgeRaceStart(job.model)

@@ -1,4 +1,4 @@
-"""``HeldOutJudge``: computes what the decisions of a model lose on held-out samples."""
+"""``HeldOutJudge``: computes what the decisions of a model lose on held-out samples (their regret)."""
 
 from __future__ import annotations
 
@@ -47,11 +47,11 @@ class HeldOutLosses:
         return len(self.each) < self.samples
 
     def less(self, start: HeldOutLosses) -> PairedDifference:
-        """Return the mean difference from the losses of the start on the same samples, in the unit of the metric.
+        """Return the mean difference of these losses from those of the start of the race, in the unit of the metric.
 
-        With a metric of the user, folds are compared instead of samples, because the metric has one value for each
-        fold. With a single fold, the standard error is a rule of thumb: half of the metric of the start, divided by the
-        square root of the number of samples.
+        Both must be losses on the same samples. With a metric of the user, folds are compared instead of samples,
+        because the metric has one value for each fold. With a single fold, the standard error is a rule of thumb: half
+        of the metric of the start, divided by the square root of the number of samples.
         """
         if len(self.each) == 1 and self.by_fold:
             mean, error = self.metric - start.metric, 0.5 * abs(start.metric) / self.samples**0.5
@@ -61,7 +61,7 @@ class HeldOutLosses:
 
     @staticmethod
     def join(parts: list[HeldOutLosses]) -> HeldOutLosses:
-        """Return the losses of several folds as the losses of all their samples."""
+        """Return the losses of several folds as one object, for the samples of all folds."""
         counts = np.array([part.samples for part in parts])
         weights = [part.weight for part in parts if part.weight is not None]
         sizes = np.array([weight.sum() for weight in weights]) if weights else counts
@@ -72,10 +72,10 @@ class HeldOutLosses:
 
 
 class HeldOutJudge:
-    """A judge of weights: it computes what the decisions of a model with these weights lose on held-out samples.
+    """A function from the weights of a model to what the decisions with these weights lose on held-out samples.
 
     Args:
-        model: a model with the architecture to judge. Its own weights are not changed.
+        model: the model, which is copied.
         loss: the loss, whose problem decides.
         score: the metric of the user; None for the regret of each sample.
         held_out: the held-out samples.

@@ -57,11 +57,11 @@ class Race:
 
     Args:
         job: the model, the settings and the callbacks.
-        loss: the loss of correction and fresh model; None if the start has no competitors.
+        loss: the loss on which the contenders other than the start are trained; None if there are no others.
         folds: the folds, with the samples to train on and the samples to judge by.
         whole: all samples, on which the winner is trained again; None if the winner keeps the weights of the only fold.
-        start: the way to find the weights of the start.
-        fresh: whether a fresh model competes.
+        start: the way to find the weights of the start, a fit to the squared error.
+        fresh: whether a training on the loss that begins with untrained weights competes.
 
     Attributes:
         progress: the clock of the race, and its reports to callbacks.
@@ -128,7 +128,7 @@ class Race:
         return sum(len(fold.judge.held_out) for fold in self.folds)
 
     def _run_start(self) -> None:
-        """Find and judge the weights of the start in every fold; if time is left, judge a constant forecast, too."""
+        """Find and judge the weights of the start in every fold. If time is left, judge a constant forecast, too."""
         if isinstance(self.start, NetworkRaceStart):
             self.starts = self._run_network_start(self.start)
         else:
@@ -141,10 +141,10 @@ class Race:
         self.constant = math.nan if found is None else found.metric
 
     def _run_network_start(self, start: NetworkRaceStart) -> list[Weights]:
-        """Train a network in every fold on the squared error, for the number of epochs with the lowest metric.
+        """Train a network in every fold on the squared error, and find the number of epochs with the lowest metric.
 
         Returns:
-            The weights in each fold.
+            The weights in each fold after this number of epochs.
         """
         network = Contender("squared error", [start.trajectory(fold.train) for fold in self.folds])
         try:
@@ -172,14 +172,14 @@ class Race:
                     raise
 
     def _judge_finalists(self, loss: Callable[..., Tensor]) -> None:
-        """Judge the contenders that the screen has chosen, by decisions with integers."""
+        """Judge the contenders that the screen has chosen by decisions with integers. Without a screen, do nothing."""
         for row, weights in self._screen.finalists() if self._screen else ():
             self._compare(row.contender, row.epochs, row.share, weights, final=True)
 
     def _run_contenders(self, loss: Callable[..., Tensor]) -> None:
-        """Train and judge correction and fresh model in stages; then judge weights between start and correction."""
+        """Train and judge correction and fresh model in stages. Then judge the weights between start and correction."""
         self.progress.part = "loss"
-        self._screen = RelaxationScreen.of(loss, [fold.judge for fold in self.folds], self.starts, self.starting)
+        self._screen = RelaxationScreen.of(loss, [fold.judge for fold in self.folds], self.starts, self.starting.unit)
         if self._screen is not None and "screen" in self._saved:
             self._screen.restore(self._saved.pop("screen"))
         correction = self._contender("correction", loss, self.starts)
@@ -243,18 +243,18 @@ class Race:
                 raise RaceEndedError("time_cap")
 
     def _reserve(self, trajectory: Trajectory, epochs: int) -> float:
-        """Return the seconds to reserve for judging, and for training on all samples for this number of epochs."""
+        """Return the seconds to keep free for judging and for the start and ``epochs`` of the winner on all samples."""
         finals = 1 if self._screen is None else FINALISTS
         return finals * self.progress.judgement_seconds + self._start_seconds + self._seconds_on_all(trajectory, epochs)
 
     def _seconds_on_all(self, trajectory: Trajectory, epochs: int) -> float:
-        """Estimate the seconds to train the winner for ``epochs`` on all samples; 0 if it is not trained again."""
+        """Return the estimated seconds of ``epochs`` of the winner on all samples; 0 if it is not trained again."""
         if self.whole is None:
             return 0.0
         return trajectory.seconds_per_epoch * epochs * len(self.whole) / max(len(trajectory.run.train.finite()), 1)
 
     def _judge(self, weights: Sequence[Weights], always: bool = False) -> HeldOutLosses:
-        """Judge the weights of each fold on its held-out samples; with ``always``, the time cap is ignored.
+        """Return the losses of the weights of each fold on its held-out samples; ``always`` ignores the time cap.
 
         Raises:
             RaceEndedError: the time cap is reached.
@@ -269,7 +269,7 @@ class Race:
     def _judge_in_time(
         self, place: str, judge: Callable[[], list[HeldOutLosses]], always: bool = False
     ) -> HeldOutLosses | None:
-        """Return the losses that ``judge`` returns for all folds, joined; None if the time cap is reached.
+        """Return the losses that ``judge`` finds in all folds, as one object; None if the time cap is reached.
 
         Args:
             place: the place in the training, in words, for ``ParallelRanks.meet``.
@@ -286,11 +286,11 @@ class Race:
             return self.job.ranks.from_rank_0(place, judge_all)
 
     def _compare(self, name: str, epochs: int, share: float, weights: list[Weights], final: bool = False) -> RaceRow:
-        """Judge the weights of all folds, and record how their metric differs from that of the start.
+        """Judge a contender's weights in all folds, and record and return the difference from the start as a row.
 
         Args:
             name: the name of the contender.
-            epochs: the number of epochs of its training.
+            epochs: the number of epochs of the contender's training.
             share: the share of the way from the start to the trained weights.
             weights: the weights in each fold.
             final: whether the weights are judged by decisions with integers, even if there is a screen.
@@ -307,7 +307,7 @@ class Race:
         return row
 
     def _record(self, row: RaceRow, weights: list[Weights]) -> RaceRow:
-        """Add the row of a contender. If it is the winner so far, keep its weights in the first fold."""
+        """Add the row of a contender, and return it. If it is the winner so far, keep its weights in the first fold."""
         self.rows.append(row)
         if not row.screened and row == self.winner:
             self._first_fold, self.epochs = weights[0], row.epochs

@@ -60,7 +60,7 @@ def make_race_folds(
     validation: SampleSource | float | None,
     score: Score | None,
 ) -> tuple[list[RaceFold], SampleSource | None]:
-    """Make the folds of a race.
+    """Return the folds of a race, and the samples on which its winner is trained again.
 
     Args:
         job: the model and the settings.
@@ -71,7 +71,8 @@ def make_race_folds(
         score: the metric of the user; None for the regret.
 
     Returns:
-        The folds, and the samples on which the winner is trained again, or None if there are validation samples.
+        Two values: the folds; and all training samples, or None if the user gives validation samples, because the
+        winner then keeps its weights.
     """
     if validation is not None and not isinstance(validation, (bool, int, float)):
         labelled = training_labels(train, job.config, job.model)
@@ -98,7 +99,7 @@ def make_race_folds(
 
 
 def _folds_take_too_long(job: FitJob) -> bool:
-    """Return whether more than ``FOLD_SHARE`` of the time cap has passed since the call of ``fit`` began."""
+    """Return whether a larger share of the time cap than ``FOLD_SHARE`` has passed since ``fit`` was called."""
     cap = job.config.time_cap
     if cap is None:
         return False
@@ -106,7 +107,7 @@ def _folds_take_too_long(job: FitJob) -> bool:
 
 
 def count_race_folds(layers: int, problem: Any) -> int:
-    """Return the number of folds of a cross-validation that are used.
+    """Return how many folds of a cross-validation a race uses.
 
     There are fewer folds for a network of several layers, whose training takes long, and for a sparse problem with
     integers, whose decisions are long searches.
@@ -119,7 +120,7 @@ def count_race_folds(layers: int, problem: Any) -> int:
 
 
 def _split_into_folds(count: int, share: float | None, gap: int) -> Iterator[tuple[Tensor, Tensor]]:
-    """Yield the row numbers to train on and the held-out row numbers of each fold.
+    """Yield two tensors for each fold: the row numbers to train on, and the held-out row numbers.
 
     Args:
         count: the number of rows.

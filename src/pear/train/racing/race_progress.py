@@ -45,15 +45,20 @@ class RaceProgress:
         self.stopped: Reason = "patience"
 
     def seconds(self) -> float:
-        """Return the seconds since the race began."""
+        """Return the seconds since ``fit`` was called, plus those of the same race before an interruption."""
         return read_clock() - self.began
 
     def resume(self, seconds: float, judging: float) -> None:
-        """Continue an interrupted race: add its ``seconds`` to the clock, and set its seconds spent on judging."""
+        """Continue an interrupted race.
+
+        Args:
+            seconds: the seconds of the race before the interruption.
+            judging: the part of these seconds that was spent on judging.
+        """
         self.began, self.judging_seconds = self.began - seconds, judging
 
     def seconds_left(self, reserve: float = 0.0) -> float | None:
-        """Return the seconds left until the time cap, minus a reserve in seconds; None without a cap.
+        """Return the seconds left until the time cap, minus the seconds ``reserve``; None without a cap.
 
         Raises:
             RaceEndedError: no time is left.
@@ -86,7 +91,7 @@ class RaceProgress:
 
     @contextmanager
     def time_judgement(self) -> Iterator[None]:
-        """Measure the time of a judgement, which is made inside this context."""
+        """Return a context manager that measures the seconds of a judgement inside it, and records them."""
         began = read_clock()
         try:
             yield

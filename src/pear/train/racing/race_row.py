@@ -18,7 +18,7 @@ class RaceRow:
         epochs: the number of epochs on the loss.
         share: the position of the contender's weights on the way from the weights of the start (0) to the trained
             weights (1).
-        metric: the normalised regret, or the user's metric.
+        metric: the normalised regret on the held-out samples, or the metric of the user.
         difference: the metric minus the metric of the start; a negative difference is better.
         standard_error: the standard error of the difference.
         interval: the two ends of the 95 % confidence interval of the difference.
@@ -37,7 +37,7 @@ class RaceRow:
 
     @property
     def bound(self) -> float:
-        """The difference plus ``CAUTION`` standard errors: a cautious estimate, and the lowest one wins a race."""
+        """The difference plus ``CAUTION`` standard errors, a cautious estimate. The lowest bound wins a race."""
         return self.difference + CAUTION * self.standard_error
 
     @classmethod

@@ -88,7 +88,7 @@ class NetworkRaceStart:
     sentence: str = field(default="", init=False)
 
     def trajectory(self, train: SampleSource) -> Trajectory:
-        """Return a new training on these samples."""
+        """Return a new training of the network on the squared error, on these samples."""
         train = train.finite()
         look = train.look()
         start = standardise_output_layer(self.job.model, look, typical=False)
@@ -98,7 +98,7 @@ class NetworkRaceStart:
         return Trajectory(self.job, MSELoss(), train, start, optimizer)
 
     def note_epochs(self, epochs: int) -> None:
-        """Set the number of epochs to the one that is best on held-out samples."""
+        """Set the number of epochs to the one that was best on held-out samples."""
         self.epochs = epochs
         self.sentence = f"the model was trained on the squared error for {epochs} epochs first"
 

@@ -34,29 +34,27 @@ def decides_by_search(problem: Any) -> bool:
 
 
 class RelaxationScreen:
-    """A judge of weights by the relaxed decisions on the held-out samples of all folds.
+    """A function from a model's weights in each fold to what the relaxed decisions lose on the held-out samples.
 
     Args:
         judges: the judge of each fold.
         loss: the loss, which solves the smoothed relaxation.
         starts: the weights of the start in each fold.
-        starting: the losses of the start with integer decisions. Relaxed losses get the same unit.
+        unit: the unit of the losses with integer decisions (``HeldOutLosses.unit``). Relaxed losses get the same unit.
 
     Attributes:
-        starting: the losses of the start with relaxed decisions, unlike the argument of this name.
+        starting: the losses of the start with relaxed decisions.
         rows: by the name of each contender, its best row and the weights of that row in each fold.
     """
 
-    def __init__(
-        self, judges: Sequence[HeldOutJudge], loss: PEARLoss, starts: list[Weights], starting: HeldOutLosses
-    ) -> None:
-        self.judges, self.loss, self.unit = judges, loss, starting.unit
+    def __init__(self, judges: Sequence[HeldOutJudge], loss: PEARLoss, starts: list[Weights], unit: float) -> None:
+        self.judges, self.loss, self.unit = judges, loss, unit
         self.rows: dict[str, tuple[RaceRow, list[Weights]]] = {}
         self.starting = self(starts)
 
     @classmethod
     def of(
-        cls, loss: Callable[..., Tensor], judges: Sequence[HeldOutJudge], starts: list[Weights], starting: HeldOutLosses
+        cls, loss: Callable[..., Tensor], judges: Sequence[HeldOutJudge], starts: list[Weights], unit: float
     ) -> RelaxationScreen | None:
         """Return a screen if decisions are long searches and the loss solves their relaxations; None otherwise.
 
@@ -64,10 +62,10 @@ class RelaxationScreen:
         """
         if not isinstance(loss, PEARLoss) or any(judge.outcomes is None for judge in judges):
             return None
-        return cls(judges, loss, starts, starting) if decides_by_search(problem_of_loss(loss)) else None
+        return cls(judges, loss, starts, unit) if decides_by_search(problem_of_loss(loss)) else None
 
     def __call__(self, weights: list[Weights]) -> HeldOutLosses:
-        """Return what the relaxed decisions lose under the weights of each fold, on the samples of all folds."""
+        """Return what the relaxed decisions lose on the samples of all folds, given the weights in each fold."""
         return HeldOutLosses.join([self._judge_fold(fold, one) for fold, one in enumerate(weights)])
 
     def _judge_fold(self, fold: int, weights: Weights) -> HeldOutLosses:
@@ -95,13 +93,13 @@ class RelaxationScreen:
     def finalists(self) -> list[tuple[RaceRow, list[Weights]]]:
         """Return the rows to judge with integers, and their weights in each fold.
 
-        These are the best row, and up to ``FINALISTS − 1`` further rows that are better than the start.
+        The best row is always among them. Other rows must be better than the start. There are at most ``FINALISTS``.
         """
         ranked = sorted(self.rows.values(), key=lambda pair: pair[0].bound)
         return [pair for k, pair in enumerate(ranked[:FINALISTS]) if k == 0 or pair[0].difference < 0]
 
     def state(self) -> dict[str, Any]:
-        """Return everything that the choice of contenders depends on."""
+        """Return everything that the choice of contenders depends on, by name."""
         rows = {name: (asdict(row), weights) for name, (row, weights) in self.rows.items()}
         return {"starting": asdict(self.starting), "rows": rows}
 

@@ -62,10 +62,10 @@ class Trajectory:
         self.loss_value, self.seconds_per_epoch = math.nan, 0.0
 
     def train_to(self, epochs: int, seconds: float | None, after_epoch: Callable[[int, float], None]) -> None:
-        """Continue the training until a number of epochs is done in total, or the time is over.
+        """Continue the training until it has done a number of epochs since its beginning, or the time is over.
 
         Args:
-            epochs: the number of epochs in total.
+            epochs: the number of epochs, counted from the beginning of the training.
             seconds: the time in seconds; None for no limit.
             after_epoch: a function that is called with the number and the mean loss of each epoch.
         """
@@ -88,7 +88,7 @@ class Trajectory:
         self.seconds_per_epoch = self.run.seconds() / max(self.epochs - first, 1)
 
     def train_at_least(self, epochs: int) -> None:
-        """Continue the training until a number of epochs is done in total, without a time limit."""
+        """Continue the training, without a time limit, until it has done a number of epochs since its beginning."""
         if self.epochs < epochs:
             self.train_to(epochs, None, lambda epoch, loss: None)
 
@@ -98,7 +98,7 @@ class Trajectory:
         return copy.deepcopy(self.run.model.state_dict())
 
     def state(self) -> dict[str, Any]:
-        """Return everything that the next epoch depends on, except the warm starts of the samples."""
+        """Return everything that the next epoch depends on, by name, except the warm starts of the samples."""
         run = self.run
         return {
             "model": dict(run.model.state_dict()),

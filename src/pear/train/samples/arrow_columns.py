@@ -20,9 +20,10 @@ class ArrowColumns(NamedTuple):
     A column holds numbers, or lists of numbers that all have the same length.
 
     Attributes:
-        name: the name of the input.
+        name: the name of the input, or "costs".
         columns: the names of the columns.
-        plain: whether a single column of numbers becomes an array (B,), for example for an embedding, and not (B, 1).
+        plain: whether a single column of numbers becomes an array (B,) for B rows, for example for an embedding,
+            instead of an array (B, 1).
     """
 
     name: str
@@ -36,7 +37,7 @@ class ArrowColumns(NamedTuple):
         Args:
             name: the name of the input.
             columns: the name of one column, or a list of names.
-            plain: whether a single column of numbers becomes an array (B,), if ``columns`` is no list.
+            plain: whether a single column of numbers becomes an array (B,). This applies only if ``columns`` is a name.
 
         Raises:
             ProblemError: ``columns`` is neither a name nor a list of names, or the list is empty.
@@ -85,10 +86,10 @@ def arrow_list_width(column: Any, name: str, place: str) -> int | None:
 def join_arrow_columns(
     one: ArrowColumns, batch: Any, widths: Mapping[str, int | None], place: str | None
 ) -> NDArray[Any]:
-    """Return the columns of an input in one array (B, …).
+    """Return the columns of an input as one array (B, …).
 
     Args:
-        one: the columns.
+        one: the names of the columns.
         batch: an Arrow record batch with B rows.
         widths: the length of the lists in each column; None for a column of numbers.
         place: the file and row group of the batch, for error messages. If it is None, values that are not finite are

@@ -16,14 +16,14 @@ Features = Tensor | tuple[Tensor, ...] | dict[str, Tensor]
 
 
 def call_on_features(model: nn.Module, features: Features) -> Any:
-    """Call a model on features x: ``model(x)``, or ``model(*x)`` for a tuple, or ``model(**x)`` for a dict."""
+    """Return ``model(x)`` for features x; ``model(*x)`` if x is a tuple of inputs, ``model(**x)`` if it is a dict."""
     if isinstance(features, tuple):
         return model(*features)
     return model(**features) if isinstance(features, dict) else model(features)
 
 
 def map_features(change: Callable[[Tensor], Tensor], features: Features) -> Features:
-    """Return features in which a function has changed the tensor of each input."""
+    """Return the features after the function ``change`` was applied to the tensor of each input."""
     if isinstance(features, tuple):
         return tuple(change(part) for part in features)
     if isinstance(features, dict):
@@ -32,17 +32,17 @@ def map_features(change: Callable[[Tensor], Tensor], features: Features) -> Feat
 
 
 def feature_tensors(features: Features) -> list[Tensor]:
-    """Return the tensor of each input in a list."""
+    """Return a list with the tensor of each input."""
     if isinstance(features, Tensor):
         return [features]
     return list(features.values() if isinstance(features, dict) else features)
 
 
 def read_features(value: Any, name: str) -> Features:
-    """Convert the features that the user gives, for a model with one input or several, to tensors.
+    """Return the features that the user gives as tensors: one tensor for one input, a tuple or a dict for several.
 
-    Several inputs are a dict; a tuple of tensors, arrays or tables; or a list of tensors, which torch makes when it
-    collates samples.
+    The value has several inputs if it is a dict; a tuple of tensors, arrays or tables; or a list of tensors, such as
+    torch makes when it collates samples.
 
     Args:
         value: the features.
@@ -69,7 +69,7 @@ def _has_several_features(value: Any) -> bool:
 
 
 def join_features(parts: list[Features]) -> Features:
-    """Concatenate the features of several batches."""
+    """Return the features of several batches, one after the other, as those of one batch."""
     columns = [torch.cat(column) for column in zip(*map(feature_tensors, parts), strict=True)]
     if isinstance(parts[0], Tensor):
         return columns[0]

@@ -33,8 +33,8 @@ class LoaderSamples:
         numbered: whether row numbers are the ids of samples that the loader yields without ids.
         costs: (N, n) true costs of all samples, in the order of the first pass over the loader.
         keys: the N ids in the order of the first pass; None if the samples have no ids.
-        first: the samples of the first batches, with features: at least ``LOOK`` samples, unless the loader has fewer
-            or the shape of the features changes before.
+        first: the samples of the first batches, with features: at least 4,096 samples (``LOOK``). They are fewer if the
+            loader has fewer, or if the shape of the features changes before.
         unusable: the row numbers of the samples that ``find_unusable_samples`` finds.
         drop: which samples training leaves out: "" for none, "unusable" for those in ``unusable``, and "nonfinite" for
             those and for samples whose costs are not finite.
@@ -54,7 +54,7 @@ class LoaderSamples:
 
     @classmethod
     def read(cls, loader: DataLoader[Any], name: str, model: nn.Module, number: bool) -> LoaderSamples:
-        """Make the first pass over a loader, and keep all costs and ids and the features of the first batches.
+        """Return the samples of a loader after a first pass, which keeps all costs, all ids and the first features.
 
         Args:
             loader: the DataLoader.
@@ -138,7 +138,7 @@ class LoaderSamples:
 
 
 def _loader_input_shapes(features: Features) -> list[Any]:
-    """Return the shape of one sample in each input."""
+    """Return, for each input, the shape of its features in one sample."""
     return [part.shape[1:] for part in feature_tensors(features)]
 
 

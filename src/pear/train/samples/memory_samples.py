@@ -33,7 +33,9 @@ class MemorySamples:
 
     @classmethod
     def read(cls, data: Any, name: str) -> MemorySamples:
-        """Convert a pair (features, costs), a triple with ids, or a Dataset to tensors; the dtypes stay as they are.
+        """Return the samples in a pair (features, costs), a triple (features, costs, ids) or a Dataset, as tensors.
+
+        The dtypes stay as they are.
 
         Args:
             data: the samples. ``MemorySamples`` are returned unchanged.
@@ -80,11 +82,11 @@ class MemorySamples:
         return self._without(self.weight == 0)
 
     def _without(self, mask: Tensor) -> MemorySamples:
-        """Return the same samples, with those that a mask (N,) selects marked as left out of training, too."""
+        """Return the same samples. Those that a mask (N,) selects are also marked as left out of training."""
         return replace(self, left_out=mask if self.left_out is None else mask | self.left_out)
 
     def seen(self) -> MemorySamples:
-        """Return the samples that training uses, with their row numbers as ids if they have no ids."""
+        """Return the samples that training uses, with the ids that they have among all samples."""
         return self if self.left_out is None else MemorySamples(self.at((~self.left_out).nonzero()[:, 0]))
 
     def __len__(self) -> int:
@@ -135,7 +137,7 @@ class MemorySamples:
         return rows if self.left_out is None else rows[~self.left_out[rows]]
 
     def epoch(self, size: int, order: Order, generator: torch.Generator) -> Iterator[SampleBatch]:
-        """Yield the batches of an epoch, of ``size`` samples each."""
+        """Yield the batches of an epoch, of ``size`` samples each; the last one may be smaller."""
         return (self.at(some) for some in self.rows(order, generator).split(size))
 
     def whole(self) -> Iterator[SampleBatch]:
@@ -164,9 +166,10 @@ class MemorySamples:
         return MemorySamples(self.all.only(keep if self.left_out is None else keep & ~self.left_out))
 
     def cut(self, first: int) -> tuple[MemorySamples, MemorySamples]:
-        """Return the samples before row number ``first``, and the others, which keep their row numbers as ids.
+        """Return two parts: the samples before row number ``first``, and the samples from there on.
 
-        Of the others, those of weight 0 are dropped. Samples that came with ids keep their ids.
+        In the second part, samples of weight 0 are dropped. The samples there keep their ids, or get their former row
+        numbers as ids if they have none.
         """
         rows = torch.arange(len(self), device=self.costs.device)
         last = rows[first:] if self.weight is None else rows[first:][self.weight[first:] > 0]

@@ -116,7 +116,7 @@ class ParquetSamples:
         return self.named(features), costs
 
     def named(self, features: list[Any]) -> Any:
-        """Return the features of all inputs as the model gets them: a single input, or a dict from names to inputs."""
+        """Return the features as a model gets them: the array of a single input, or a dict from names to arrays."""
         names = [one.name for one in self.inputs[1:]]
         return dict(zip(names, features, strict=True)) if self.several else features[0]
 
@@ -140,10 +140,10 @@ class ParquetSamples:
                     yield piece
 
     def sample(self, drop: bool = False) -> Piece:
-        """Read all rows, or, if there are more than ``buffer``, the first rows of each of some row groups.
+        """Return all rows, or, if they are more than ``buffer``, up to ``buffer`` rows spread evenly over the files.
 
-        These are at most ``_LOOKS`` row groups, evenly spread. At most ``buffer`` rows are returned.
-        ``drop`` says whether rows with a value that is missing, NaN or infinite are left out.
+        The rows then are the first ones of at most ``_LOOKS`` row groups. ``drop`` says whether rows with a value that
+        is missing, NaN or infinite are left out.
         """
         if len(self) <= self.buffer:
             pieces = self.pieces(self.groups, self.buffer, drop)
@@ -158,7 +158,7 @@ class ParquetSamples:
         return found
 
     def _open_files(self) -> None:
-        """Check the columns of every file, and fill ``groups`` with the row groups that are not empty."""
+        """Check the columns of every file, and add the row groups that are not empty to ``groups``."""
         types: dict[str, tuple[Path, Any]] = {}
         for path in self.files:
             fragment = _open_parquet_file(path)
@@ -186,9 +186,13 @@ class ParquetSamples:
         return {name: arrow_list_width(batch.column(name), name, first.place) for name in self.columns}
 
     def _piece(self, batch: Any, group: RowGroup, row: int, drop: bool) -> Piece:
-        """Return the arrays of an Arrow record batch, which begins at this row of the row group.
+        """Return the rows of an Arrow record batch as arrays.
 
-        ``drop`` says whether rows with a value that is missing, NaN or infinite are left out.
+        Args:
+            batch: the record batch.
+            group: the row group that the batch belongs to.
+            row: the number of the batch's first row in the row group.
+            drop: whether rows with a value that is missing, NaN or infinite are left out.
         """
         place = f"{group.place}, counted from row {row}"
         arrays = [join_arrow_columns(one, batch, self.widths, None if drop else place) for one in self.inputs]
@@ -199,7 +203,7 @@ class ParquetSamples:
 
 
 def regroup_parquet_rows(pieces: Iterable[Piece], size: int) -> Iterator[Piece]:
-    """Yield the rows of these pieces in new pieces of ``size`` rows; the last piece may be smaller.
+    """Yield the rows of these pieces again, in pieces of ``size`` rows; the last piece may be smaller.
 
     Example:
         >>> pieces = [[np.arange(2)], [np.arange(2, 5)]]
@@ -239,7 +243,7 @@ def _find_parquet_files(paths: Sequence[str | Path]) -> list[Path]:
 
 
 def _open_parquet_file(path: Path) -> Any:
-    """Open a file as a fragment of ``pyarrow.dataset``. Only the footer of the file is read."""
+    """Return a file as a fragment of ``pyarrow.dataset``. Only the footer of the file is read."""
     pyarrow, dataset, fs = (
         import_optional(name, "arrow", "ParquetSamples") for name in ("pyarrow", "pyarrow.dataset", "pyarrow.fs")
     )
@@ -256,7 +260,7 @@ def _open_parquet_file(path: Path) -> Any:
 
 
 def _read_parquet_batches(group: RowGroup, columns: list[str], most: int) -> Iterator[Any]:
-    """Yield a row group in Arrow record batches of at most ``most`` rows, on one thread."""
+    """Yield the rows of a row group in Arrow record batches of at most ``most`` rows, read by one thread."""
     import pyarrow
 
     try:
@@ -268,7 +272,7 @@ def _read_parquet_batches(group: RowGroup, columns: list[str], most: int) -> Ite
 
 
 def _describe_missing_parquet_values(about: Any, columns: list[str], place: str) -> str:
-    """Return a sentence about a column whose statistics count missing values; "" if no column has any.
+    """Return a sentence about a column that has missing values by its statistics; "" if there is none.
 
     Args:
         about: the metadata of a row group.

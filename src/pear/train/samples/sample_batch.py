@@ -1,4 +1,4 @@
-"""``SampleBatch``: a number of samples as tensors, which every source of samples yields."""
+"""``SampleBatch``: several samples as tensors. Every source of samples yields such batches."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ class SampleBatch(NamedTuple):
 
 
 def read_sample_batch(entries: Any, name: str) -> SampleBatch:
-    """Convert (features, costs) or (features, costs, ids) to a batch.
+    """Return a pair (features, costs) or a triple (features, costs, ids) as a batch.
 
     Args:
         entries: the two or three entries, from the user, from a collated Dataset or from a DataLoader.
@@ -75,7 +75,7 @@ def read_sample_batch(entries: Any, name: str) -> SampleBatch:
 
 
 def parameter_for_batches(model: nn.Module) -> Tensor:
-    """Return the first trained parameter of a model, whose dtype and device all batches for the model get."""
+    """Return the first trained parameter of a model. All batches for the model get its dtype and device."""
     like = next((p for p in model.parameters() if p.requires_grad), None)
     if like is None:
         raise ProblemError("the model has no parameter to train")

@@ -1,4 +1,4 @@
-"""Tables with a row for each sample: features, costs, ids and weights, which are read, checked and counted."""
+"""Functions that read, check and count rows of samples: features, costs, ids and weights, with a row a sample."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ Keys = Tensor | list[Hashable]
 
 
 def read_sample_rows(value: Any, name: str) -> Tensor:
-    """Convert features or costs to a tensor with a row for each sample. A pandas Series becomes one column.
+    """Return features or costs as a tensor with a row for each sample. A pandas Series becomes one column.
 
     Args:
         value: a tensor, an array, a list or a pandas table.
@@ -39,7 +39,7 @@ def read_sample_rows(value: Any, name: str) -> Tensor:
 
 
 def read_sample_keys(value: Any, count: int, name: str) -> Keys:
-    """Convert sample ids: whole numbers become a tensor, other ids a list.
+    """Return sample ids as a tensor (N,) if they are whole numbers, and otherwise as a list.
 
     Args:
         value: the ids.
@@ -68,7 +68,10 @@ def read_sample_keys(value: Any, count: int, name: str) -> Keys:
 
 
 def check_sample_rows(features: Any, costs: Any, ids: Any = None, sample_weight: Any = None) -> None:
-    """Raise ProblemError if the pandas indices of features (of one input or several), costs, ids and weights differ."""
+    """Raise ProblemError if the pandas indices of features, costs, ids and weights differ.
+
+    ``features`` may have several inputs. Tables without a pandas index are not checked.
+    """
     if isinstance(features, Mapping):
         inputs = {f"input {name!r}": part for name, part in features.items()}
     elif isinstance(features, (tuple, list)):
@@ -95,7 +98,7 @@ def check_sample_weight_rows(data: Any, weight: Any, name: str) -> None:
 
 
 def _frame_to_rows(value: Any, name: str) -> np.ndarray[Any, Any]:
-    """Convert a DataFrame to an array (N, columns), or a Series to an array (N, 1). Missing values become NaN."""
+    """Return a DataFrame as an array (N, columns), or a Series as an array (N, 1). Missing values become NaN."""
     columns = list(value.items()) if value.ndim == 2 else [(value.name, value)]
     for column, content in columns:
         if getattr(content.dtype, "kind", "O") not in "biuf":
@@ -120,7 +123,7 @@ def take_sample_rows(table: Any, rows: Array) -> Any:
 
 
 def read_sample_values(problem: Problem | Model, values: Any, name: str) -> np.ndarray[Any, Any]:
-    """Convert predicted or true values to an array (N, k); values (N,) are allowed if k is 1.
+    """Return predicted or true values as an array (N, k). Values (N,) are allowed if k is 1.
 
     Args:
         problem: the problem, which needs k predicted values for each sample.
@@ -141,5 +144,5 @@ def read_sample_values(problem: Problem | Model, values: Any, name: str) -> np.n
 
 
 def sample_rows_to_tensor(problem: Problem | Model, values: np.ndarray[Any, Any]) -> Tensor:
-    """Convert an array of values to a float64 tensor on the device of the problem."""
+    """Return an array of values as a float64 tensor on the device of the problem."""
     return torch.as_tensor(values.astype(float), device=problem_of_model(problem).device)

@@ -1,4 +1,4 @@
-"""``StreamSamples``: samples of Parquet files, which are read again in every epoch, block by block."""
+"""``StreamSamples``: samples of Parquet files, which every epoch reads again, block by block."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ class StreamSamples:
         )
 
     def epoch(self, size: int, order: Order, generator: torch.Generator) -> Iterator[SampleBatch]:
-        """Yield the batches of an epoch, of ``size`` samples each.
+        """Yield the batches of an epoch, of ``size`` samples each; the last one may be smaller.
 
         ``order`` first orders the row groups, and then the samples in each block of about ``buffer`` samples. A new
         generator draws these orders. Its seed is the only number that is drawn from ``generator``.
@@ -76,7 +76,7 @@ class StreamSamples:
             yield from map(block.only, rows.split(size))
 
     def _blocks(self, groups: Sequence[RowGroup], size: int) -> Iterator[SampleBatch]:
-        """Yield blocks of ``size`` samples. While one block is used, a thread reads the next one."""
+        """Yield the samples of these row groups in blocks of ``size``. A thread reads the next block meanwhile."""
         pieces = self.source.pieces(groups, self.source.buffer, self.drop)
         return (
             _read_streamed_piece(self.source, piece).to(self.like)

@@ -1,4 +1,4 @@
-"""Samples that training cannot use, because their features or costs are not finite."""
+"""Functions that find samples with features or costs that are not finite, and leave them out or refuse them."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def nonfinite_samples(features: Features) -> Tensor:
 
 
 def find_unusable_samples(model: nn.Module, features: Features) -> Tensor:
-    """Find the samples whose features are not finite and lead to forecasts that are not finite.
+    """Return which samples have features that are not finite and lead to forecasts that are not finite.
 
     Even if a loss gives such a sample a gradient of zero, the model multiplies this zero by NaN or infinity in the
     features, and every weight becomes NaN. Training must therefore leave the sample out. A model that can handle
