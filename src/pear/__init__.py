@@ -175,7 +175,10 @@ _MOVED = {
 
 
 def __getattr__(name: str) -> Any:
-    """Import a public name, or an importer of a plug-in, on first use, so that ``import pear`` is fast."""
+    """Return a public name, or an importer of a plug-in.
+
+    It is imported on first use, so that ``import pear`` is fast.
+    """
     if name in _MODULES:
         return import_module(f"pear.{name}")
     if name in _HOME:

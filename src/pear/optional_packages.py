@@ -30,12 +30,12 @@ def import_optional(name: str, extra: str, what: str, otherwise: str = "") -> An
 
 
 def import_pandas(what: str, otherwise: str = "") -> Any:
-    """Import and return pandas. ``what`` and ``otherwise`` are as for ``import_optional``."""
+    """Import and return pandas. The arguments ``what`` and ``otherwise`` are those of ``import_optional``."""
     return import_optional("pandas", "sklearn", what, otherwise)
 
 
 def require_packages(what: str, *packages: str) -> None:
-    """Check that packages of the extra ``cli`` are installed, without importing them.
+    """Raise an error if packages of the extra ``cli`` are not installed. They are not imported.
 
     Args:
         what: the feature that needs the packages, for the error message.

@@ -52,7 +52,7 @@ class Plugin(NamedTuple):
     Attributes:
         name: the name that users write.
         row: the plug-in as a row of PEAR's table of this kind.
-        origin: the distribution that contains the plug-in, with its version, or ``HERE``.
+        origin: the distribution that contains the plug-in, with its version; or "registered in this process".
     """
 
     name: str
@@ -120,7 +120,9 @@ def unregister(kind: str, name: str) -> None:
 
 
 def find_plugin(kind: str, name: str) -> Any | None:
-    """Return the row of the plug-in with this name, or None if PEAR has this name itself or no plug-in has it.
+    """Return the row of the plug-in with this name. None if no plug-in has the name, or if PEAR itself has it.
+
+    A row is the plug-in as an entry of PEAR's table of its kind.
 
     Raises:
         PluginError: several plug-ins have this name, or the plug-in cannot be loaded.
@@ -138,7 +140,7 @@ def plugin_names(kind: str) -> list[str]:
 
 
 def load_all_plugins(kind: str) -> PluginList:
-    """Load all plug-ins of a kind. The result has a sentence for each plug-in that cannot be used."""
+    """Load all plug-ins of a kind, and return them with a sentence for each plug-in that cannot be used."""
     plugins, problems = [], []
     for name in plugin_names(kind):
         sources = _plugin_sources(kind, name)
@@ -169,7 +171,7 @@ def _plugin_sources(kind: str, name: str) -> list[PluginSource]:
 
 
 def _load_only_plugin(kind: str, name: str, sources: list[PluginSource]) -> Any:
-    """Load the row of a name that has exactly one source. Raise ``PluginError`` if there are several."""
+    """Return the row of the plug-in with a name. Raise ``PluginError`` if the name has several sources."""
     if len(sources) > 1:
         origins = " and from ".join(origin for origin, _ in sources)
         raise PluginError(
@@ -180,7 +182,7 @@ def _load_only_plugin(kind: str, name: str, sources: list[PluginSource]) -> Any:
 
 
 def _load_plugin(kind: str, entry: EntryPoint) -> Any:
-    """Import the object of an entry point and return it as a row of PEAR's table. Later calls return the same row."""
+    """Return the object of an entry point as a row of PEAR's table. Only the first call imports it."""
     if entry not in _loaded:
         try:
             value = entry.load()
@@ -194,9 +196,9 @@ def _load_plugin(kind: str, entry: EntryPoint) -> Any:
 
 
 def _plugin_as_row(kind: str, name: str, value: Any, origin: str) -> Any:
-    """Check the object of a plug-in and return it as a row of PEAR's table.
+    """Return the object of a plug-in as a row of PEAR's table, after a check.
 
-    The message of an error names the origin, unless it is ``HERE``.
+    The message of an error names the origin, unless ``register`` has added the plug-in.
     """
     try:
         return getattr(import_module(KINDS[kind].table), f"check_{kind}_plugin")(name, value)

@@ -10,7 +10,7 @@ from pear.errors import ProblemError
 
 
 def check_number_setting(name: str, value: float, least: float = -math.inf, strict: bool = False) -> float:
-    """Check that a setting is finite and at least ``least``, or, if ``strict``, above ``least``. Return it as a float.
+    """Return a setting as a float, after a check that it is finite and at least ``least``, or above it if ``strict``.
 
     Example:
         >>> check_number_setting("margin", 1, least=0.0)
@@ -23,19 +23,19 @@ def check_number_setting(name: str, value: float, least: float = -math.inf, stri
 
 
 def check_positive_setting(name: str, value: float) -> float:
-    """Check that a setting is finite and above 0. Return it as a float."""
+    """Return a setting as a float, after a check that it is finite and above 0."""
     return check_number_setting(name, value, least=0.0, strict=True)
 
 
 def check_share_setting(name: str, value: float) -> float:
-    """Check that a setting is a number from 0 to 1. Return it as a float."""
+    """Return a setting as a float, after a check that it is a number from 0 to 1."""
     if not (is_real_number(value) and 0 <= value <= 1):
         raise ProblemError(f"{name} must be a number from 0 to 1; got {value!r}")
     return float(value)
 
 
 def check_count_setting(name: str, value: int, least: int = 1) -> int:
-    """Check that a setting is a whole number of at least ``least``. Return it as an int.
+    """Return a setting as an int, after a check that it is a whole number of at least ``least``.
 
     Example:
         >>> check_count_setting("samples", 10)
@@ -47,7 +47,7 @@ def check_count_setting(name: str, value: int, least: int = 1) -> int:
 
 
 def check_smoothing_setting(smoothing: object, automatic: bool = True) -> None:
-    """Check that ``smoothing`` is a finite number of at least 0, or "auto" if ``automatic`` is True."""
+    """Raise ``ProblemError`` unless ``smoothing`` is a finite number of at least 0, or, if ``automatic``, "auto"."""
     if automatic and isinstance(smoothing, str) and smoothing == "auto":
         return
     if not is_real_number(smoothing) or not 0 <= float(smoothing) < math.inf:

@@ -11,7 +11,7 @@ _MOST_SUGGESTED = 8
 
 
 def format_percent(value: float) -> str:
-    """Format a share as a percentage with at most two decimals. Shares near 0 and 100 % get more decimals than others.
+    """Return a share as a percentage with at most two decimals. Shares near 0 and 100 % get more decimals than others.
 
     Example:
         >>> [format_percent(share) for share in (0.0412, 1.0, 3e-4, 1e-9, 0.9967)]
@@ -25,7 +25,7 @@ def format_percent(value: float) -> str:
 
 
 def format_two_decimal_percent(share: float) -> str:
-    """Format a share as a percentage with two decimals.
+    """Return a share as a percentage with two decimals.
 
     Example:
         >>> format_two_decimal_percent(0.0805)
@@ -35,7 +35,7 @@ def format_two_decimal_percent(share: float) -> str:
 
 
 def format_amount(number: float) -> str:
-    """Format an amount of money. NaN and infinity become a dash.
+    """Return an amount of money as text. NaN and infinity become a dash.
 
     Example:
         >>> format_amount(1234567.8), format_amount(12.3456), format_amount(-0.00012), format_amount(float("nan"))
@@ -47,7 +47,7 @@ def format_amount(number: float) -> str:
 
 
 def format_seconds(value: float) -> str:
-    """Format a duration: whole seconds from 10 s on, else two significant digits, in milliseconds below 0.1 s.
+    """Return a duration as text: whole seconds from 10 s on, else two significant digits, in milliseconds below 0.1 s.
 
     Example:
         >>> format_seconds(0.00123), format_seconds(0.25), format_seconds(90.0), format_seconds(1.5e-5)
@@ -59,7 +59,7 @@ def format_seconds(value: float) -> str:
 
 
 def list_names(names: Sequence[str], most: int = 4) -> str:
-    """Join the first ``most`` names, and say how many more names there are.
+    """Return the first ``most`` names, joined by commas, and how many more names there are.
 
     Example:
         >>> list_names(["a", "b"]), list_names(["a", "b", "c", "d", "e", "f"])
@@ -70,7 +70,7 @@ def list_names(names: Sequence[str], most: int = 4) -> str:
 
 
 def join_names(names: Sequence[str], most: int = 6) -> str:
-    """Join names by commas. If there are more than ``most``, an ellipsis replaces those in the middle.
+    """Return names joined by commas. If there are more than ``most``, an ellipsis replaces those in the middle.
 
     Example:
         >>> join_names(["a", "b"]), join_names(["a", "b", "c", "d", "e", "f", "g"])
@@ -80,7 +80,7 @@ def join_names(names: Sequence[str], most: int = 6) -> str:
 
 
 def summarise_names(names: Sequence[str], most: int = 4) -> str:
-    """Write the number of names and the first few names in one line.
+    """Return the number of names and the first few names, in one line.
 
     Example:
         >>> summarise_names(["a", "b"]), summarise_names(["a", "b", "c", "d", "e", "f"])
@@ -91,7 +91,7 @@ def summarise_names(names: Sequence[str], most: int = 4) -> str:
 
 
 def list_positions(noun: str, positions: Sequence[int | str]) -> str:
-    """Write a noun, the first five positions or names after it, and how many more there are.
+    """Return a noun, the first five positions or names after it, and how many more there are.
 
     Example:
         >>> list_positions("sample", [3]), list_positions("row", range(8))
@@ -102,7 +102,7 @@ def list_positions(noun: str, positions: Sequence[int | str]) -> str:
 
 
 def count_noun(number: int, noun: str) -> str:
-    """Write a number and its noun. The noun becomes a plural unless the number is 1.
+    """Return a number and its noun. The noun becomes a plural unless the number is 1.
 
     Example:
         >>> count_noun(1, "row"), count_noun(1200, "equality"), count_noun(2, "row with two limits")
@@ -114,7 +114,7 @@ def count_noun(number: int, noun: str) -> str:
 
 
 def suggest_name(name: str, known: Sequence[str]) -> str:
-    """Suggest the known name closest to an unknown one. If none is close, list the first eight known names.
+    """Return a hint with the known name closest to an unknown one; if none is close, with the first eight known names.
 
     Example:
         >>> suggest_name("prise", ["price", "day"]), suggest_name("x", ["price", "day"])

@@ -26,7 +26,7 @@ def advise_command(
     cost_map: CostMapPath = None,
     known: Known = None,
 ) -> None:
-    """Examine a model and its costs: size, scaling, degeneracy, integrality, solver, loss and time."""
+    """Give advice before training: on a model's size, scaling, degeneracy, integrality, solver, loss and time."""
     if data is None:
         if costs or cost_map or known:
             option = "--costs" if costs else "--cost-map" if cost_map else "--known"

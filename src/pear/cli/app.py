@@ -29,7 +29,10 @@ class AppCommands(LazyCommands):
     lazy = LAB
 
     def invoke(self, ctx: Any) -> Any:
-        """Run the command that the user named. Print an error of this package as one red sentence; exit with code 2."""
+        """Run the command that the user named.
+
+        An error of this package is printed as one red sentence, with exit code 2.
+        """
         try:
             return super().invoke(ctx)
         except PearError as error:
@@ -37,7 +40,7 @@ class AppCommands(LazyCommands):
             raise typer.Exit(2) from None
 
     def load_command(self, name: str) -> Any:
-        """Import a command of the laboratory by its entry point.
+        """Return a command of the laboratory, which is imported by its entry point.
 
         Raises:
             MissingExtraError: the package pear-lab, which contains the command, is not installed.

@@ -1,4 +1,4 @@
-"""``pear calibrate``: planned and realised costs of decisions, written into a model file."""
+"""``pear calibrate``: adds planned and realised costs of decisions to a model file, so that costs can be bounded."""
 
 from __future__ import annotations
 

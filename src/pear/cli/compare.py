@@ -32,14 +32,14 @@ _MAIN_COLUMNS = (0, 1, 4)  # the columns in narrower terminals: name, loss, diff
 
 def compare_command(
     model: ModelPath,
-    data: Annotated[Path, typer.Argument(help="The samples in time order: a CSV file with a row for each.")],
+    data: Annotated[Path, typer.Argument(help="The samples in time order: a CSV file, a row for each sample.")],
     features: Features = None,
     costs: Costs = None,
     cost_map: CostMapPath = None,
     known: Known = None,
     forecasts: Annotated[
         list[Path] | None,
-        typer.Option(help="Your own forecasts: a CSV file with the columns of costs and the rows of DATA. Repeatable."),
+        typer.Option(help="Your own forecasts: a CSV file with the cost columns and the rows of DATA. Repeatable."),
     ] = None,
     forecasters: Annotated[str, typer.Option(help="The forecasters to compare.")] = ",".join(KINDS),
     dates: Annotated[str | None, typer.Option(help="A column of dates, which must be in order.")] = None,
@@ -65,9 +65,9 @@ def compare_command(
 ) -> None:
     """Compare forecasters over time by what their decisions cost: ridge, LightGBM, MSE, PEAR and your own forecasts.
 
-    Each is trained on the rows before a test fold and decides for the rows of the fold. A constant forecast, the mean
-    of the training costs, takes part too. Differences are relative to the first forecaster: your own forecasts, which
-    are also corrected, or ridge.
+    Each forecaster is trained on the rows before a test fold, and decides for the rows of the fold. A constant
+    forecast, the mean of the training costs, takes part too. Your own forecasts take part as they are, and corrected by
+    PEAR. Differences are relative to the first forecaster: your own forecasts, or ridge if there are none.
     """
     from pear.compile.thread_pools import one_thread
 
@@ -114,7 +114,7 @@ def compare_command(
 def _read_compared_known_values(
     problem: pear.Model, table: pandas.DataFrame, data: Path, index: pandas.Index[Any], long: LongColumns | None
 ) -> Any:
-    """Read the numbers that a model knows.
+    """Return the known numbers of each sample. These are model data that differ by sample and are not forecast.
 
     Args:
         problem: the model.

@@ -17,12 +17,12 @@ KINDS = ("ridge", "lightgbm", "mse", "pear", "correction")
 def make_compared_forecasters(
     kinds: list[str], X: Any, own: dict[str, Any], regressor: pear.DecisionRegressor, seed: int
 ) -> dict[str, Any]:
-    """Make the forecasters for ``pear compare``.
+    """Return the forecasters for ``pear compare``.
 
     Args:
         kinds: names of ``KINDS``.
         X: the features of all rows, a DataFrame.
-        own: the user's own forecasts by name: k for each of N samples, (N, k), or (N·k,) in a long table.
+        own: the user's own forecasts by name: (N, k) for N samples of k values, or (N·k,) in a long table.
         regressor: an untrained regressor with the settings of "mse", "pear" and "correction".
         seed: the seed of LightGBM.
 
@@ -118,6 +118,6 @@ class CorrectedForecaster:
         return self.regressor.predict(X[:, : self.columns], base_forecast=self._forecasts(X))
 
     def _forecasts(self, X: Any) -> Any:
-        """Return the k forecasts of each row, (B, k), or (B,) if a row has one forecast."""
+        """Return the forecasts in the last columns of X, k for each of B rows: (B, k), or (B,) if k is 1."""
         found = X[:, self.columns :]
         return found[:, 0] if found.shape[1] == 1 else found

@@ -8,7 +8,7 @@ from pear.cli.console import print_plain
 
 
 def compile_command() -> None:
-    """Compile all solvers now, instead of each when it is first called."""
+    """Compile all solvers now. Otherwise, each of them is compiled when it is first called."""
     from pear.solvers.active_set import batch_kernel
     from pear.train.compiled.compile_all import compile_all
 

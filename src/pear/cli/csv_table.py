@@ -22,7 +22,7 @@ _NUMERIC_DATE = re.compile(r"\d{1,2}[-/.]\d{1,2}[-/.]\d{2,4}\b")
 
 
 def read_csv_table(path: Path) -> pandas.DataFrame:
-    """Read a CSV file, which may be compressed, with a heading for every column.
+    """Return the table of a CSV file, which may be compressed. Every column needs a heading.
 
     Columns without a heading and without an entry, which spreadsheets write at the right, are left out.
 
@@ -82,7 +82,7 @@ def has_no_csv_heading(name: str) -> bool:
 
 
 def select_csv_columns(table: pandas.DataFrame, names: Sequence[str], what: str, path: Path) -> pandas.DataFrame:
-    """Select columns of a table and check that they contain numbers.
+    """Return columns of a table as floats, after a check that they contain numbers.
 
     Args:
         table: the result of ``read_csv_table``.

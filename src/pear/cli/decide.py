@@ -42,7 +42,7 @@ def decide_command(
         typer.Option(help="Also write bounds that hold with this probability, such as 0.9. Run pear calibrate first."),
     ] = None,
 ) -> None:
-    """Forecast the costs of every row, find the best decision under them, and write a column for every variable."""
+    """Forecast the costs of every row, and write the best decision under them, with a column for every variable."""
     from pear.problem.model import problem_of_model
     from pear.train.estimator.regressor import DecisionRegressor  # which needs an extra, and says so
 
@@ -84,7 +84,7 @@ def _decide_under_forecasts(estimator: DecisionRegressor, samples: TableSamples)
 
 
 def _cast_integer_decisions(estimator: DecisionRegressor, decisions: pandas.DataFrame) -> pandas.DataFrame:
-    """Convert columns of integer variables to an integer type, so that a file shows 1 instead of 1.0."""
+    """Return decisions whose integer variables have an integer type, so that a file shows 1 instead of 1.0."""
     from pear.problem.model import problem_of_model
 
     integer = problem_of_model(estimator.problem).integer

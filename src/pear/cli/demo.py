@@ -82,7 +82,7 @@ def demo_command(
 
 
 def _describe_demo(task: ShortestPath, split: Split, degree: int) -> str:
-    """Describe the task of the demo and the numbers of its samples."""
+    """Return sentences on the task of the demo, the degree of its costs and the numbers of its samples."""
     features = split.train.features.shape[1]
     train, validation, test = (len(part.features) for part in split)
     return (
@@ -93,7 +93,7 @@ def _describe_demo(task: ShortestPath, split: Split, degree: int) -> str:
 
 
 def _measure_demo_regret(task: ShortestPath, model: nn.Module, split: Split) -> float:
-    """Return the normalised regret of a model on the test samples."""
+    """Return the normalised regret of a model's decisions on the test samples."""
     import torch
 
     with torch.no_grad():
@@ -160,7 +160,7 @@ def _print_demo_regrets(before: float, regrets: dict[str, float], histories: dic
 
 
 def gain_sentence(mse: float, regret: float, name: str = "PEAR") -> str:
-    """Say how much regret a method saves compared with MSE.
+    """Return a sentence on how much regret a method saves compared with MSE.
 
     Args:
         mse: the normalised regret after training with MSE.
@@ -195,7 +195,7 @@ def draw_demo(
     test_regret: dict[str, float],
     histories: dict[str, History],
 ) -> Path:
-    """Draw bars of the test regret beside curves of the validation regret, and save the figure.
+    """Save a figure with bars of the test regret and curves of the validation regret, and return its path.
 
     Args:
         path: the PNG file to write.
@@ -231,7 +231,7 @@ def _draw_demo_bars(axes: Any, untrained: float, regret: dict[str, float]) -> No
 
 
 def _draw_demo_curves(axes: Any, histories: dict[str, History]) -> None:
-    """Draw the validation regret of PEAR's candidates over their epochs, and that of MSE as a horizontal line."""
+    """Draw the validation regret of PEAR's trainings over their epochs, and that of MSE as a horizontal line."""
     axes.set_title("Validation regret, % (log scale)")
     rows, mse = histories["PEAR"].race, histories["MSE"].best
     whole = [row for row in rows if row.contender != "start" and row.share == 1]

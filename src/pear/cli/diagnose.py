@@ -45,9 +45,9 @@ def diagnose_command(
     known: Known = None,
     groups: Annotated[
         str | None,
-        typer.Option(help="A column of labels or dates to sum losses by; dates are grouped by hour, month or weekday."),
+        typer.Option(help="A column of labels or dates to sum losses by. Dates are grouped by hour, month or weekday."),
     ] = None,
-    to: Annotated[Path, typer.Option("--out", help="The page.")] = Path("diagnosis.html"),
+    to: Annotated[Path, typer.Option("--out", help="The HTML file to write.")] = Path("diagnosis.html"),
 ) -> None:
     """Report what prediction errors cost, by predicted value, sample and part of the error, and write a page."""
     from pear.compile.thread_pools import one_thread
@@ -81,7 +81,7 @@ def diagnose_command(
 def _read_diagnosis_labels(
     name: str, truth: pandas.DataFrame, forecast: pandas.DataFrame, costs: Path, predictions: Path
 ) -> pandas.Series[Any]:
-    """Read the column ``name`` of labels from ``truth``, or else from ``forecast``. Convert it to dates if possible.
+    """Return the column ``name`` of labels, as dates if possible. It is in ``truth``, or otherwise in ``forecast``.
 
     Raises:
         DataError: neither table has the column, or a cell of it is empty.
@@ -108,7 +108,14 @@ def _read_diagnosis_labels(
 
 
 def _describe_diagnosed_costs(problem: pear.Model, paid: list[str], rows: list[str], model: Path) -> str:
-    """Say which costs and right-hand sides come from the tables, and which variables keep the model file's cost."""
+    """Return a sentence: which costs and right-hand sides come from the tables, and which costs from the model file.
+
+    Args:
+        problem: the model.
+        paid: names of the costs and right-hand sides in the tables.
+        rows: names of the rows whose right-hand sides are in the tables.
+        model: the model file.
+    """
     from pear.wording import list_names
 
     count, costs = problem.problem.n, [name for name in paid if name not in rows]

@@ -23,7 +23,7 @@ MODEL_SUFFIX = ".pear"
 def read_forecast_file(
     path: Path, table: pandas.DataFrame, columns: Sequence[str], data: Path, long: bool, empty: bool = False
 ) -> Any:
-    """Read forecasts for the rows of a table from a CSV file.
+    """Return forecasts for the rows of a table, read from a CSV file: a DataFrame, or a column for a long table.
 
     Args:
         path: the CSV file, with the rows of the table and the columns of costs.
@@ -48,7 +48,7 @@ def read_forecast_file(
 
 
 def read_base_forecasts(path: Path, table: pandas.DataFrame, columns: Sequence[str], data: Path, long: bool) -> Any:
-    """Read forecasts for the rows of a table from a CSV file, or make them by a model file.
+    """Return forecasts for the rows of a table, read from a CSV file or made by a model file.
 
     Args:
         path: a CSV file of forecasts, or a model file, which ends in .pear.

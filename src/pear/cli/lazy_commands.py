@@ -1,4 +1,4 @@
-"""``LazyCommands``: a group of commands, some of which are imported only when a user runs them."""
+"""``LazyCommands``: a group of commands. Some of them are imported only when a user runs them."""
 
 from __future__ import annotations
 
@@ -8,16 +8,16 @@ from typer.core import TyperCommand, TyperGroup
 
 
 class LazyCommands(TyperGroup):
-    """A group of commands, some of which are imported only when a user runs them, so that the help starts fast.
+    """A group of commands. Some of them are imported only when a user runs them, so that the help starts fast.
 
     Attributes:
-        lazy: the names of these commands, each with its help text.
+        lazy: the names of the commands that are imported late, each with its help text.
     """
 
     lazy: ClassVar[dict[str, str]] = {}
 
     def load_command(self, name: str) -> Any:
-        """Import the command ``name`` of ``lazy``. Subclasses implement this method."""
+        """Return the command ``name`` of ``lazy``, which is imported now. Subclasses implement this method."""
         raise NotImplementedError
 
     def list_commands(self, ctx: Any) -> list[str]:
@@ -31,6 +31,9 @@ class LazyCommands(TyperGroup):
         return super().get_command(ctx, cmd_name)
 
     def resolve_command(self, ctx: Any, args: list[str]) -> Any:
-        """Return the name of the command to run, the command, imported if it is in ``lazy``, and its arguments."""
+        """Return the name of the command to run, the command, and its arguments.
+
+        A command of ``lazy`` is imported now.
+        """
         name, command, rest = super().resolve_command(ctx, args)
         return name, self.load_command(name) if name in self.lazy else command, rest

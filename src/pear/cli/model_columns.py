@@ -48,9 +48,9 @@ def read_model_columns(
     groups: str | None,
     variables: str | None,
 ) -> ModelColumns:
-    """Read a model and the table of its samples.
+    """Return a model, the table of its samples, and the columns that the options name.
 
-    The arguments are options of ``pear train`` and ``pear compare``.
+    The arguments are arguments and options of ``pear train`` and ``pear compare``.
 
     Raises:
         DataError: model, columns and options do not go together.
@@ -79,7 +79,7 @@ Price = float | tuple[float, float]
 
 
 def parse_cost_columns(costs: list[str]) -> tuple[list[str], dict[str, Price]]:
-    """Split the entries of ``--costs`` into columns of costs, and rows of the model with their prices.
+    """Return the entries of ``--costs`` in two parts: the columns of costs, and rows of the model with their prices.
 
     Example:
         >>> parse_cost_columns(["wind", "demand=9", "balance=150:5"])
@@ -109,7 +109,7 @@ def read_wide_model_columns(
     given: Sequence[str] = (),
     cost_map: Path | None = None,
 ) -> tuple[pear.Model, list[str]]:
-    """Read a model, and find the columns of a table with its predicted values.
+    """Return a model, read from its file, and the columns of a table with its predicted values.
 
     Args:
         path: the model file.
@@ -164,7 +164,7 @@ def _describe_unknown_column(name: str, model: pear.Model, path: Path) -> str:
 def _read_mapped_model_columns(
     path: Path, costs: list[str], priced: dict[str, Price], given: Sequence[str], file: Path
 ) -> tuple[pear.Model, list[str]]:
-    """Read a model whose costs are M times the predicted values, plus the costs in its file.
+    """Return a model, read from its file, whose costs are M times the predicted values plus the costs in the file.
 
     The arguments and the result are those of ``read_wide_model_columns``. ``file`` is the CSV file that contains M.
     """
@@ -194,7 +194,7 @@ def _read_mapped_model_columns(
 def _read_long_model_columns(
     path: Path, costs: list[str], table: pandas.DataFrame, long: LongColumns, data: Path, given: Sequence[str] = ()
 ) -> tuple[pear.Model, list[str]]:
-    """Read a model whose costs are in the rows of a long table.
+    """Return a model, read from its file, whose costs are in the rows of a long table.
 
     Args:
         path: the model file.

@@ -14,7 +14,7 @@ ModelPath = Annotated[
 
 Features = Annotated[
     str | None,
-    typer.Option(help="Columns to predict from, separated by commas. Default: all columns that are not costs."),
+    typer.Option(help="Columns to predict from, separated by commas. Default: all columns without another use."),
 ]
 
 Costs = Annotated[
@@ -30,8 +30,8 @@ CostMapPath = Annotated[
     Path | None,
     typer.Option(
         "--cost-map",
-        help="A CSV file that computes costs from predicted values: a row for each variable, its name first, and a "
-        "column for each predicted value. The costs of the model's file are added.",
+        help="A CSV file with the matrix by which predicted values are multiplied to give costs: a row for each "
+        "variable, its name first, and a column for each predicted value. The costs in the model's file are added.",
     ),
 ]
 
@@ -40,8 +40,8 @@ Known = Annotated[
     typer.Option(
         "--known",
         help="Columns, separated by commas, whose values differ by sample and are known when the decision is made. A "
-        "column with the name of a row of the model holds its right-hand side, one with the name of a variable its "
-        "cost, x.lb and x.ub bounds.",
+        "column named like a row of the model holds the right-hand side of this row. Columns x, x.lb and x.ub hold the "
+        "cost and the bounds of the variable x.",
     ),
 ]
 
@@ -57,7 +57,7 @@ Base = Annotated[
 Groups = Annotated[
     str | None,
     typer.Option(
-        help="For a long table, with a row for each predicted value: the column that says which decision a row is for."
+        help="For a long table, with a row for each predicted value: the column that names the sample of each row."
     ),
 ]
 

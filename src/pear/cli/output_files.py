@@ -78,7 +78,9 @@ def write_output_csv(table: pandas.DataFrame, path: Path, index: bool = True) ->
 
 
 def escape_output_formula(cell: Any) -> Any:
-    """Put an apostrophe before a text that a spreadsheet would run as a formula. Numbers, even as text, stay the same.
+    """Return a text that a spreadsheet would run as a formula with an apostrophe in front, and anything else unchanged.
+
+    Numbers as text stay unchanged, too.
 
     Example:
         >>> [escape_output_formula(cell) for cell in ("=1+1", "-2.5", -2.5, "tent")]

@@ -26,7 +26,8 @@ def predict_command(
 ) -> None:
     """Forecast the costs of every row, and write a column for every cost, in the order of the rows.
 
-    pear diagnose and pear decide --forecasts read the file. For a long table, the file also has its groups.
+    pear diagnose and pear decide --forecasts read the file. For a long table, the file also has the columns of groups
+    and variables.
     """
     from pear.train.estimator.regressor import DecisionRegressor  # which needs an extra, and says so
 

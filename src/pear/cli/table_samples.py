@@ -65,7 +65,7 @@ class TableSamples(NamedTuple):
 def read_known_columns(
     problem: Any, table: pandas.DataFrame, path: Path, groups: str | None = None
 ) -> pandas.DataFrame | None:
-    """Read the numbers that a model knows, from the columns of a table.
+    """Return the numbers that a model knows besides its predicted values, from the columns of a table.
 
     Args:
         problem: the model, or a problem, which knows no numbers.
@@ -103,7 +103,7 @@ class SplitTableSamples(NamedTuple):
 
 
 def split_table_samples(samples: TableSamples, size: int, share: float, path: Path) -> SplitTableSamples:
-    """Divide samples, in their order, into samples to train on and the last ones, to test on.
+    """Divide samples, in their order, into samples to train on, and the last samples, to test on.
 
     Args:
         samples: all samples. The rows of a group follow each other.
@@ -140,7 +140,7 @@ def read_estimator_samples(
     forecasts: Path | None,
     with_costs: bool = False,
 ) -> TableSamples:
-    """Read the samples of a table for a trained estimator. Rows of a long table are ordered by groups and values.
+    """Return the samples of a table for a trained estimator. Rows of a long table are ordered by groups and values.
 
     Args:
         estimator: the estimator.

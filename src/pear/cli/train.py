@@ -53,14 +53,14 @@ _OURS = "pear-guided"
 
 def train_command(
     model: ModelPath,
-    data: Annotated[Path, typer.Argument(help="The samples: a CSV file with a row for each.")],
+    data: Annotated[Path, typer.Argument(help="The samples: a CSV file with a row for each sample.")],
     features: Features = None,
     costs: Costs = None,
     cost_map: CostMapPath = None,
     known: Known = None,
     architecture: ModelKind = Architecture.linear,
     loss: Annotated[str, typer.Option(help="The method to compare with MSE; it may come from a plug-in.")] = _OURS,
-    to: Annotated[Path, typer.Option("--out", help="The model file.")] = Path("model.pear"),
+    to: Annotated[Path, typer.Option("--out", help="The model file to write.")] = Path("model.pear"),
     test_share: Annotated[
         float, typer.Option(help="The share of the rows, the last ones, on which decisions are compared.")
     ] = 0.2,
@@ -79,7 +79,8 @@ def train_command(
     gap: Annotated[
         int,
         typer.Option(
-            help="The number of rows next to held-out rows that are not trained on, for values that overlap.", min=0
+            help="The number of rows beside held-out rows that training leaves out, for values that overlap.",
+            min=0,
         ),
     ] = 0,
     base: Base = None,
@@ -197,7 +198,7 @@ def _losses_to_train(loss: str) -> dict[str, str]:
 def _train_with_each_loss(
     make: Callable[..., DecisionRegressor], samples: TableSamples, losses: dict[str, str]
 ) -> tuple[dict[str, DecisionRegressor], str]:
-    """Train a forecaster with each loss.
+    """Return a trained forecaster for each loss.
 
     Args:
         make: a function that makes an untrained forecaster with the argument ``loss``.
@@ -230,7 +231,7 @@ def _judge_trained_forecaster(
 
 
 def _judge_given_forecast(problem: pear.Model, samples: TableSamples) -> dict[str, RegretOutcome]:
-    """Return the regrets of the user's forecasts under their name in the table of results, if there are any."""
+    """Return the regrets of the user's forecasts, by their name in the table of results; empty without forecasts."""
     from pear.losses.regret_outcome import regret_outcome_of_forecast
 
     if samples.forecast is None:
@@ -240,11 +241,11 @@ def _judge_given_forecast(problem: pear.Model, samples: TableSamples) -> dict[st
 
 
 def _describe_training(problem: pear.Model, samples: SplitTableSamples, features: list[str], rows: int) -> str:
-    """Describe the problem, its predicted values and features, and the numbers of samples to train and to test on.
+    """Return sentences on the problem, its predicted values and features, and the numbers of samples.
 
     Args:
         problem: the model.
-        samples: the samples.
+        samples: the samples to train on and to test on.
         features: the columns to predict from.
         rows: the number of predicted right-hand sides.
     """
@@ -263,7 +264,7 @@ def _describe_training(problem: pear.Model, samples: SplitTableSamples, features
 
 
 def _print_training_outcomes(judged: dict[str, RegretOutcome], trained: dict[str, DecisionRegressor]) -> None:
-    """Print a table of regrets, and what the other method gains over MSE.
+    """Print a table of regrets, and what the method other than MSE gains over MSE.
 
     Args:
         judged: the regrets by the names of the losses, and those of the user's forecasts.

@@ -1,4 +1,4 @@
-"""The figure of a walk forward: losses minus those of the reference, cumulated over time and on average."""
+"""The figure of a ``WalkForward``: losses minus those of a reference forecaster, cumulated over time and on average."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ _SHOWN = 28  # letters of a name in the figure
 
 
 def draw_comparison(found: WalkForward, path: Path | None) -> Figure:
-    """Draw a comparison, and save the figure if a path is given.
+    """Return the figure of a comparison, and save it if a path is given.
 
     Raises:
         MissingExtraError: matplotlib is not installed.
@@ -51,7 +51,7 @@ def draw_comparison(found: WalkForward, path: Path | None) -> Figure:
 
 
 class _ComparisonAxes:
-    """The two pictures of a comparison.
+    """The two pictures in the figure of a comparison.
 
     Args:
         found: the comparison.
@@ -114,7 +114,7 @@ class _ComparisonAxes:
 
 
 def _comparison_limits(numbers: list[float]) -> tuple[float, float]:
-    """Return limits of an axis that shows these numbers, without the infinite ones."""
+    """Return the lower and the upper limit of an axis that shows all finite numbers among ``numbers``."""
     finite = [number for number in numbers if np.isfinite(number)]
     low, high = min(finite), max(finite)
     space = 0.12 * (high - low) or 1.0
@@ -131,7 +131,10 @@ def _label_comparison_dates(axes: Any) -> None:
 
 
 def _comparison_color(name: str, number: int) -> str:
-    """Return grey for the constant forecast, a green for names that contain "pear", and other colours in turn."""
+    """Return a colour: grey for the constant forecast, a green for names with "pear", others for all other names.
+
+    ``number`` is the forecaster's place in the list; it selects one of the greens or of the others.
+    """
     if name == MEAN:
         return LIGHT["none"]
     colors = OURS if "pear" in name.lower() else OTHERS

@@ -1,4 +1,4 @@
-"""A walk forward in words: the printed table, and the sentences below it."""
+"""A comparison of forecasters in words: the printed table, and the sentences below it."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _MOST_DECIMALS = 6  # numbers that need more decimals get an exponent
 
 
 def format_comparison(found: WalkForward) -> str:
-    """Format a comparison as a table of plain text. The line above the table counts rows and folds."""
+    """Return a comparison as a table of plain text. The line above the table counts rows and folds."""
     lines = comparison_lines(found)
     widths = [max(len(line[j]) for line in lines) for j in range(len(lines[0]))]
     texts = [
@@ -28,7 +28,7 @@ def format_comparison(found: WalkForward) -> str:
 
 
 def comparison_lines(found: WalkForward) -> list[tuple[str, ...]]:
-    """Return the cells of a table: the headings, then a line for each forecaster, the smallest loss first."""
+    """Return the cells of a table: first the headings, then a line for each forecaster, the smallest loss first."""
     unit = "cost" if found.sense == "min" else "gain"
     headings = ("", "lost a row", "of the best", f"{unit} a row", f"minus {found.reference} (95 %)", "squared error")
     lines: list[tuple[str, ...]] = [headings]
@@ -47,7 +47,7 @@ def comparison_lines(found: WalkForward) -> list[tuple[str, ...]]:
 
 
 def format_difference(difference: PairedDifference | None) -> str:
-    """Format a difference and its interval. None, the difference of the reference from itself, becomes a dash.
+    """Return a difference and its interval as text. None, the difference of the reference from itself, becomes a dash.
 
     Example:
         >>> from pear.losses.paired_difference import PairedDifference
@@ -61,12 +61,18 @@ def format_difference(difference: PairedDifference | None) -> str:
 
 
 def describe_comparison(found: WalkForward) -> list[str]:
-    """Say which forecaster loses least, which forecasters are worse than a constant, and how they were compared."""
+    """Return sentences that say which forecaster loses least, and which forecasters are worse than a constant forecast.
+
+    The notes of the comparison follow.
+    """
     return [*_describe_best_forecaster(found), *_describe_forecasters_below_mean(found), *found.notes]
 
 
 def _describe_best_forecaster(found: WalkForward) -> list[str]:
-    """Compare the best forecaster with the reference, or, if they are the same, with the second best forecaster."""
+    """Return a sentence that compares the best forecaster with the reference.
+
+    If they are the same, the sentence compares it with the second best forecaster.
+    """
     order = sorted(found.names, key=lambda name: found.regret[found.names.index(name)].mean())
     best, lost = order[0], found.regret.mean(axis=1)[found.names.index(order[0])]
     text = f"{best} loses least, {format_amount(float(lost))} a row"
@@ -79,7 +85,7 @@ def _describe_best_forecaster(found: WalkForward) -> list[str]:
 
 
 def _describe_forecasters_below_mean(found: WalkForward) -> list[str]:
-    """For each forecaster that loses more than the constant forecast, say how much more it loses."""
+    """Return a sentence for each forecaster that loses more than the constant forecast: how much more it loses."""
     sentences = []
     for name, difference in found.differences_to_mean.items():
         if difference.mean > 0:
@@ -90,14 +96,14 @@ def _describe_forecasters_below_mean(found: WalkForward) -> list[str]:
 
 
 def _describe_difference(difference: PairedDifference, sign: int) -> tuple[str, str]:
-    """Return two texts: a difference times ``sign``, and its interval."""
+    """Return two texts: the difference times ``sign``, and its interval."""
     ends = sorted(sign * end for end in difference.interval)
     mean, low, high = _round_alike(sign * difference.mean, *ends, error=difference.standard_error)
     return mean, f"95 % interval {low} to {high}{'' if difference.is_significant else ', which could be chance'}"
 
 
 def _round_alike(*numbers: float, error: float) -> list[str]:
-    """Format numbers with as many decimals as show two digits of their standard error ``error``."""
+    """Return numbers as texts, with as many decimals as show two digits of their standard error ``error``."""
     known = 0 < error < math.inf
     decimals = max(0, 1 - math.floor(math.log10(error))) if known else _MOST_DECIMALS + 1
     texts = [format_amount(one) if decimals > _MOST_DECIMALS else f"{one:,.{decimals}f}" for one in numbers]

@@ -45,7 +45,7 @@ class EstimatorForecaster:
         self.estimator, self.features, self.models_per_fold = estimator, features, 1
 
     def forecast(self, samples: WalkSamples, fold: TimeFold) -> Any:
-        """Train a copy on the training samples and predict the test samples.
+        """Train a copy on the training samples, and return its forecasts for the test samples.
 
         If the copy raises a ValueError or TypeError for targets of k columns, a copy is trained for each column.
         """
@@ -67,7 +67,10 @@ class EstimatorForecaster:
         return fitted.predict(self.features.take(fold.test))
 
     def _forecast_columns(self, samples: WalkSamples, fold: TimeFold, refused: Exception | None) -> Array:
-        """Train a copy for each column; ``refused`` is the error of a training on all columns together, or None."""
+        """Return the forecasts (T, k) of k copies, each trained on one column of the targets.
+
+        ``refused`` is the error of a training on all columns together, or None.
+        """
         features, ahead = self.features.take(fold.train), self.features.take(fold.test)
         found = []
         for j in range(samples.true.shape[1]):
@@ -97,7 +100,10 @@ class EstimatorForecaster:
         return fresh
 
     def _group_option(self, fresh: Any, fold: TimeFold) -> dict[str, Any]:
-        """Return the argument ``groups`` for ``fit``, if the estimator or the last step of a pipeline takes groups."""
+        """Return the argument ``groups`` of ``fit`` as a dict; empty if the estimator takes no groups.
+
+        If the estimator is a pipeline, the argument is for its last step.
+        """
         name, last = fresh.steps[-1] if hasattr(fresh, "steps") else ("", fresh)
         if "groups" not in inspect.signature(last.fit).parameters:
             return {}
@@ -112,7 +118,7 @@ class FunctionForecaster:
         self.function, self.features = function, features
 
     def forecast(self, samples: WalkSamples, fold: TimeFold) -> Any:
-        """Call the function with the training features, training costs and test features of the fold."""
+        """Return what the function returns for the training features, training costs and test features of the fold."""
         targets = samples.targets(fold.train, self.features.is_long)
         return self.function(self.features.take(fold.train), targets, self.features.take(fold.test))
 

@@ -89,7 +89,7 @@ class TimeSplits:
 
 
 def read_time_splits(splits: Any, X: Any, C: Any, count: int) -> list[TimeFold]:
-    """Check the argument ``splits`` of ``walk_forward``, and return its folds.
+    """Return the folds that the argument ``splits`` of ``walk_forward`` stands for.
 
     Args:
         splits: a number of folds, a ``TimeSplits``, a splitter of scikit-learn, or pairs of rows to train on and rows
@@ -122,7 +122,10 @@ def read_time_splits(splits: Any, X: Any, C: Any, count: int) -> list[TimeFold]:
 
 
 def _read_time_fold(pair: Any, number: int, count: int) -> TimeFold:
-    """Check a pair of training and test rows, and return it as the fold with this number."""
+    """Return a pair of training and test rows as the fold with this number.
+
+    Raise ``ProblemError`` if they do not fit.
+    """
     if not isinstance(pair, (tuple, list, np.ndarray)) or len(pair) != 2:
         raise ProblemError(f"fold {number} must be a pair, rows to train on and rows to test on; got {pair!r}")
     train, test = (_read_fold_rows(rows, f"fold {number}", count) for rows in pair)
@@ -136,7 +139,10 @@ def _read_time_fold(pair: Any, number: int, count: int) -> TimeFold:
 
 
 def _read_fold_rows(rows: Any, name: str, count: int) -> Rows:
-    """Check that rows are distinct row numbers below ``count``, or a mask, and return them as row numbers."""
+    """Return rows as row numbers.
+
+    Raise ``ProblemError`` unless they are distinct numbers below ``count``, or a mask.
+    """
     given = np.asarray(rows)
     if given.dtype == bool and given.shape == (count,):
         given = np.flatnonzero(given)

@@ -1,4 +1,4 @@
-"""``pear.walk_forward``: forecasters are trained on the past and compared by what their later decisions cost."""
+"""``pear.walk_forward``: trains forecasters on the past, and compares them by what their later decisions cost."""
 
 from __future__ import annotations
 
@@ -68,8 +68,8 @@ def walk_forward(
     training costs": a forecaster that loses more than this forecast is worth nothing.
 
     Args:
-        problem: the decision problem, with its integers. With a ``Model``, the k values that its cost map takes are
-            forecast. If samples have fields of their own, these belong to the samples in the order of X.
+        problem: the decision problem, with its integers. With a ``Model``, forecasters forecast the k values that the
+            model maps to costs. If samples have fields of their own, these are in the order of X.
         X: (N, p), p features in time order: an array or a DataFrame. Dates in an index must be in order.
         C: (N, k) the true costs or values; (N,) if k is 1.
         forecasters: the forecasters by name. A forecaster is an estimator with ``fit(X, y)`` and ``predict(X)``
@@ -167,7 +167,7 @@ class _WalkForwardRun:
         self.tested = tests[self.order]
 
     def make_judge(self) -> ForecastJudge:
-        """Return the judge of the tested rows, with their best decisions.
+        """Return the judge of the tested rows. It keeps the best decisions of these rows.
 
         Raises:
             SolveError: rows have no best decision; the message names them by their numbers in X.
@@ -183,7 +183,7 @@ class _WalkForwardRun:
     def forecast_all(
         self, progress: Callable[[WalkProgress], None] | None
     ) -> tuple[dict[str, Array], dict[str, float]]:
-        """Train all forecasters and forecast all tested rows.
+        """Train all forecasters, and return their forecasts of all tested rows.
 
         Returns:
             For each forecaster by name, its forecasts of k values for the T tested rows, (T, k), in the order of
@@ -203,7 +203,13 @@ class _WalkForwardRun:
         return forecasts, seconds
 
     def judge_forecasts(self, name: str, judge: ForecastJudge, forecasts: Array) -> RegretOutcome:
-        """Judge the decisions under the forecasts of the forecaster ``name``: (T, k), k values for each of T rows."""
+        """Return the regrets of the decisions under forecasts.
+
+        Args:
+            name: the name of the forecaster, for the message of an error.
+            judge: the judge of the T tested rows.
+            forecasts: (T, k) forecasts, k values for each tested row.
+        """
         with _name_forecaster_in_errors(name, "its decisions"):
             try:
                 return judge(sample_rows_to_tensor(self.samples.problem, forecasts))
@@ -236,7 +242,10 @@ class _WalkForwardRun:
         return TimeFold(self.folds[0].train, tests)
 
     def _read_forecast(self, values: Any, fold: TimeFold) -> Array:
-        """Check what a forecaster returned for a fold, and return it as float64 (T, k): k values for T test rows."""
+        """Return what a forecaster returned for a fold, as float64 (T, k), k values for each of T test rows.
+
+        Raise ``ProblemError`` if the shape is wrong or a number is not finite.
+        """
         samples = self.samples
         columns, own = pandas_columns(values), pandas_columns(samples.C)
         if columns != own and set(columns or ()) == set(own or (None,)):
@@ -255,7 +264,7 @@ class _WalkForwardRun:
         return found
 
     def _with_row_numbers(self, error: SolveError) -> SolveError:
-        """Return an error about positions in ``tested`` as an error that names rows by their numbers in X."""
+        """Return ``error``, which counts samples among the tested rows, with the numbers of these rows in X."""
         rows = [int(self.tested[i]) for i in error.samples]
         message = f"{list_positions('row', rows)} of X cannot be decided; counted among the tested rows: {error}"
         return SolveError(message, rows, error.statuses)

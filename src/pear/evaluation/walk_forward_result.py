@@ -71,9 +71,9 @@ class WalkForward:
 
     @property
     def cost(self) -> Array:
-        """The objective of each decision, (F, T), at the true costs, in the problem's own sense, without its constant.
+        """The objective of each decision at the true costs, (F, T), in the problem's own sense, without its constant.
 
-        F and T are as in ``WalkForward``.
+        There are F forecasters and T tested rows.
         """
         return self.best + (-1 if self.sense == "max" else 1) * self.regret
 
@@ -125,7 +125,7 @@ class WalkForward:
 
     @property
     def rows(self) -> list[dict[str, Any]]:
-        """A dict for each forecaster.
+        """The comparison as a list with a dict for each forecaster.
 
         The keys are ``forecaster``, the name; ``regret``, ``cost`` and ``squared_error``, means over the tested rows;
         ``normalized_regret``, as in ``pear.normalized_regret``; ``difference``, the mean regret minus that of the

@@ -117,7 +117,7 @@ class WalkSamples:
         return len(self.true)
 
     def read_features(self, name: str, X: Any) -> WalkFeatures:
-        """Check features X of all samples, and return them as ``WalkFeatures``."""
+        """Return the features X of all samples as ``WalkFeatures``; ``name`` is the name of the table in messages."""
         found = WalkFeatures(name, X, len(self), self.groups)
         self.check_pairing(name, X)
         return found
@@ -156,7 +156,10 @@ class WalkSamples:
         return self.true[samples, 0] if self.true.shape[1] == 1 else self.true[samples]
 
     def _find_labels(self, tables: list[Any]) -> NDArray[Any]:
-        """Return a label for each sample. Raise ``ProblemError`` if groups are dates that are not in order."""
+        """Return a label (N,) for each sample: the id of its group, else an index of ``tables``, else its number.
+
+        Raise ``ProblemError`` if groups are dates that are not in order.
+        """
         if self.groups is not None:
             pandas = sys.modules.get("pandas")
             if pandas is None:

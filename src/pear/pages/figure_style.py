@@ -115,7 +115,7 @@ def styled_figure(
 
 
 def style_plain_log_scale(axes: Any, which: Literal["x", "y"]) -> None:
-    """Give an axis a log scale with few ticks and plain numbers. Call this function after everything is drawn."""
+    """Give the axis ``which`` a log scale with few ticks and plain numbers. Call this after everything is drawn."""
     from matplotlib.ticker import FuncFormatter, LogLocator, MaxNLocator, NullLocator
 
     axes.set(**{f"{which}scale": "log"})
@@ -148,7 +148,7 @@ def save_figure(figure: Figure, path: Path) -> Path:
 
 
 def figure_as_svg(figure: Figure) -> str:
-    """Return a figure as an ``<svg>`` element for a page: without header, addresses, comments and fixed size."""
+    """Return a figure as an ``<svg>`` element for a page: without XML header, namespaces, comments and fixed size."""
     figure.patch.set_alpha(0.0)
     for axes in figure.axes:
         axes.patch.set_alpha(0.0)

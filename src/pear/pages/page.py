@@ -102,7 +102,7 @@ class PageSection:
 
 
 def render_page(title: str, lead: Sequence[str], sections: Sequence[PageSection], footer: str = "") -> str:
-    """Render an HTML page that needs no other file: leading sentences, then sections, then a footer.
+    """Return an HTML page that needs no other file: leading sentences, then sections, then a footer.
 
     Raises:
         MissingExtraError: jinja2 or matplotlib is not installed.
@@ -112,7 +112,7 @@ def render_page(title: str, lead: Sequence[str], sections: Sequence[PageSection]
 
 
 def render_page_template(name: str, values: dict[str, Any], package: str = "pear.pages") -> str:
-    """Fill a template. Values are escaped as Markdown if the name of the template ends in ".md", otherwise as HTML.
+    """Return a filled template. Values are escaped as Markdown if its name ends in ".md", otherwise as HTML.
 
     Args:
         name: name of the template, without ``.j2``.
@@ -124,7 +124,7 @@ def render_page_template(name: str, values: dict[str, Any], package: str = "pear
 
 
 def _make_template_environment(package: str, markdown: bool) -> Environment:
-    """Return the jinja2 environment that finds templates of a package and escapes their values."""
+    """Return a jinja2 environment that finds the templates of ``package`` and escapes the values that fill them."""
     from jinja2 import ChoiceLoader, Environment, PackageLoader, StrictUndefined
     from markupsafe import Markup
 
@@ -144,7 +144,7 @@ def _make_template_environment(package: str, markdown: bool) -> Environment:
 
 
 def escape_markdown(text: str) -> str:
-    r"""Escape a text for Markdown, and join its lines.
+    r"""Return a text escaped for Markdown, in one line.
 
     Example:
         >>> escape_markdown("<b>a|b</b>\n*c* [d](e) &amp; x_y")
@@ -155,6 +155,6 @@ def escape_markdown(text: str) -> str:
 
 
 def _prefix_figure_ids(svg: str, prefix: str) -> str:
-    """Add a prefix to every id in an SVG figure, so that two figures on a page have no id in common."""
+    """Return an SVG figure with a prefix before every id, so that two figures on a page have no id in common."""
     svg = re.sub(r'\bid="', f'id="{prefix}-', svg)
     return svg.replace("url(#", f"url(#{prefix}-").replace('href="#', f'href="#{prefix}-')

@@ -1,4 +1,4 @@
-"""``Check``: a named condition of a conformance suite. A check that fails raises an error with a sentence."""
+"""``Check``: a named requirement of a conformance suite. A check that fails raises an error with a sentence."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ class ConformanceError(PearError, AssertionError):
 
 @dataclass(frozen=True)
 class Check:
-    """A check. Call it without arguments to run it.
+    """A requirement that an object must meet, with a name. Call the check without arguments to run it.
 
     Attributes:
         subject: the object that is checked, such as "the solver 'mine'".
@@ -55,7 +55,7 @@ class Check:
 
 
 def check_that(condition: bool, sentence: str) -> None:
-    """Raise ``ConformanceError`` with this sentence unless the condition is true."""
+    """Raise ``ConformanceError`` with the message ``sentence`` unless the condition is true."""
     if not condition:
         raise ConformanceError(sentence)
 

@@ -11,7 +11,7 @@ from pear.testing.checks import Check, ConformanceError, check_that, run_checks
 
 
 def engine_checks(engine: str) -> list[Check]:
-    """List the checks of an engine, given the name that users write.
+    """Return the checks of an engine, given the name that users write.
 
     Example:
         >>> [str(check) for check in engine_checks("local")]
@@ -31,7 +31,7 @@ def check_engine(engine: str) -> tuple[str, ...]:
 
 
 class _EngineChecks:
-    """The checks of an engine. Each of them starts the engine anew."""
+    """The checks of the engine with a given name. Each check starts the engine anew."""
 
     def __init__(self, name: str) -> None:
         self.name = name
@@ -82,7 +82,10 @@ class _EngineChecks:
 
     @staticmethod
     def _run(engine: Engine, *tasks: tuple[Any, ...]) -> tuple[list[int], list[Any]]:
-        """Submit tasks, each a function and its arguments, and wait for them. Return their tickets and all updates."""
+        """Submit tasks, each a function and its arguments, and wait for them.
+
+        Return the tasks' tickets and all updates.
+        """
         tickets: list[int] = []
         updates: list[Any] = []
         for task in tasks:

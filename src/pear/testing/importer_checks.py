@@ -33,7 +33,7 @@ LEAST_CASES = 3
 
 
 def importer_checks(importer: str | Importer, write: WriteModel) -> list[Check]:
-    """List the checks of an importer of files.
+    """Return the checks of an importer of files.
 
     Args:
         importer: the name of a plug-in, the ending of the files, or an ``Importer``.
@@ -79,7 +79,7 @@ def check_importer(importer: str | Importer, write: WriteModel) -> tuple[str, ..
 
 
 def _find_importer(importer: str | Importer) -> Importer:
-    """Return the importer that a user gives by the name of a plug-in, by a file ending or by its row."""
+    """Return the importer with the given name of a plug-in or file ending. An ``Importer`` is returned as it is."""
     if isinstance(importer, Importer):
         return importer
     for row in IMPORTERS:
@@ -126,7 +126,7 @@ class _ImporterChecks:
         return found
 
     def keeps_the_optimum(self, case: ModelCase) -> None:
-        """Check that the imported model has the known optimum and as many integers as the case."""
+        """Check that the imported model has the optimum and the number of integers of the model that was written."""
         found = self._import(case)
         if found is None:
             return
@@ -139,7 +139,7 @@ class _ImporterChecks:
         check_that(count == len(case.integer), f"{count} variables are integers; expected {len(case.integer)}")
 
     def has_no_optimum(self, case: ModelCase, status: Status) -> None:
-        """Check that a solve of the imported model, which has no optimum, ends with this status."""
+        """Check that a solve of a model without an optimum, after its import, ends with the given status."""
         found = self._import(case)
         if found is None:
             return
@@ -158,7 +158,7 @@ class _ImporterChecks:
         )
 
     def keeps_sense_and_names(self) -> None:
-        """Check that the sense is kept, that the decision has all variables, and that the report counts them."""
+        """Check that the imported model has the right sense, and that its decision and report have all variables."""
         case = CASES[NAMED]
         found = self._import(case)
         if found is None:

@@ -34,7 +34,7 @@ _COUNT, _FEATURES = 40, 4  # training samples, and features of each of them
 
 
 def loss_checks(loss: Any, **options: Any) -> list[Check]:
-    """List the checks of a loss.
+    """Return the checks of a loss.
 
     Args:
         loss: the name of the loss, its class, a function that makes a loss for a problem, or a ``pear.losses.Method``.
@@ -256,7 +256,10 @@ _PROBLEMS: dict[str, Callable[[], Problem]] = {
 
 
 def _draw_loss_costs(n: int, count: int = 8, seed: int = 0) -> tuple[Tensor, Tensor]:
-    """Draw predicted and true costs (count, n), positive and independent. Predicted costs require a gradient."""
+    """Return random predicted and true costs (count, n), positive and independent.
+
+    Predicted costs require a gradient.
+    """
     rng = np.random.default_rng(seed)
     predicted, true = (torch.as_tensor(rng.uniform(0.5, 5.0, (count, n))) for _ in range(2))
     return predicted.requires_grad_(), true

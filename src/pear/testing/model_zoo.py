@@ -29,7 +29,7 @@ class ModelCase:
         lb: n lower bounds, or a number for all variables.
         ub: n upper bounds, or a number for all variables.
         Q: (n, n) symmetric matrix, or None.
-        integer: the positions of the integer variables.
+        integer: the positions of the integer variables among the n variables.
         sense: "min" or "max".
         offset: the constant of the objective.
     """
@@ -71,11 +71,14 @@ class ModelCase:
         return [f"v{i}" for i in range(self.n)]
 
     def optimum(self) -> float:
-        """Return the best value: of a linear model by SciPy's ``milp``, of a quadratic one by ``pear.solve``."""
+        """Return the optimal value.
+
+        SciPy's ``milp`` finds it if the model is linear, ``pear.solve`` if it is quadratic.
+        """
         return self._linear_optimum() if self.Q is None else self._quadratic_optimum()
 
     def _linear_optimum(self) -> float:
-        """Return the best value of a model without Q."""
+        """Return the optimal value of a model without Q."""
         from scipy.optimize import Bounds, LinearConstraint, milp
 
         sign = 1 if self.sense == "min" else -1
@@ -86,7 +89,7 @@ class ModelCase:
         return float(sign * done.fun + self.offset)
 
     def _quadratic_optimum(self) -> float:
-        """Return the best value of a model with Q and without integers."""
+        """Return the optimal value of a model with Q and without integers."""
         G = np.vstack([self.rows, -self.rows])
         h = np.concatenate([self.high, -np.array(self.low)])
         lb, ub = self.bounds

@@ -1,7 +1,8 @@
-"""The conformance suite of solvers: the candidates of a ``Backend`` for small programs are judged.
+"""The conformance suite of solvers. It judges the candidates, which are the solutions that a solver proposes.
 
-The KKT residual of a candidate must be at most ten times the accuracy that was asked for, and the pipeline must turn
-the candidate into a verified solution without another solver. Programs without a solution must not be called solved.
+The programs are small. The KKT residual of a candidate must be at most ten times the accuracy that was asked for, and
+the pipeline must turn the candidate into a verified solution without another solver. Programs without a solution must
+not be called solved.
 """
 
 from __future__ import annotations
@@ -50,7 +51,7 @@ MISSED = 1e-3
 
 
 def solver_checks(solver: str | Backend) -> list[Check]:
-    """List the checks of a solver, on the programs that it supports.
+    """Return the checks of a solver, on the programs that it supports.
 
     Args:
         solver: the name of the solver, or its ``Backend``.
@@ -138,7 +139,10 @@ class _SolverChecks:
         return bodies
 
     def _propose(self, qp: QuadraticProgram) -> Candidate:
-        """Return the candidates of the solver. Check their shapes and dtypes, and that programs are not changed."""
+        """Return the solver's candidates for programs ``qp``.
+
+        Check the shapes and dtypes of the candidates, and that ``qp`` is not changed.
+        """
         fields = ("H", "c", "A", "b", "G", "h", "lb", "ub")
         before = {name: getattr(qp, name).clone() for name in fields}
         candidate = self.row.solve(qp, ASKED)
@@ -161,7 +165,10 @@ class _SolverChecks:
         return candidate
 
     def solves(self, make: Callable[[], QuadraticProgram]) -> None:
-        """Check that a batch, its last sample and the reversed batch are solved and verified without another solver."""
+        """Check that programs are solved in three batches: all samples, the last one alone, and all in reverse order.
+
+        The pipeline must verify the candidates without another solver. ``make`` returns the programs.
+        """
         qp = make()
         _check_solved(qp, self._propose(qp))
         last = qp[qp.batch - 1 :]
@@ -293,7 +300,7 @@ def _check_solved(qp: QuadraticProgram, candidate: Candidate) -> None:
 
 
 def _program_with_bad_sample(kind: str) -> QuadraticProgram:
-    """Return a batch of three programs of a kind, "lp" or "qp", of which the second one has no solution."""
+    """Return a batch of three programs of a kind, "lp" or "qp". The second program has no solution."""
     fields = {"A": [[1.0, 1.0]], "b": [[1.0], [5.0], [1.5]], "lb": [0, 0], "ub": [1, 1]}
     return zoo_program([[1.0, 2.0], [1.0, 2.0], [2.0, 1.0]], H=np.eye(2) if kind == "qp" else None, **fields)
 
