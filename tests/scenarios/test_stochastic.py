@@ -123,6 +123,16 @@ def test_regret_is_what_perfect_knowledge_would_have_saved():
     torch.testing.assert_close(same, torch.zeros(20).double(), rtol=0, atol=1e-8)
 
 
+@pytest.mark.parametrize("integer", [False, True])
+def test_rounding_of_the_first_stage_does_not_take_the_second_stage_away(integer):
+    plan, true = pear.Stochastic(factory(integer=integer), ["on"], 2), factory_values(12, 1)
+    plain = torch.tensor([[0.0, 1.0, 1.0]], dtype=torch.float64)
+    rounded = torch.tensor([[-1e-20, 1.0, 1.0 + 2e-16]], dtype=torch.float64)
+    torch.testing.assert_close(plan.cost(rounded, true), plan.cost(plain, true), rtol=1e-12, atol=0)
+    with pytest.raises(SolveError, match="INFEASIBLE"):  # make <= 4 on < 0
+        plan.cost(plain - 1e-6, true)
+
+
 def test_weights_of_a_call():
     values = factory_values(10, 2, 4)
     weights = torch.tensor([[1.0, 0.0, 0.0, 0.0], [0.0, 1.0, 1.0, 0.0]])

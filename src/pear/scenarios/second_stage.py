@@ -11,6 +11,7 @@ from torch import Tensor
 
 from pear.decisions.decider import Decider
 from pear.decisions.integer_programs import solve_integer_programs
+from pear.optimality.rule import FEASIBLE
 from pear.problem import Problem
 from pear.problem.constraint_map import constraint_sides
 from pear.problem.matrix import Matrix, SparseMatrix, matvec, tmatvec
@@ -80,12 +81,14 @@ class SecondStage:
         The results are detached from autograd.
 
         Args:
-            x: (B, n₁) decisions of the n₁ first-stage variables.
+            x: (B, n₁) decisions of the n₁ first-stage variables. Entries that violate a bound by rounding are moved to
+                the bound.
             values: (B, k) true values of k predicted numbers.
             keys: B sample ids, or None.
         """
         first, second = self.stages.first, self.stages.second
         cost, sides = self.stages.costs(values, keys), self._sides(values, keys)
+        x = _without_rounding(x, sides["lb"][..., first], sides["ub"][..., first])
         c1, c2 = cost[:, first], cost[:, second]
         fixed = (c1 * x).sum(1)
         slope = c1.clone()
@@ -127,6 +130,20 @@ class SecondStage:
     def _sides(self, values: Tensor, keys: list[Hashable] | None) -> dict[str, Tensor]:
         """Return b, h, lb and ub of the program of both stages, each (B, r) if it differs by sample, otherwise (r,)."""
         return constraint_sides(select_by_keys(self.whole, keys)) | self.stages.sides(values, keys)
+
+
+def _without_rounding(x: Tensor, lower: Tensor, upper: Tensor) -> Tensor:
+    """Move entries that violate a bound by rounding to the bound; larger violations stay.
+
+    An entry of −1e-20 that stands for 0 would leave no point to a second stage with the row ``y ≤ 4x`` and ``y ≥ 0``.
+
+    Args:
+        x: (B, n₁) decisions of the n₁ first-stage variables.
+        lower, upper: (n₁,) or (B, n₁) their bounds.
+    """
+    inside = torch.minimum(torch.maximum(x, lower), upper)
+    size = x.abs().amax(1, keepdim=True).clamp(min=1.0)
+    return torch.where((x - inside).abs() <= FEASIBLE * size, inside, x)
 
 
 def _second_stage_matrix(matrix: Any) -> Matrix:
