@@ -27,10 +27,10 @@ each of which forecasts only rows that it was not fitted to.
 
 
 class BaseForecast(NamedTuple):
-    """Forecasts of training rows by a base, which another model is trained to correct.
+    """Forecasts of training rows that a base has made; another model is trained to correct them.
 
     Attributes:
-        base: the fitted base, which forecasts all later rows.
+        base: the fitted base, a forecaster of the user, which forecasts all later rows.
         values: the forecasts: (N, k) if the base returns k values for each of the N rows, (N,) if it returns one.
         note: a sentence that says what made ``values``: the base itself, or copies that were fitted to other rows.
     """

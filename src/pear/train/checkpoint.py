@@ -54,7 +54,7 @@ class CheckpointFile:
 
     @classmethod
     def open(cls, path: Path | None, identity: Callable[[], dict[str, Any]]) -> CheckpointFile:
-        """Return the checkpoint file at a path, with its content if it exists.
+        """Return the checkpoint file at a path, with its content if the file exists.
 
         Args:
             path: the path of the file; None if nothing is saved and nothing is resumed.
@@ -113,7 +113,7 @@ class CheckpointFile:
 
 @dataclass
 class Checkpoint:
-    """The objects of one stage of a training whose states are saved and restored: all that the next epoch depends on.
+    """The objects that the next epoch of a training depends on. Their states are saved to a file and restored.
 
     The states of torch's global random generators (``RandomStates``) are saved as well.
 
@@ -142,7 +142,7 @@ class Checkpoint:
         self._random = RandomStates(self.model)
 
     def save(self, history: History, best_weights: Mapping[str, Any] | None) -> None:
-        """Write the states of all objects, the history and the best weights so far to the file.
+        """Write the states of these objects, the history and the best weights so far to the file.
 
         Raises:
             TrainingError: the file cannot be written. An earlier file is then unchanged.
@@ -152,7 +152,7 @@ class Checkpoint:
             self.file.save(self.stage, content)
 
     def load(self) -> tuple[History, dict[str, Any] | None] | None:
-        """Restore the states of all objects from the file.
+        """Restore the states of these objects from the file.
 
         Returns:
             A pair: the history, and the best weights or None if there was no check yet. If the file does not hold this
@@ -182,7 +182,10 @@ class Checkpoint:
         return history, best
 
     def states(self) -> dict[str, Any]:
-        """Return the states that are the same in all processes of a data-parallel training."""
+        """Return the states of model, optimizer, generator, loss, stopping and schedule, by these names.
+
+        In a data-parallel training, these states are the same in all processes.
+        """
         return {
             "model": dict(self.model.state_dict()),
             "optimizer": self.optimizer.state_dict(),

@@ -18,8 +18,8 @@ from pear.train.samples.sample_source import read_sample_source
 class Correction(nn.Module):
     """A network that corrects the forecasts of another forecaster, the base.
 
-    The corrected forecast is base forecast + scale · network(features).
-    The last layer of the network is set to zero, so that the first forecasts are exactly those of the base.
+    The corrected forecast is base forecast + scale · network(features). The last layer of the network is set to zero,
+    so that the first forecasts are exactly those of the base.
 
     Args:
         network: a network from features (B, …) to k values, (B, k), that contains an ``nn.Linear``. The last

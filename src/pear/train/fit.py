@@ -64,9 +64,9 @@ def fit(
     than the start on held-out samples, it is repeated on all samples. Otherwise the start is kept. ``History.choice``
     is a sentence about the winner, and ``History.race`` lists all results.
 
-    With another loss, another ``FitConfig.start`` or an optimizer of the user, the model is trained once. The metric is
-    then computed after the first epoch, every ``FitConfig.check_every`` epochs and at the end, and the best weights are
-    kept.
+    With another loss, another ``FitConfig.start`` or an optimizer of the user, the model is trained on the loss once.
+    The metric is then computed after the first epoch, every ``FitConfig.check_every`` epochs and at the end, and the
+    best weights are kept.
 
     Ctrl-C ends the run early. The model then has the best weights so far, or its first weights if no weights were
     compared yet. ``fit`` does not use torch's global random generators. Only a model that draws random numbers (as
@@ -108,8 +108,8 @@ def fit(
         optimizer: the optimizer. By default an Adam over all parameters with the learning rate of the config;
             ``FitConfig.start`` then says how the last layer begins.
         order: the order of the samples in an epoch: ``shuffled``, ``in_order``, or a function with the same arguments.
-        progress: one function, or several, that are called after every epoch. If one of them returns True, the run
-            ends.
+        progress: one function, or several, that are called with a ``Progress`` after every epoch. If one of them
+            returns True, the run ends.
         checkpoint: the path of a file that is written at every check. If the file exists already, the run resumes from
             it. On the same machine the resumed run ends with the same bits as a run without interruption, also with
             dropout; only a DataLoader with a generator may then draw another order. A file that is damaged, or that

@@ -37,7 +37,7 @@ class FitConfig:
         start: how a run begins if the user passes no optimizer.
 
             "race": several trainings compete, and the one that decides best on held-out samples wins (``pear.fit``). A
-            race does not use ``check_every``, ``patience`` and ``halve_after``. The other starts train once.
+            race does not use ``check_every``, ``patience`` and ``halve_after``. Other starts train on the loss once.
 
             "mse": an untrained model is first trained on the squared error. Its weights are then kept unless the
             training on the loss finds weights whose validation metric is lower by a share of 1/√N, for N validation

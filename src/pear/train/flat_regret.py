@@ -41,13 +41,18 @@ class FlatRegret:
         return self.loss is not None and not self.loss.warned_of_flat
 
     def step(self) -> None:
-        """Count such samples in the last call of the loss. The count stays on the device; no step waits for it."""
+        """Count the samples of the loss's last call that have a positive regret but a gradient of zero.
+
+        The count stays on the device, so that no step waits for it.
+        """
         if self.watching and self.loss is not None and self.loss.last is not None:
             parts = self.loss.last._parts
             self.count = self.count + ((parts.exact == 0).all(1) & (parts.value > 0)).sum()
 
     def end(self, epoch: int, compiled: float, seen: int, ranks: ParallelRanks) -> None:
-        """End an epoch, and warn if too many epochs in a row (``EPOCHS``) had mostly such samples and weak guidance.
+        """End an epoch, and warn after several flat epochs in a row (``EPOCHS``).
+
+        An epoch is flat if guidance is weak, and most samples have a positive regret but a gradient of zero.
 
         Args:
             epoch: the number of the epoch.

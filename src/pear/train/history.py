@@ -119,7 +119,7 @@ class History:
 
     @classmethod
     def from_dict(cls, said: dict[str, Any]) -> History:
-        """Return the history that ``as_dict`` has converted.
+        """Return the history that the result of ``as_dict`` describes.
 
         Example:
             >>> history = History([Check(1, 0.5, 2.0, 0.1)], epochs=1, before=History(stopped="patience"))

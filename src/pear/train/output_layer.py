@@ -79,7 +79,7 @@ class OutputLayer:
         return _NORMAL * float(apart.median()) or float(apart.mean())
 
     def standardise(self) -> float:
-        """Rescale the layer: its outputs then have the mean of the costs and a tenth (``SPREAD``) of their deviation.
+        """Rescale the layer, so that its outputs get the mean and a tenth (``SPREAD``) of the deviation of the costs.
 
         Returns:
             The deviation of the costs.

@@ -104,7 +104,7 @@ class ParallelRanks:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        """Send the error of this rank, if there is one, to all other ranks; otherwise wait for them."""
+        """Send the error of this rank to all other ranks; without an error, wait until they are here as well."""
         if self._handler is not None:
             signal.signal(signal.SIGINT, self._handler)
         if self.device is None or self._ended:

@@ -71,7 +71,8 @@ class SuccessiveHalving:
         """Train in stages, and return whether the user has interrupted the training.
 
         Args:
-            stages: a pair for each stage: the number of candidates, and their epochs from the first stage to its end.
+            stages: a pair for each stage: the number of candidates, and the number of epochs that each of them has done
+                at the end of the stage, counted from the first stage.
         """
         left = list(range(len(self.field)))
         for stage, (count, epochs) in enumerate(stages, 1):

@@ -67,7 +67,7 @@ def sort_samples_by_time(data: Any, numbered: bool, weight: Any = None) -> tuple
         weight: (N,) weights of the samples, or None.
 
     Returns:
-        The samples, their weights, and whether the samples were moved.
+        Three values: the samples, their weights, and whether the samples were moved.
     """
     if not isinstance(data, (tuple, list)) or len(data) not in (2, 3):
         return data, weight, False
@@ -86,7 +86,7 @@ def sort_tables_by_time(given: Mapping[str, Any]) -> tuple[dict[str, Any], Rows 
         given: X, y, groups, base_forecast and sample_weight by name. All except X and y may be None.
 
     Returns:
-        The tables by name, and the former number of each sample (N,), or None if nothing was moved.
+        Two values: the tables by name; and the former number of each sample (N,), or None if nothing was moved.
     """
     groups = given["groups"]
     order = find_time_order(given["X"], given["y"], groups=groups)

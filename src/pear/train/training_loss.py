@@ -80,7 +80,7 @@ def calibrate_training_loss(loss: Any, train: SampleSource) -> None:
 
 
 def step_training_loss(loss: Callable[..., Tensor]) -> None:
-    """Call ``step`` of every ``PEARLoss`` in a loss, which reduces its guidance after a step of the optimizer."""
+    """Call ``step`` of every ``PEARLoss`` in a loss, so that guidance becomes weaker after a step of the optimizer."""
     for module in loss.modules() if isinstance(loss, nn.Module) else ():
         if isinstance(module, PEARLoss):
             module.step()

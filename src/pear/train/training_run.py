@@ -342,7 +342,7 @@ class TrainingRun:
     def _validate(self) -> tuple[float, float, bool] | None:
         """Compute the metric of the present weights, and compare it with the best one.
 
-        Weights from before the first step are replaced only by weights whose metric is lower by a share of 1/√N, for N
+        Weights from before the first step are replaced only by weights whose metric is lower by the share 1/√N of it, for N
         validation samples. That is about the relative standard error of a mean of N numbers whose deviation equals the
         mean.
 

@@ -142,9 +142,10 @@ def _check_validation_columns(problem: Problem | Model, costs: Tensor, name: str
 
 
 def _outcomes_on_validation(problem: Problem | Model, validation: SampleSource) -> Outcomes:
-    """Return a function as in ``make_validation_outcomes``, for validation samples from any source.
+    """Return a function that computes the regrets of decisions on validation samples from any source.
 
-    The best decisions are computed again if a DataLoader returns the samples in another order.
+    The function gets predicted costs, true costs and ids. The best decisions are computed again if a DataLoader returns
+    the samples in another order.
     """
     if isinstance(validation, MemorySamples):
         fixed = make_validation_outcomes(problem, validation.costs, validation.keys)

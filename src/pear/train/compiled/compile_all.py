@@ -66,7 +66,7 @@ def _compile_active_set() -> None:
 
 
 def _compile_epoch(kind: torch.dtype) -> None:
-    """Compile the epoch of a linear model of this dtype, by training for one epoch on one sample."""
+    """Compile the epoch of a linear model of the dtype ``kind``, by training for one epoch on one sample."""
     loss = PEARLoss(Problem(A=[[1.0, 1.0]], b=[1.0], lb=0.0), smoothing=1.0)
     data = torch.zeros(1, 1, dtype=kind), torch.zeros(1, 2, dtype=kind)
     model = torch.nn.Linear(1, 2, dtype=kind)

@@ -95,7 +95,7 @@ class TrainingSet(NamedTuple):
 
     Attributes:
         features: (N, p) in the precision of the model.
-        true: (N, n) true costs, in the units in which the programs are solved.
+        true: (N, n) true costs, in the units in which the optimisation programs are solved.
         units: (n,) the factors that convert forecast costs to these units, in the precision of the model.
         order: (N,) row numbers of the samples, in the order of the epoch.
         slots: (N,) the row of each sample in ``table``.

@@ -45,11 +45,11 @@ def run_epoch_kernel(
     room: BatchBuffers,
     first: int,
 ) -> int:
-    """Train on batches until the epoch ends, or until a batch contains a sample that the kernel cannot solve.
+    """Train on batches until the epoch ends, or until a batch contains a sample that this code cannot solve.
 
     Args:
         regret: the address of ``batch_kernel.run_batch_kernel``, from ``epoch_regret_address``.
-        P: the programs. All samples share one quadratic term Q.
+        P: the optimisation programs of the samples, which share one quadratic term Q.
         data: the training samples.
         how: the strengths of injection and guidance.
         model: the linear model.

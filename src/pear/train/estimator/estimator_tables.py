@@ -24,8 +24,8 @@ if TYPE_CHECKING:
 def decision_columns(problem: Problem | Model, columns: Sequence[Any] | None) -> tuple[Any, ...]:
     """Return the names of the decision variables, for the columns of a table of decisions.
 
-    A ``Model`` names its variables. Those of a ``Problem`` get the names in ``columns``, the columns of the costs, or
-    without these x0, x1 and so on.
+    A ``Model`` has names for its variables. The variables of a ``Problem`` are named by ``columns``, the names of the
+    costs; if that is None, they are x0, x1 and so on.
     """
     if isinstance(problem, Model):
         return problem.variables
@@ -102,7 +102,7 @@ def read_table_groups(estimator: DecisionRegressor, groups: Any, count: int) -> 
     """Return the groups of a long table with ``count`` rows; None for a table with a row for each sample.
 
     Raises:
-        ProblemError: this is a long table and that of ``fit`` was not, or the reverse; or a group is not complete.
+        ProblemError: there are groups although ``fit`` got none, or the reverse; or a group is not complete.
     """
     if groups is None and not estimator._long:
         return None
@@ -117,7 +117,6 @@ def read_table_values(estimator: DecisionRegressor, y: Any, groups: LongTable | 
     """Return the k true values of each sample, (N, k), from a table y.
 
     If ``groups`` is None, y has a row for each sample. Otherwise y belongs to a long table and has N·k rows.
-
 
     Raises:
         ProblemError: the table has another shape.

@@ -137,7 +137,7 @@ def _estimator_from_file(
 
 
 def _check_file_base(said: dict[str, Any], path: Path, base: Any) -> None:
-    """Raise ProblemError if the estimator in a file needs a base forecaster and none is given, or the reverse.
+    """Raise ProblemError if a base forecaster is needed and not given, or is given and not needed.
 
     ``said`` is the content of the file at ``path``.
     """

@@ -55,8 +55,8 @@ class Contender:
     def note_stage(self, value: float, least: float) -> None:
         """Record the value of a stage.
 
-        The stage is the best one if its value is lower than the best value so far by more than the share ``least`` of
-        it.
+        The stage becomes the best one if its value is lower than the best value so far, by more than the share
+        ``least`` of that best value.
         """
         if math.isinf(self.best) or value < self.best - least * abs(self.best):
             self.best, self.best_epochs, self.best_weights, self.waited = value, self.epochs, self.weights, 0

@@ -72,7 +72,7 @@ class HeldOutLosses:
 
 
 class HeldOutJudge:
-    """A function from the weights of a model to what the decisions with these weights lose on held-out samples.
+    """A judge of a model's weights. A call returns what the decisions with these weights lose on held-out samples.
 
     Args:
         model: the model, which is copied.

@@ -60,7 +60,7 @@ class Race:
         loss: the loss on which the contenders other than the start are trained; None if there are no others.
         folds: the folds, with the samples to train on and the samples to judge by.
         whole: all samples, on which the winner is trained again; None if the winner keeps the weights of the only fold.
-        start: the way to find the weights of the start, a fit to the squared error.
+        start: the way to find the weights of the start, such as ridge regression.
         fresh: whether a training on the loss that begins with untrained weights competes.
 
     Attributes:
@@ -177,7 +177,7 @@ class Race:
             self._compare(row.contender, row.epochs, row.share, weights, final=True)
 
     def _run_contenders(self, loss: Callable[..., Tensor]) -> None:
-        """Train and judge correction and fresh model in stages. Then judge the weights between start and correction."""
+        """Run and judge the trainings on the loss in stages. Then judge weights between start and correction."""
         self.progress.part = "loss"
         self._screen = RelaxationScreen.of(loss, [fold.judge for fold in self.folds], self.starts, self.starting.unit)
         if self._screen is not None and "screen" in self._saved:
@@ -243,18 +243,18 @@ class Race:
                 raise RaceEndedError("time_cap")
 
     def _reserve(self, trajectory: Trajectory, epochs: int) -> float:
-        """Return the seconds to keep free for judging and for the start and ``epochs`` of the winner on all samples."""
+        """Return the seconds that a training must leave free for judging and for the trainings on all samples."""
         finals = 1 if self._screen is None else FINALISTS
         return finals * self.progress.judgement_seconds + self._start_seconds + self._seconds_on_all(trajectory, epochs)
 
     def _seconds_on_all(self, trajectory: Trajectory, epochs: int) -> float:
-        """Return the estimated seconds of ``epochs`` of the winner on all samples; 0 if it is not trained again."""
+        """Return the likely seconds to train the winner for ``epochs`` on all samples; 0 if it is not trained again."""
         if self.whole is None:
             return 0.0
         return trajectory.seconds_per_epoch * epochs * len(self.whole) / max(len(trajectory.run.train.finite()), 1)
 
     def _judge(self, weights: Sequence[Weights], always: bool = False) -> HeldOutLosses:
-        """Return the losses of the weights of each fold on its held-out samples; ``always`` ignores the time cap.
+        """Judge the weights of each fold on its held-out samples, and return the losses of all folds as one object.
 
         Raises:
             RaceEndedError: the time cap is reached.

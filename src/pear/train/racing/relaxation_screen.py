@@ -34,7 +34,7 @@ def decides_by_search(problem: Any) -> bool:
 
 
 class RelaxationScreen:
-    """A function from a model's weights in each fold to what the relaxed decisions lose on the held-out samples.
+    """A judge of a model's weights in each fold. A call returns what relaxed decisions lose on held-out samples.
 
     Args:
         judges: the judge of each fold.

@@ -272,7 +272,7 @@ def _read_parquet_batches(group: RowGroup, columns: list[str], most: int) -> Ite
 
 
 def _describe_missing_parquet_values(about: Any, columns: list[str], place: str) -> str:
-    """Return a sentence about a column that has missing values by its statistics; "" if there is none.
+    """Return a sentence about a column whose statistics count missing values; "" if there is no such column.
 
     Args:
         about: the metadata of a row group.
