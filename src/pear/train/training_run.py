@@ -342,9 +342,9 @@ class TrainingRun:
     def _validate(self) -> tuple[float, float, bool] | None:
         """Compute the metric of the present weights, and compare it with the best one.
 
-        Weights from before the first step are replaced only by weights whose metric is lower by the share 1/√N of it, for N
-        validation samples. That is about the relative standard error of a mean of N numbers whose deviation equals the
-        mean.
+        Weights from before the first step are replaced only by clearly better weights. The new metric must be lower by a
+        share of 1/√N, for N validation samples. That is about the relative standard error of a mean of N numbers whose
+        deviation equals the mean.
 
         Returns:
             Three values: the metric, the seconds of the run at the end of the check, and whether the weights are the
