@@ -342,7 +342,7 @@ class TrainingRun:
     def _validate(self) -> tuple[float, float, bool] | None:
         """Compute the metric of the present weights, and compare it with the best one.
 
-        Weights from before the first step are replaced only by clearly better weights. The new metric must be lower by a
+        Weights from before the first step are replaced only by clearly better weights. The metric must be lower by a
         share of 1/√N, for N validation samples. That is about the relative standard error of a mean of N numbers whose
         deviation equals the mean.
 
