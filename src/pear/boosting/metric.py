@@ -23,7 +23,8 @@ class Metric(BoosterCallReader):
         """Return ("regret", value), and for LightGBM a third entry, False, which says that lower is better.
 
         Args:
-            first, second: as in ``Objective.__call__``.
+            first, second: the forecasts and a ``Dataset`` or ``DMatrix``; or, from the interfaces of scikit-learn, the
+                true values and the forecasts.
         """
         predicted, true = self._read_call(first, second)
         if self._kept is None or not np.array_equal(self._kept[0], true):  # the best decisions are found once

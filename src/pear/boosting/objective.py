@@ -83,7 +83,7 @@ def objective(
     solver: str = "auto",
     on_failure: OnFailure = "raise",
 ) -> Objective:
-    """Make a custom objective of LightGBM or XGBoost from PEAR's loss.
+    """Return a custom objective of LightGBM or XGBoost, made from PEAR's loss.
 
     XGBoost accepts labels (N, k). LightGBM accepts one label for each row: pass the true values as ``true``, and
     ``num_class=k`` among the parameters of LightGBM. A long table, with a row for each value of each sample, works with

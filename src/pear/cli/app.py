@@ -24,7 +24,10 @@ LAB = {
 
 
 class AppCommands(LazyCommands):
-    """The commands of this package, and those of the laboratory, which are imported when a user runs them."""
+    """The commands of this package and of the laboratory.
+
+    Those of the laboratory are imported when a user runs them.
+    """
 
     lazy = LAB
 

@@ -20,7 +20,7 @@ def make_compared_forecasters(
     """Return the forecasters for ``pear compare``.
 
     Args:
-        kinds: names of ``KINDS``.
+        kinds: names among "ridge", "lightgbm", "mse", "pear" and "correction".
         X: the features of all rows, a DataFrame.
         own: the user's own forecasts by name: (N, k) for N samples of k values, or (N·k,) in a long table.
         regressor: an untrained regressor with the settings of "mse", "pear" and "correction".

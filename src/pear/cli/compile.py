@@ -1,4 +1,4 @@
-"""``pear compile``: compile all solvers now."""
+"""``pear compile``: compiles all solvers at once, before they are called."""
 
 from __future__ import annotations
 

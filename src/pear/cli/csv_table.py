@@ -77,7 +77,7 @@ def _check_csv_headings(table: pandas.DataFrame, path: Path) -> None:
 
 
 def has_no_csv_heading(name: str) -> bool:
-    """Return whether this is the name that pandas gives to a column without a heading."""
+    """Return whether ``name`` is the name that pandas gives to a column without a heading."""
     return _NO_HEADING.fullmatch(name) is not None
 
 
@@ -137,7 +137,7 @@ def _are_csv_dates(texts: Any) -> bool:
 
 
 def _parse_csv_dates(texts: Any) -> list[Any]:
-    """Return the ways to read entries as dates, one or two Series; entries that are no dates are NaT.
+    """Return texts as dates in every possible reading: one or two Series. Texts that are no dates become NaT.
 
     Dates such as 01/02/2025 may begin with the month or with the day.
     """

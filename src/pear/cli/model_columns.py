@@ -50,7 +50,8 @@ def read_model_columns(
 ) -> ModelColumns:
     """Return a model, the table of its samples, and the columns that the options name.
 
-    The arguments are arguments and options of ``pear train`` and ``pear compare``.
+    The arguments ``path`` and ``data`` are the files of both. The others are options of ``pear train`` and
+    ``pear compare``.
 
     Raises:
         DataError: model, columns and options do not go together.

@@ -62,7 +62,7 @@ def write_output_csv(table: pandas.DataFrame, path: Path, index: bool = True) ->
 
     Args:
         table: the table.
-        path: the file, or ``STANDARD_OUTPUT``.
+        path: the file, or "-" for the standard output.
         index: whether to write the index.
     """
     safe = table.rename(columns=escape_output_formula, index=escape_output_formula)

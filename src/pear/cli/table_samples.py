@@ -30,7 +30,7 @@ class TableSamples(NamedTuple):
         costs: (N, k) true costs, or (N·k,) from a long table; None if they are not known yet.
         groups: (N·k,) the group of each row of a long table; None for another table.
         forecast: forecasts to correct, of the shape of the costs, or None.
-        known: the numbers of each row that the model knows; None if the model knows no numbers.
+        known: the known numbers of each row, which the model takes besides predicted values; None if it takes none.
     """
 
     features: pandas.DataFrame

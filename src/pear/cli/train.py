@@ -1,4 +1,4 @@
-"""``pear train``: train forecasters on samples from a table, and test their decisions on other rows."""
+"""``pear train``: trains forecasters on samples from a table, and tests their decisions on other rows."""
 
 from __future__ import annotations
 
@@ -294,6 +294,9 @@ def _print_training_outcomes(judged: dict[str, RegretOutcome], trained: dict[str
 
 
 def _was_trained_on_decisions(estimator: DecisionRegressor) -> bool:
-    """Return whether a forecaster's weights come from training on its loss, and not from the start of a race."""
+    """Return whether training on the loss has changed a forecaster's weights.
+
+    Otherwise, they are the weights with which the race, the default training, has started.
+    """
     history = estimator.history_
     return not history.race or history.epochs > 0

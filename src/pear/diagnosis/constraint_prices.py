@@ -65,9 +65,9 @@ class PricedConstraints:
         """Return a table (B, m) with a row for each sample and a column for each constraint.
 
         Args:
-            equalities: (B, p) numbers of the equalities.
-            rows: (B, r) numbers of the inequality rows.
-            lower, upper: (B, n) numbers of the bounds of all variables; columns of infinite bounds are dropped.
+            equalities: (B, p) a number for each of the p equalities.
+            rows: (B, r) a number for each of the r inequality rows.
+            lower, upper: (B, n) a number for each bound of the n variables. Columns of infinite bounds are dropped.
         """
         parts = [equalities, rows, lower[:, self.lower], upper[:, self.upper]]
         return torch.cat([part.double() for part in parts], 1).cpu().numpy()

@@ -106,7 +106,7 @@ class _DecisionPathIntervals:
 
     @staticmethod
     def concatenate(parts: list[_DecisionPathIntervals]) -> _DecisionPathIntervals:
-        """Join the intervals of several objects."""
+        """Return the intervals of several objects as one object."""
         columns = zip(*(vars(part).values() for part in parts), strict=True)
         return _DecisionPathIntervals(*(torch.cat(column) for column in columns))
 
@@ -145,7 +145,10 @@ class _DecisionPathPieces:
         self.records.append(torch.stack([rows.to(start), start, end, *slopes], 1))
 
     def margin(self, size: Tensor) -> Tensor:
-        """Return the t (B,) at which each sample's decision leaves its first straight line; 1 if it never does."""
+        """Return the t (B,) at which each sample's decision leaves its first straight line; 1 if it never does.
+
+        ``size`` (B,) is the ``size`` of ``DecisionPath``.
+        """
         margin = torch.ones_like(size)
         if not self.records:
             return margin
@@ -209,7 +212,7 @@ class _DecisionPathSearch:
         )
 
     def run(self, best: Tensor, chosen: Tensor) -> None:
-        """Find the pieces between the decisions ``best`` at t = 0 and ``chosen`` at t = 1, (B, n) each."""
+        """Find the pieces of all paths, from the decisions ``best`` (B, n) at t = 0 to ``chosen`` (B, n) at t = 1."""
         exact = (self.error == 0).all(1)
         self.pieces.integral[exact] = chosen[exact]
         rows = (~exact).nonzero()[:, 0]
@@ -263,7 +266,14 @@ class _DecisionPathSearch:
         return -length * (self.error[rows] * d).sum(1) - (d * self._curvature_times(rows, d)).sum(1)
 
     def _excess(self, rows: Tensor, t: Tensor, z: Tensor, best: Tensor) -> Tensor:
-        """Return by how much z (K, n) costs more than ``best`` (K, n) at t (K,), in each of K samples ``rows`` (K,)."""
+        """Return by how much K decisions cost more than optimal ones under c + t e.
+
+        Args:
+            rows: (K,) sample of each decision.
+            t: (K,) the share of the error e that is added to the true cost c.
+            z: (K, n) the decisions.
+            best: (K, n) the optimal decisions.
+        """
         w = z - best
         slope = self.true[rows] + t[:, None] * self.error[rows] + self._curvature_times(rows, best + 0.5 * w)
         return (slope * w).sum(1)
@@ -334,7 +344,11 @@ class _DecisionPathSearch:
         return known
 
     def _next_point(self, todo: _DecisionPathIntervals) -> Tensor:
-        """Return the t (K,) to decide at next: where the lines of both ends meet or cost the same, else the middle."""
+        """Return the point t (K,) of each of K intervals to decide at next.
+
+        The decisions at both ends of an interval are continued as straight lines. The point is where these lines meet
+        or cost the same, otherwise the middle.
+        """
         e, d, length = self.error[todo.rows], todo.last - todo.first, todo.end - todo.start
         gap = self._excess(todo.rows, todo.start, todo.last, todo.first)  # of the last decision at the start
         rate = -(e * d).sum(1)  # how fast this gap falls with t
@@ -355,7 +369,7 @@ class _DecisionPathSearch:
 
     @staticmethod
     def _root_inside(a: Tensor, b: Tensor, c: Tensor, length: Tensor) -> Tensor:
-        """Return a root u (K,) of each of K terms a u² + b u + c, one in (0, length) if there is one."""
+        """Return a root u (K,) of each of K polynomials a u² + b u + c, one in (0, length) if there is such a root."""
         q = -0.5 * (b + torch.where(b < 0, -1.0, 1.0) * (b * b - 4 * a * c).clamp(min=0).sqrt())
         first, second = q / a, c / q
         return torch.where((second > 0) & (second < length), second, first)

@@ -1,4 +1,4 @@
-"""``pear.diagnose``: measure what the errors of a forecast cost, and make a ``Diagnosis``."""
+"""``pear.diagnose``: measures what the errors of a forecast cost, and returns a ``Diagnosis``."""
 
 from __future__ import annotations
 
@@ -158,7 +158,7 @@ def _diagnose_program(
     smoothing: float | Literal["auto"],
     solver: str,
 ) -> tuple[dict[str, Tensor], dict[str, Any], list[str]]:
-    """Split the squared error, and find which constraints bind and at what prices.
+    """Return the parts of the squared error, and which constraints bind and at what prices.
 
     Args:
         problem: the problem with its names.

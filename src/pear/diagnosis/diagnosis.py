@@ -241,7 +241,7 @@ class Diagnosis:
         return self.samples().iloc[order].assign(why=[explain_diagnosed_sample(self, int(i)) for i in order])
 
     def compare(self, other: Diagnosis, names: tuple[str, str] = ("the first", "the second")) -> list[str]:
-        """Compare this forecaster with another one on the same samples, in sentences.
+        """Return sentences that compare this forecaster with another one on the same samples.
 
         Args:
             other: the diagnosis of the other forecaster.

@@ -71,7 +71,7 @@ class DiagnosisInputs:
 
 
 def read_input_groups(groups: Any, count: int) -> tuple[NDArray[Any] | None, str]:
-    """Read a label for each of ``count`` samples.
+    """Return a label for each of ``count`` samples.
 
     Dates are replaced by the hour of the day if it varies, otherwise by the month if there are several months,
     otherwise by the weekday.

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 
 def _format_page_percent(share: float) -> str:
-    """Format a share as a percentage; NaN becomes a dash."""
+    """Return a share as a percentage; NaN becomes a dash."""
     return format_percent(share) if np.isfinite(share) else "–"
 
 

@@ -41,11 +41,11 @@ class SteppedParts:
 
 
 class _StepPoints(NamedTuple):
-    """M points between truth and forecast.
+    """M points between truth and forecast. A move changes one value of a sample by one step (see the module).
 
     Attributes:
         sample: (M,) number of the sample.
-        backward: (M,) bool, whether the values move in the reverse order.
+        backward: (M,) bool, whether the values of the sample move in the reverse order.
         moves: (M,) number of moves from the truth to the point.
     """
 
@@ -57,7 +57,7 @@ class _StepPoints(NamedTuple):
 def follow_forecast_steps(
     evaluate: Evaluate, true: Tensor, predicted: Tensor, ends: tuple[Tensor, Tensor], weight: Tensor, most: int, at: int
 ) -> SteppedParts:
-    """Divide the change of a function between the true and the predicted values among the k values.
+    """Return how much each of k values contributes to the change of a function from the true to the predicted values.
 
     Args:
         evaluate: the function.
@@ -153,7 +153,7 @@ def _evaluate_step_points(
 def _credit_step_moves(
     first: float, last: float, found: NDArray[np.float64], count: int, steps: int
 ) -> NDArray[np.float64]:
-    """Return the parts of the wrong values of one sample.
+    """Return how much each wrong value of one sample contributes to the change of the function.
 
     Args:
         first, last: the function at the true and at the predicted values.

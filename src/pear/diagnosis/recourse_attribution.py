@@ -112,7 +112,7 @@ class RecourseAttribution:
         return torch.where(failed, torch.nan, realised.program.objective(realised.x))
 
     def _value_of_decision(self) -> Tensor:
-        """Return the cost (B,) of the decisions under the predicted values, V(ŷ) = F(ẑ; ŷ)."""
+        """Return the cost (B,) of the decisions under the predicted values: V(ŷ) = F(ẑ; ŷ) (see the module)."""
         decider = RecourseDecider(self.model, self.solver)
         realised = decider.realise(self.decision, decider.values(self.predicted, None), None, wanted=False)
         return realised.program.objective(realised.x)

@@ -61,7 +61,10 @@ class TaskResult:
 
 @dataclass(frozen=True)
 class TaskLoss:
-    """An update which says that a task is given up after too many losses; ``reason`` says how the last one happened."""
+    """An update which says that a task is given up, because its process or machine was lost too often.
+
+    The text ``reason`` says how the last loss happened.
+    """
 
     ticket: int
     reason: str

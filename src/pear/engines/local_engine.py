@@ -10,7 +10,7 @@ from pear.errors import EngineError
 
 
 def start(address: str | None, jobs: int | None, resources: Resources) -> Engine:
-    """Make an engine in this process. The arguments ``address`` and ``resources`` are ignored.
+    """Return an engine in this process. The arguments ``address`` and ``resources`` are ignored.
 
     Raises:
         EngineError: ``jobs`` is neither 1 nor None.
@@ -21,9 +21,9 @@ def start(address: str | None, jobs: int | None, resources: Resources) -> Engine
 
 
 class _ListenerError(BaseException):
-    """An error that carries an ``OSError`` of ``on_update`` through a task.
+    """An error that carries an ``OSError`` of ``on_update`` through the code of a task.
 
-    It is no ``Exception``, which a task might catch.
+    It is no subclass of ``Exception``, because a task might catch an ``Exception``.
     """
 
 

@@ -90,7 +90,10 @@ def _connect_ray(ray: Any, address: str | None, jobs: int | None) -> None:
 
 
 def _init_ray(ray: Any, where: str | None, jobs: int | None) -> None:
-    """Call ``ray.init``, with a process deadline if the call cannot be interrupted."""
+    """Connect to Ray at the address ``where``, or, if it is None, start Ray on this machine with ``jobs`` cores.
+
+    A process deadline limits the call of Ray if it cannot be interrupted.
+    """
     quiet: dict[str, Any] = {"log_to_driver": False, "logging_level": "ERROR"}
     if where and where.startswith("ray://"):  # this call can be interrupted, and has a short limit
         ray.init(where, **quiet)
@@ -170,7 +173,7 @@ class RayEngine(FutureEngine):
         self._futures[reference.future()] = ticket
 
     def _pack(self, value: Any) -> bytes:
-        """Pickle a value. If Ray pickled it, tasks would get read-only arrays."""
+        """Return a pickled value. If Ray pickled the value, tasks would get read-only arrays."""
         return self._ray.cloudpickle.dumps(value)
 
     def _collect_result(self, ticket: int, future: Future[Any], on_update: OnUpdate) -> None:

@@ -84,8 +84,8 @@ class EstimatorForecaster:
     def _copy(self, samples: WalkSamples, fold: TimeFold) -> Any:
         """Return an untrained copy of the estimator.
 
-        If a parameter is a problem with fields per sample or with known values, the copy's parameter is the problem of
-        the training samples.
+        If a parameter is a problem with fields per sample or with known values, the copy gets the problem of the
+        training samples.
         """
         if not hasattr(self.estimator, "get_params"):
             return copy.deepcopy(self.estimator)

@@ -186,8 +186,8 @@ class _WalkForwardRun:
         """Train all forecasters, and return their forecasts of all tested rows.
 
         Returns:
-            For each forecaster by name, its forecasts of k values for the T tested rows, (T, k), in the order of
-            ``tested``, and its time in seconds.
+            Two dictionaries by the names of the forecasters: forecasts of k values for the T tested rows, (T, k), in
+            the order of ``tested``; and times in seconds.
         """
         folds = self.folds if self.retrain else [self._fold_trained_once()]
         forecasts, seconds = {}, {}
@@ -242,7 +242,7 @@ class _WalkForwardRun:
         return TimeFold(self.folds[0].train, tests)
 
     def _read_forecast(self, values: Any, fold: TimeFold) -> Array:
-        """Return what a forecaster returned for a fold, as float64 (T, k), k values for each of T test rows.
+        """Return the forecasts for a fold as float64 (T, k): k values for each of T test rows.
 
         Raise ``ProblemError`` if the shape is wrong or a number is not finite.
         """
@@ -264,7 +264,7 @@ class _WalkForwardRun:
         return found
 
     def _with_row_numbers(self, error: SolveError) -> SolveError:
-        """Return ``error``, which counts samples among the tested rows, with the numbers of these rows in X."""
+        """Return an error that names rows by their numbers in X; ``error`` counts them among the tested rows."""
         rows = [int(self.tested[i]) for i in error.samples]
         message = f"{list_positions('row', rows)} of X cannot be decided; counted among the tested rows: {error}"
         return SolveError(message, rows, error.statuses)
@@ -272,7 +272,10 @@ class _WalkForwardRun:
 
 @contextmanager
 def _name_forecaster_in_errors(name: str, where: str) -> Iterator[None]:
-    """A context that turns an error of a forecaster into a ``ForecasterError`` with its name and with ``where``."""
+    """A context that turns an error of a forecaster into a ``ForecasterError``.
+
+    The message has the ``name`` of the forecaster, and says ``where`` it failed.
+    """
     try:
         yield
     except Exception as error:  # a forecaster is not ours, and may raise anything

@@ -1,4 +1,4 @@
-"""``BoundedDecisions``: decisions with bounds on what they cost; and decisions as tables."""
+"""``BoundedDecisions``: decisions with bounds on what they cost. Functions that turn decisions into tables."""
 
 from __future__ import annotations
 
@@ -80,7 +80,7 @@ def label_decisions(problem: Problem | Model, z: Array, rows: Any) -> tuple[Any,
 
 
 def tabulate_decisions(columns: Mapping[str, Array], decisions: Any, variables: Sequence[Any]) -> Any:
-    """Return a DataFrame with a row for each of B decisions: first ``columns`` (B,) each, then the decisions (B, n)."""
+    """Return a DataFrame with a row for each of B decisions: the given columns (B,), and then the n variables."""
     import pandas
 
     if not isinstance(decisions, pandas.DataFrame):

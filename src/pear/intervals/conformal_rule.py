@@ -105,7 +105,7 @@ class ConformalRule:
             raise ProblemError('half_life is for samples in time order; leave it out, or take order="time"')
 
     def samples_needed(self, level: float, two_sided: bool) -> int:
-        """Return the smallest number of calibration samples for finite bounds of this level.
+        """Return the smallest number of calibration samples for finite bounds that hold with the probability ``level``.
 
         Raises:
             ProblemError: the level is not a probability, or the weights of all samples together are too small for the
@@ -174,7 +174,7 @@ class ConformalRule:
         return ResidualBounds(lower, upper)
 
     def _score_bounds(self, known: CostResiduals, tail: float, gap: int) -> Array:
-        """Return lower and upper bounds on scores in time order, (N + 1, 2); NaN if too few samples are known.
+        """Return a lower and an upper bound on every score in time order, (N + 1, 2); NaN if too few samples are known.
 
         Row t is for sample t and uses the samples before ``t − gap``. The last row is for later samples and uses all N
         samples.

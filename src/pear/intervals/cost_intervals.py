@@ -108,7 +108,7 @@ class CostIntervals:
     def bounds(
         self, forecasts: Any, level: float = 0.9, *, problem: Problem | Model | None = None, known: Any = None
     ) -> BoundedDecisions:
-        """Decide under forecasts, and bound the realised costs or the regrets of the decisions.
+        """Return decisions under forecasts, and bounds on their realised costs or regrets.
 
         Args:
             forecasts: (B, k), k predicted values of each sample. The samples come after those of ``calibrate``.
@@ -204,7 +204,12 @@ class CostIntervals:
         return CostResiduals(np.abs(planned), value)
 
     def _in_own_sense(self, planned: Array, found: ResidualBounds) -> tuple[Array, Array]:
-        """Return lower and upper bounds, (B,) each, of costs in the problem's own sense or of regrets."""
+        """Return bounds on costs in the problem's own sense, or on regrets: lower and upper bounds, (B,) each.
+
+        Args:
+            planned: (B,) planned costs.
+            found: bounds on the residuals, which are those of the minimised problem.
+        """
         if self.of == "regret":
             return np.where(np.isnan(found.upper), np.nan, 0.0), np.maximum(found.upper, 0.0)
         ends = [planned + self._sign * one for one in found]

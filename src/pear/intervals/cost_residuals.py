@@ -65,7 +65,7 @@ ONE_SCALE = CostResidualScale(1.0, 0.0, 0.0)
 
 
 def fit_cost_residual_scales(known: CostResiduals) -> list[CostResidualScale]:
-    """Fit a scale to the first t residuals, for every t from 0 to their number N.
+    """Return the scale fitted to the first t residuals, for every t from 0 to their number N.
 
     The fit ``|residual| ≈ constant + slope·size`` is by least squares, with coefficients of at least 0.
 

@@ -1,4 +1,4 @@
-"""``SafePolicy``: act on a forecast if the bound on the cost allows it, otherwise take a safe decision."""
+"""``SafePolicy``: acts on a forecast if the bound on the cost allows it, and otherwise takes a safe decision."""
 
 from __future__ import annotations
 
@@ -147,7 +147,7 @@ class SafePolicy:
         return self
 
     def decide(self, X: Any, **rows: Any) -> SafeDecisions:
-        """Take the plan or the fallback for every row of X.
+        """Return the plan or the fallback for every row of X.
 
         Args:
             X: features as the model takes them.

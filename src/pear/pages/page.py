@@ -112,7 +112,7 @@ def render_page(title: str, lead: Sequence[str], sections: Sequence[PageSection]
 
 
 def render_page_template(name: str, values: dict[str, Any], package: str = "pear.pages") -> str:
-    """Return a filled template. Values are escaped as Markdown if its name ends in ".md", otherwise as HTML.
+    """Return a filled template. Values are escaped as Markdown if ``name`` ends in ".md", otherwise as HTML.
 
     Args:
         name: name of the template, without ``.j2``.

@@ -22,7 +22,7 @@ State = dict[str, Tensor]
 
 
 class PlanData(NamedTuple):
-    """The data of B plans: the costs and fields of the programs that determine them.
+    """The costs and fields of B programs, whose solutions are plans.
 
     Attributes:
         cost: (B, n) costs.
@@ -107,7 +107,7 @@ class Planner(nn.Module):
     def forward(
         self, data: PlanData, held: dict[str, Tensor] | None, keys: list[Hashable] | None
     ) -> tuple[Tensor, Tensor]:
-        """Make the plans of a batch.
+        """Return the plans for a batch of data.
 
         Args:
             data: the costs and fields.
@@ -124,12 +124,12 @@ class Planner(nn.Module):
         return plan, self.layer.status.to(plan.device)
 
     def settle(self, data: PlanData) -> None:
-        """Choose the smoothing λ if it is "auto", from plans for given data."""
+        """Choose the smoothing λ from plans for the given data, if λ is "auto"."""
         cost, fields = self._as_call(data, None)
         self.layer.settle_smoothing(cost, None, **{name: field.detach() for name, field in fields.items()})
 
     def solve_exactly(self, data: PlanData, held: dict[str, Tensor] | None) -> tuple[Tensor, Tensor]:
-        """Make the plans of a batch without smoothing and with the integers of the model. They are not differentiable.
+        """Return plans without smoothing and with the integers of the model. They are not differentiable.
 
         Args:
             data, held: as for ``forward``.

@@ -79,7 +79,7 @@ class RealisedCost:
 
         Args:
             z: (B, n) plans.
-            fields: as for a call.
+            fields: as for ``__call__``.
         """
         total = torch.zeros_like(z[:, 0])
         for name, price in self._prices.items():

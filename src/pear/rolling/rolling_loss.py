@@ -137,7 +137,7 @@ class RollingLoss(nn.Module):
         return self._mean(total, weight).to(predicted.dtype)
 
     def calibrate(self, true: Any, keys: Tensor | Iterable[Hashable] | None = None) -> float | None:
-        """Choose the smoothing λ if it is "auto", from the first plan of each rollout under true values.
+        """Choose the smoothing λ from the first plan of each rollout under true values, if λ is "auto".
 
         Args:
             true: (N, S, k) true values of the training set: k values for each of S steps of N rollouts.

@@ -1,4 +1,4 @@
-"""The steps of a rollout: plan from the present state, carry out the first periods, pay for them, and go on."""
+"""The steps of a rollout. Each step plans from the present state, carries out the first periods, and pays for them."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ class StepWorld:
     def carry_out(
         self, plan: Tensor, truth: Tensor, state: State, known: Tensor | None, solved: Tensor
     ) -> tuple[Tensor, State]:
-        """Carry out the first periods of plans.
+        """Return what the first periods of plans cost, and the states that they lead to.
 
         Args:
             plan: (B, n) plans.

@@ -78,9 +78,9 @@ def read_states(timeline: Timeline, state: Mapping[str, str], step: int, carried
 
 
 def _read_state(timeline: Timeline, name: str, entry: str, step: int, carried: bool) -> StateEntry:
-    """Return where the state ``name`` enters the next plan.
+    """Return where the state ``name`` enters the next plan. The other arguments are those of ``read_states``.
 
-    The place ``entry`` is a known value, a variable or a row.
+    ``entry`` is the user's name of the place: a known value, a variable, an array or a row.
     """
     model = timeline.model
     after, shape = _find_planned_state(timeline, name, entry, step) if carried else (None, None)

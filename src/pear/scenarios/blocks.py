@@ -28,7 +28,7 @@ class Block(NamedTuple):
 
 
 def assemble_blocks(blocks: Sequence[Block], rows: int, columns: int) -> Any:
-    """Make a matrix of blocks. Entries of blocks that overlap are added.
+    """Return a matrix made of blocks. Entries of blocks that overlap are added.
 
     Args:
         blocks: the blocks.

@@ -1,4 +1,4 @@
-"""``predict_spread``: predict from features how large the errors of a forecaster will be."""
+"""``predict_spread``: predicts from features how large the errors of a forecaster will be."""
 
 from __future__ import annotations
 
@@ -79,7 +79,7 @@ def predict_spread(past_features: Any, residuals: Any, features: Any, penalty: f
 
 
 def _fit_log_linear(inputs: Tensor, targets: Tensor, penalty: float) -> Tensor:
-    """Fit R log-linear regressions by Newton's method with backtracking.
+    """Return R log-linear regressions, fitted by Newton's method with backtracking.
 
     Args:
         inputs: (R, M, p) standardised features of M observations.

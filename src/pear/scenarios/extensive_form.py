@@ -172,7 +172,7 @@ class ExtensiveForm:
         return self._cost(costs, p), fields
 
     def _repeat(self, keys: list[Hashable] | None, count: int) -> list[Hashable] | None:
-        """Return the key of each sample once for each scenario, or None if all samples share the data of the model.
+        """Return the keys of the samples, each repeated for S scenarios, or None if all samples share the model's data.
 
         Raises:
             ProblemError: samples have their own data, and the keys that name them are missing.

@@ -21,7 +21,7 @@ def residual_scenarios(
     seed: int = 0,
     spread: ErrorSpread | tuple[Any, Any] | None = None,
 ) -> Tensor:
-    """Make scenarios by adding past errors to forecasts.
+    """Return scenarios that are forecasts plus past errors.
 
     A scenario is a forecast plus all errors of one past day, so that errors that occur together stay together. Use
     errors of days that the forecaster was not fitted on, such as those of a cross-validation or of the last weeks.
@@ -31,13 +31,13 @@ def residual_scenarios(
         forecasts: (B, k) forecasts of k values.
         residuals: (N, k) true values minus forecasts on N past days.
         count: S, the number of scenarios.
-        draw: how past days are chosen. "random" draws them; a day is drawn again only after all others. "even"
-            sorts them by their mean error, in units of each value's standard deviation, and chooses them at even steps,
-            so that even a few scenarios cover high and low values.
+        draw: how past days are chosen. "random" draws them; a day is drawn again only after all others. "even" sorts
+            them by their mean error, in units of each value's standard deviation, and chooses them at even steps, so
+            that even a few scenarios cover high and low values.
         seed: the seed of the random draw. All B samples get the same days.
-        spread: the predicted sizes of the errors on past days (N, k) and of the samples (B, k), from
-            ``predict_spread`` or any other regression. Each past error is divided by the size predicted for its day and
-            multiplied by that of the sample. If omitted, past errors count equally on all days.
+        spread: the predicted sizes of the errors on past days (N, k) and of the samples (B, k), from ``predict_spread``
+            or any other regression. Each past error is divided by the size predicted for its day and multiplied by that
+            of the sample. If omitted, past errors count equally on all days.
 
     Returns:
         (B, S, k) float64.
@@ -64,7 +64,7 @@ def residual_scenarios(
 def quantile_scenarios(
     forecasts: Any, residuals: Any, count: int, spread: ErrorSpread | tuple[Any, Any] | None = None
 ) -> Tensor:
-    """Make scenarios by adding a quantile of past errors to forecasts.
+    """Return scenarios that are forecasts plus a quantile of past errors.
 
     Scenario s = 1, …, S adds to each value the (s − ½)/S quantile of its past errors, so that all values are high
     together or low together. The errors within a scenario are more alike than in ``residual_scenarios``.

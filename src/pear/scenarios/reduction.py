@@ -1,4 +1,4 @@
-"""``reduce``: reduce many scenarios to few scenarios with weights, by k-means."""
+"""``reduce``: reduces many scenarios to few scenarios with weights, by k-means."""
 
 from __future__ import annotations
 
@@ -74,7 +74,7 @@ def _reduce_by_clusters(
     Args:
         values: (N, k) N scenarios of k values.
         weight: (N,) the weights of the scenarios.
-        count: S ≤ N.
+        count: S, at most N.
         keep: as for ``reduce``.
         generator: draws the first centres and the scenarios.
 

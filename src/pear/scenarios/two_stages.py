@@ -209,7 +209,7 @@ def _minimise_stages(problem: Problem) -> Problem:
 
 
 def _rows_touching_stage(matrix: Any, columns: Tensor, rows: int) -> Tensor:
-    """Return a mask of the r rows, (r,), that have a non-zero in the given columns in any sample.
+    """Return a mask (r,) of the rows of a matrix that have a non-zero in the given columns, in any sample.
 
     Args:
         matrix: (r, n) or (N, r, n), or None for a matrix of zeros.

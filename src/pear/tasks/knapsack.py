@@ -1,4 +1,7 @@
-"""Knapsacks: choose items of the greatest forecast value whose weights fit the capacities."""
+"""Knapsacks: the choice of items with the greatest total value whose weights fit the capacities.
+
+Values are forecast.
+"""
 
 from __future__ import annotations
 
@@ -117,7 +120,7 @@ class Knapsack(SyntheticTask):
 
 
 def knapsack(weights: ArrayLike, capacity: ArrayLike) -> Knapsack:
-    """Make a knapsack: choose the items z, 0 or 1 each, of the greatest total value with ``weights z ≤ capacity``.
+    """Return a knapsack: the items z, 0 or 1 each, of the greatest total value with ``weights z ≤ capacity``.
 
     The problem maximises, and its costs are the values of the items. ``PEARLoss`` trains on the relaxation 0 ≤ z ≤ 1.
     ``normalized_regret`` is the regret of integer decisions.
@@ -151,7 +154,7 @@ def knapsack(weights: ArrayLike, capacity: ArrayLike) -> Knapsack:
 def random_knapsack(
     items: int = 100, dimensions: int = 5, capacity_ratio: float = 0.5, seed: int = 0, jobs: int | None = None
 ) -> Knapsack:
-    """Make a knapsack with whole weights drawn from 1 to 10.
+    """Return a random knapsack, whose weights are whole numbers from 1 to 10.
 
     Args:
         items: n, the number of items.
@@ -172,18 +175,18 @@ def random_knapsack(
 
 
 def _draw_knapsack_weights(random: np.random.RandomState, dimensions: int, items: int) -> Tensor:
-    """Draw whole-numbered weights (dimensions, items)."""
+    """Return random whole-numbered weights (dimensions, items)."""
     return torch.from_numpy(random.randint(_LEAST_WEIGHT, _MOST_WEIGHT + 1, (dimensions, items)).astype(np.float64))
 
 
 def _check_capacity_ratio(ratio: float) -> float:
-    """Check that a capacity ratio is at least 0, and return it as a float."""
+    """Return a capacity ratio as a float. Raise ``ProblemError`` if it is negative or not finite."""
     if not 0 <= ratio < float("inf"):
         raise ProblemError(f"a capacity ratio must be a number of at least 0, the share of the total; got {ratio!r}")
     return float(ratio)
 
 
 def _make_knapsack(weights: Tensor, capacity: Tensor, seed: int = 0, jobs: int | None = None) -> Knapsack:
-    """Make a knapsack from weights (k, n) and capacities (k,)."""
+    """Return a knapsack with weights (k, n) and capacities (k,)."""
     problem = Problem(G=weights, h=capacity, lb=0.0, ub=1.0, sense="max", integer=True)
     return Knapsack(f"knapsack_{weights.shape[1]}_items", problem, seed, jobs)

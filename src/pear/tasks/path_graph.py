@@ -36,7 +36,7 @@ class PathGraph:
     def from_arcs(
         cls, arcs: Iterable[tuple[int, int]], source: int | None = None, target: int | None = None
     ) -> PathGraph:
-        """Make a graph from arcs between nodes that are numbered from 0.
+        """Return a graph of arcs between nodes that are numbered from 0.
 
         Args:
             arcs: pairs (tail, head).
@@ -60,7 +60,7 @@ class PathGraph:
 
     @classmethod
     def grid(cls, rows: int, columns: int) -> PathGraph:
-        """Make a grid with paths to the right and down, from the upper left to the lower right corner.
+        """Return a grid with paths to the right and down, from the upper left to the lower right corner.
 
         The arcs are ordered by rows of the grid: first the row's arcs to the right, then its arcs down.
         """
@@ -74,7 +74,7 @@ class PathGraph:
 
     @classmethod
     def crossed_grid(cls, rows: int, columns: int) -> PathGraph:
-        """Make a grid with paths to the right and up, from the lower left to the upper right corner.
+        """Return a grid with paths to the right and up, from the lower left to the upper right corner.
 
         The order of the arcs is that of ``grid``, so that arcs keep their costs. Vertical arcs are reversed.
         """

@@ -1,4 +1,4 @@
-"""Portfolios: divide one unit of money among assets by mean return and risk."""
+"""Portfolios: one unit of money, divided among assets by mean return and risk."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ class Portfolio(Task):
 
 
 def portfolio(n: int, risk_aversion: float = 1.0, lower: float | None = 0.0) -> Portfolio:
-    """Make a fully invested portfolio of n assets.
+    """Return a fully invested portfolio of n assets.
 
     Args:
         n: the number of assets.

@@ -125,7 +125,7 @@ def shortest_path(
     source: int | None = None,
     target: int | None = None,
 ) -> ShortestPath:
-    """Make a shortest path problem through a grid, from corner to corner, or through another directed acyclic graph.
+    """Return a shortest path problem through a grid, from corner to corner, or through another directed acyclic graph.
 
     The problem has a variable z ≥ 0 for each arc and a flow balance for each node. The arcs of a grid are ordered by
     rows of the grid: first the row's arcs to the right, then its arcs down.

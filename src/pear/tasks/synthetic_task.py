@@ -28,7 +28,7 @@ def draw_synthetic_costs(
     features: int = 5,
     formula: Formula = "code",
 ) -> tuple[Array, Array]:
-    """Draw features x and costs ``c = ((Bx/√p + 3)^degree + 1) / 3.5^degree · ε``.
+    """Return random features x and costs ``c = ((Bx/√p + 3)^degree + 1) / 3.5^degree · ε``.
 
     The entries of the matrix B are 0 or 1 with equal probability, those of x are standard normal, and those of ε are
     uniform in [1 − noise, 1 + noise]. Published results depend on the order of the draws: B, then x, then ε. A linear
@@ -84,7 +84,7 @@ class SyntheticTask(Task):
         dtype: torch.dtype = torch.float32,
         formula: Formula = "code",
     ) -> Samples:
-        """Draw synthetic features x and costs ``c = ((Bx/√p + 3)^degree + 1) / 3.5^degree · ε``.
+        """Return random features x and costs ``c = ((Bx/√p + 3)^degree + 1) / 3.5^degree · ε``.
 
         The entries of the random matrix B are 0 or 1, those of x are standard normal, and ε is noise. The costs of a
         knapsack are the values ``⌈5 c⌉``.

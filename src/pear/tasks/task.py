@@ -58,7 +58,7 @@ class Task:
     problem: Problem
 
     def split(self, samples: Samples, sizes: Sequence[int] | None = None) -> Split:
-        """Divide samples, without changing their order, into parts to train on, to validate and to test.
+        """Return samples in three parts, in their order: to train on, to validate and to test.
 
         Args:
             samples: N samples.
@@ -151,10 +151,7 @@ class Task:
 
 
 def check_finite_costs(costs: Tensor, what: str) -> None:
-    """Raise ``SolveError`` if costs (B, n) contain NaN or infinity.
-
-    The message begins with ``what``, which has failed.
-    """
+    """Raise ``SolveError`` if costs (B, n) contain NaN or infinity. The message says that ``what`` failed."""
     if is_tensor_finite(costs):
         return
     unusable = ~costs.isfinite().all(1)

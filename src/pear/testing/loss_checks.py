@@ -198,7 +198,7 @@ class _LossChecks:
         check_that(abs(first - second) <= SAME * (1 + abs(first)), f"it is {first:.12g}, and its copy {second:.12g}")
 
     def can_be_resumed(self) -> None:
-        """Check that a loss with the restored state of another loss has the same next value."""
+        """Check that a loss that gets the saved state of another loss returns the same next value as that loss."""
         problem = _make_path_problem()
         predicted, true = _draw_loss_costs(problem.n)
         loss, other = self.make(problem), self.make(problem)

@@ -107,7 +107,7 @@ BOUNDED = bounded_zoo_programs()
 
 
 def bounded_zoo_program(kind: str, name: str) -> QuadraticProgram:
-    """Return the programs of ``BOUNDED`` with this name, as linear programs ("lp") or with a curvature ("qp")."""
+    """Return the programs that ``bounded_zoo_programs`` calls ``name``: linear ("lp"), or with a curvature ("qp")."""
     c, fields = BOUNDED[name]
     n, rng = c.shape[1], np.random.default_rng(1)
     if kind == "lp":

@@ -68,7 +68,7 @@ class _TaskChecks:
         return Samples(*self.task.samples(_COUNT, seed=seed))
 
     def draws_samples(self) -> None:
-        """Check that samples have the shapes of the problem, are finite, and are the same for the same seed alone."""
+        """Check that samples are finite and have the shapes of the problem, and that only the seed determines them."""
         first, again, other = self._draw(), self._draw(), self._draw(seed=1)
         check_that(first.costs.shape == (_COUNT, self.task.problem.n), f"costs have shape {tuple(first.costs.shape)}")
         check_that(first.features.shape[0] == _COUNT, f"features have shape {tuple(first.features.shape)}")

@@ -1,4 +1,4 @@
-"""Scaling: how much coefficients and costs differ in size, and factors that make them similar."""
+"""Advice on scaling: how much coefficients and costs differ in size, and factors that make them similar."""
 
 from __future__ import annotations
 
@@ -105,13 +105,13 @@ class _NonzeroCoefficients:
         return np.where(np.isfinite(found), found, 0.0)
 
     def apart(self) -> tuple[float, float]:
-        """Return the range of the rows' largest coefficients, in powers of ten, and the same range for the columns."""
+        """Return how far the rows' largest coefficients are apart, in powers of ten, and the same for the columns."""
         rows, columns = self.most(self.i, self.rows, self.logs), self.most(self.j, self.columns, self.logs)
         return float(np.ptp(rows[np.unique(self.i)])), float(np.ptp(columns[np.unique(self.j)]))
 
 
 def _scaling_exponents(entries: _NonzeroCoefficients, whole: NDArray[np.bool_]) -> tuple[Array, Array]:
-    """Find powers of ten for rows and columns that bring the largest entry of every row and column near 1.
+    """Return powers of ten for rows and columns that bring the largest entry of every row and column near 1.
 
     The method is Ruiz's equilibration in logarithms. Without integer variables, the result is the one of several
     equally good ones that leaves the most rows and variables unchanged.
@@ -145,7 +145,7 @@ def _scaling_exponents(entries: _NonzeroCoefficients, whole: NDArray[np.bool_]) 
 
 
 def _round_scaling_exponents(exponents: Array) -> Array:
-    """Round exponents to whole numbers. NaN and −0 become 0."""
+    """Return exponents rounded to whole numbers. NaN and −0 become 0."""
     return np.asarray(np.round(np.nan_to_num(exponents)) + 0.0, dtype=np.float64)
 
 

@@ -128,9 +128,9 @@ def _make_epoch_loss(problem: Problem | Model, smoothing: Smoothing) -> PEARLoss
 
 
 def _time_loss_call(s: AdviceSubject, rows: Tensor, smoothing: Smoothing) -> float:
-    """Return the seconds of a forward and backward pass of one sample.
+    """Return the seconds of a forward and backward pass of one of the samples ``rows`` (B,).
 
-    An untimed pass before it compiles and prepares.
+    The first pass, which compiles and prepares, is not timed.
     """
     assert s.values is not None
     device, elapsed = problem_of_model(s.given).device, 0.0
