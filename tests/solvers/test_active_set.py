@@ -29,8 +29,9 @@ from pear.solvers.active_set import batch_kernel as kernels
 from pear.solvers.active_set import kernel_arrays as layout
 from pear.solvers.active_set import kernel_calls as batch
 from pear.solvers.active_set.compiled_pass import CompiledPass
+from pear.solvers.active_set.compiled_programs import CompiledPrograms
 from pear.solvers.active_set.kernel_arrays import GIVEN_UP
-from pear.solvers.active_set.program_packing import pack_program_pair, pack_programs
+from pear.solvers.active_set.program_packing import pack_curvature, pack_program_pair, pack_programs
 from pear.solvers.regret_call import RegretCall
 from pear.solvers.warm_starts import WarmStarts
 
@@ -87,6 +88,57 @@ def test_a_step_that_ends_on_a_bound_up_to_rounding_ends_on_it() -> None:
     )[0]
     assert found.code[0] == layout.SOLVED
     assert found.x[0, 0] == 0.0
+
+
+def test_zeros_outside_the_band_of_a_curvature_are_left_out_and_nothing_else() -> None:
+    Q = np.zeros((2, 5, 5))
+    Q[0] = np.diag([2.0, 0.0, 3.0, 1.0, 1.0])
+    Q[1, 3, 4] = Q[1, 4, 3] = 0.5
+    assert pack_curvature(Q)["band"].tolist() == [[0, 1], [0, 0], [2, 3], [3, 5], [3, 5]]
+    assert pack_curvature(np.zeros((0, 0, 0)))["band"].shape == (0, 2)
+    rng = np.random.default_rng(3)
+    curvature = np.diag(rng.uniform(1.0, 3.0, 12)) + 0.4 * (np.eye(12, k=1) + np.eye(12, k=-1))
+    fields = {"A": rng.normal(size=(3, 12)), "b": np.ones(3), "lb": -np.ones(12), "ub": np.ones(12), "Q": curvature}
+    banded, cost = (
+        pack_programs({name: torch.from_numpy(v) for name, v in fields.items()}, 12),
+        rng.normal(size=(6, 12)),
+    )
+    whole = banded._replace(band=np.tile([0, 12], (12, 1)))
+    (found, states), (other, others) = run(banded, cost), run(whole, cost)
+    assert (found.code == layout.SOLVED).all()
+    rows = np.arange(6)
+    projected, expected = (
+        batch.call_kernel_to_project(P, cost, rows, s, rows)[0] for P, s in ((banded, states), (whole, others))
+    )
+    np.testing.assert_allclose(found.x, other.x, atol=1e-14)
+    np.testing.assert_allclose(projected, expected, atol=1e-14)
+
+
+def test_the_two_curvatures_of_a_regret_share_a_band_that_holds_both() -> None:
+    fields = {"Q": torch.eye(3).double(), "lb": torch.zeros(3).double()}
+    predicted, true = pack_programs(fields, 3), np.array([[[1.0, 0.5, 0.0], [0.5, 1.0, 0.0], [0.0, 0.0, 1.0]]])
+    pair = pack_program_pair(predicted, true)
+    assert pair.decision.band.tolist() == [[0, 2], [0, 2], [2, 3]]
+    assert pack_program_pair(predicted, predicted.Q).decision is predicted
+
+
+@pytest.mark.parametrize(("fixed", "unique"), [(1, True), (0, False)])
+def test_decisions_are_unique_if_equalities_fix_what_has_no_curvature(fixed: int, unique: bool) -> None:
+    row = [float(j == fixed) for j in range(3)]
+    problem = pear.Problem(Q=np.diag([2.0, 0.0, 1e-3]), A=[row], b=[0.5], lb=0.0, ub=1.0)
+    programs = CompiledPrograms(problem)
+    P = programs.own(0.0)[0]
+    assert not programs.is_definite(P)
+    assert programs.has_unique_decisions(P) == unique
+    cost = torch.ones(2, 3, dtype=torch.float64)
+    prepared = programs.prepare(cost, 0.0, None, {"b": torch.tensor([[0.2], [0.3]], dtype=torch.float64)})
+    assert prepared is not None
+    assert programs.has_own_matrices(prepared[0])
+    assert prepared[0].rhs.tolist() == [[0.2], [0.3]]
+    prepared = programs.prepare(cost, 0.0, None, {"A": torch.eye(3, dtype=torch.float64)[None, :1].expand(2, -1, -1)})
+    assert prepared is not None
+    assert not programs.has_own_matrices(prepared[0])
+    assert not programs.has_unique_decisions(prepared[0])
 
 
 def test_constraints_of_its_own_give_a_sample_the_same_start() -> None:

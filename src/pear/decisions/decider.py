@@ -53,6 +53,11 @@ class Decider:
         row = choose_backend("qp") if self.solver == "auto" else get_backend(self.solver)
         return row.fused_pass(self.problem, self.starts)
 
+    @cached_property
+    def fused_with_rows(self) -> FusedRowPass | None:
+        """The fused pass if it also gives derivatives with respect to constraints, otherwise None."""
+        return self.fused if isinstance(self.fused, FusedRowPass) else None
+
     def restore(self, state: Mapping[str, Any]) -> None:
         """Restore the stored solutions and failures from a saved ``starts.state()``.
 
@@ -60,7 +65,8 @@ class Decider:
             DataError, KeyError, TypeError, ValueError: ``state`` does not come from ``starts.state()``.
         """
         self.starts = WarmStarts.from_state(state)
-        self.__dict__.pop("fused", None)  # the old fused pass refers to the old store
+        for name in ("fused", "fused_with_rows"):
+            self.__dict__.pop(name, None)  # the old fused pass refers to the old store
         if self.fused is not None:
             self.fused.restore()
 
@@ -147,8 +153,8 @@ class Decider:
         """Decide by the fused pass; return None if no fused pass gives what is needed, so that the pipeline decides."""
         if not by_rows:
             return None if self.fused is None else self.fused.decide(cost, smoothing, keys, fields)
-        one = self.fused
-        return one.decide_with_rows(cost, smoothing, keys, fields) if isinstance(one, FusedRowPass) else None
+        one = self.fused_with_rows
+        return None if one is None else one.decide_with_rows(cost, smoothing, keys, fields)
 
     def solve(
         self,

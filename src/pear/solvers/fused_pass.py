@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Hashable
 from dataclasses import dataclass
-from typing import Any, NamedTuple, Protocol, runtime_checkable
+from typing import Any, NamedTuple, Protocol, cast, runtime_checkable
 
 from torch import Tensor
 
@@ -34,7 +34,6 @@ class FusedRowResponse(NamedTuple):
     good: Tensor
 
 
-@runtime_checkable
 class FusedRowProjector(CandidateProjector, Protocol):
     """A projector that also computes the multipliers of the rows in the reduced KKT systems."""
 
@@ -58,7 +57,8 @@ class FusedPassDecisions:
         doubtful: True if some decision of the batch may not be unique. The pass then gives no derivatives.
         proven: True if every projection is known to converge. The convergence flags of the projector are then not read.
         left: (k,) positions of the samples that are left to the pipeline; None if all samples are solved.
-        duals: the multipliers; None if the pass does not return them.
+        duals: the multipliers; None if the pass does not return them. If it does, the projector is a
+            ``FusedRowProjector``.
         active: the tight constraints; None if the pass does not return them.
     """
 
@@ -73,15 +73,13 @@ class FusedPassDecisions:
     @property
     def gives_rows(self) -> bool:
         """True if ``respond`` may return a solution, from which derivatives with respect to constraints follow."""
-        known = self.duals is not None and not self.doubtful
-        return known and isinstance(self.projector, FusedRowProjector)
+        return self.duals is not None and not self.doubtful
 
     def respond(self, w: Tensor) -> FusedRowResponse | None:
         """Solve the reduced KKT systems for upstream gradients w (B, n); return None to leave them to the pipeline."""
         if not self.gives_rows or self.active is None:
             return None
-        assert isinstance(self.projector, FusedRowProjector)
-        return self.projector.respond(w, self.active)
+        return cast(FusedRowProjector, self.projector).respond(w, self.active)
 
     def project(self, error: Tensor) -> Tensor | None:
         """Project errors at the decisions.

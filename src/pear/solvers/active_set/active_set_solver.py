@@ -21,7 +21,7 @@ from pear.solvers.active_set.compiled_projector import CompiledProjector
 from pear.solvers.active_set.dual_plan import KeptDualPlan
 from pear.solvers.active_set.gpu import gpu_plan
 from pear.solvers.active_set.kernel_arrays import GIVEN_UP, SOLVED, Programs, States, new_kernel_states
-from pear.solvers.active_set.program_packing import pack_costs, pack_programs
+from pear.solvers.active_set.program_packing import pack_costs, pack_curvature, pack_programs
 from pear.solvers.candidate import Candidate, empty_candidate
 
 MOST_ROWS, MOST_VARIABLES = 300, 2_000
@@ -89,7 +89,7 @@ def _solve_active_set_on_cpu(qp: QuadraticProgram, plan: CompiledConstraints) ->
     if qp.diagonal and len(qp.H) == 1 and bool((diagonal == diagonal[0]).all()):
         curvature: dict[str, Any] = {"smoothing": float(diagonal[0])}
     else:
-        curvature = {"Q": np.ascontiguousarray(qp.H.numpy())}
+        curvature = pack_curvature(np.ascontiguousarray(qp.H.numpy()))
     programs = plan.programs._replace(**curvature)
     programs = programs._replace(dual=plan.dual.for_programs(programs))
     rows, states = np.arange(qp.batch), new_kernel_states(qp.batch, qp.n, qp.p + qp.m)

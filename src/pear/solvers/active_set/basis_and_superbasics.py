@@ -157,8 +157,8 @@ def replace_basic_variable(w: Workspace, b: int, column: Array) -> None:
             for a in span(R):
                 w.W[t, a] -= factor * column[a]
             w.W[t, b] = factor
+            w.tally[ix.FACTORED] = min(w.tally[ix.FACTORED], t)
     w.tally[ix.AGE] += 1
-    w.tally[ix.FACTORED] = 0
 
 
 @inner

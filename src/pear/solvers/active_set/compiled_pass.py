@@ -125,15 +125,15 @@ class CompiledPass:
         """
         P, default, at = prepared
         states, slots = self.store.states(keys, len(cost))
-        known = self.programs.is_own(P) and (P.smoothing > 0 or len(P.Q) <= 1)
-        unique = known and self.programs.is_definite(P)  # a test of the curvature of every sample would take too long
+        known = self.programs.has_own_matrices(P) and (P.smoothing > 0 or len(P.Q) <= 1)
+        unique = known and self.programs.has_unique_decisions(P)  # a test of every sample's curvature takes too long
         outcome = kernel_calls.call_kernel_to_solve(P, pack_costs(cost), at, states, slots, default, not unique)
         left = _positions_left_by_pass(outcome)
         if len(left) == len(cost):
             return None
         # copied, because the table changes before the backward pass
         mine = states if keys is None else States._make(part[slots] for part in states)
-        doubtful = not unique and bool(np.count_nonzero(outcome.weak)) and not self.programs.is_definite(P)
+        doubtful = not unique and bool(np.count_nonzero(outcome.weak)) and not self.programs.has_unique_decisions(P)
         projector = CompiledProjector(P, mine, at)
         if doubtful and len(left):
             return None
@@ -189,7 +189,7 @@ class CompiledPass:
         results = kernel_calls.call_kernel_for_regrets(pair, samples, table, default, strength)
         left, weak = _positions_left_by_pass(results.outcome), results.outcome.weak
         # a weakly active constraint may hide an ambiguous decision
-        if np.count_nonzero(weak) and not self.programs.is_definite(P):
+        if np.count_nonzero(weak) and not self.programs.has_unique_decisions(P):
             left = np.union1d(left, np.flatnonzero(weak))
         parts = regrets_of_compiled_pass(results, table.best.x[slots] if len(slots) else table.best.x)
         if strength < 0:

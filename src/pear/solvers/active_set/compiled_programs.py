@@ -9,7 +9,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from pear.optimality.definiteness import is_definite, is_semidefinite
+from pear.optimality.definiteness import is_definite, is_only_semidefinite, is_semidefinite
 from pear.optimality.dense_inverse import apply_dense_inverse
 from pear.optimality.duals_and_active_sets import ActiveSet
 from pear.problem import Problem
@@ -19,7 +19,7 @@ from pear.solvers.active_set import kernel_calls
 from pear.solvers.active_set.active_set_solver import supports
 from pear.solvers.active_set.dual_plan import make_dual_plan, replace_dual_plan_rows
 from pear.solvers.active_set.kernel_arrays import Array, Index, Programs, States
-from pear.solvers.active_set.program_packing import pack_programs
+from pear.solvers.active_set.program_packing import pack_programs, pack_sides
 from pear.solvers.regret_call import RegretCall
 
 _MOST_FACTORS = 1 << 28  # bytes of the factors of a problem's own Hessians that are kept
@@ -44,6 +44,7 @@ class CompiledPrograms:
         self.rows = self.equalities + (0 if problem.h is None else problem.h.shape[-1])
         self._own: tuple[Programs, States] | None = None
         self._own_definite: bool | None = None
+        self._own_unique: bool | None = None
         self._own_factor: Tensor | None = None
         self._supported: dict[bool, bool] = {}
 
@@ -58,12 +59,13 @@ class CompiledPrograms:
         else:
             return self._own
         self._own = P._replace(dual=make_dual_plan(P)), default
-        self._own_definite = self._own_factor = None
+        self._own_definite = self._own_unique = self._own_factor = None
         return self._own
 
-    def is_own(self, P: Programs) -> bool:
-        """Return True if P is the result of the last call of ``own``."""
-        return self._own is not None and P is self._own[0]
+    def has_own_matrices(self, P: Programs) -> bool:
+        """Return True if P has the Hessian and the rows of the last result of ``own``; the sides may differ."""
+        own = None if self._own is None else self._own[0]
+        return own is not None and P.Q is own.Q and P.J is own.J and P.smoothing == own.smoothing
 
     def prepare(
         self, cost: Tensor, smoothing: float, keys: list[Hashable] | None, fields: dict[str, Any]
@@ -102,18 +104,20 @@ class CompiledPrograms:
         return P, default, at
 
     def _replace_fields(self, checked: dict[str, Tensor], smoothing: float, changed: set[str]) -> Programs:
-        """Return the programs of a call that replaces fields. They share the problem's own dual plan if it still holds.
+        """Return the programs of a call that replaces fields. They share with the problem's own what still holds.
 
         Args:
             checked: all fields of the call.
             smoothing: the coefficient λ of the quadratic smoothing term.
             changed: the names of the fields that the call replaces.
         """
-        P = pack_programs(checked, self.problem.n, self.problem.sign, smoothing)
+        n = self.problem.n
+        if not changed & {"Q", "A", "G"}:
+            return self.own(smoothing)[0]._replace(**pack_sides(checked, n))
+        P = pack_programs(checked, n, self.problem.sign, smoothing)
         if changed & {"Q", "A"}:
             return P
-        dual = self.own(smoothing)[0].dual
-        return P._replace(dual=replace_dual_plan_rows(dual, self.problem.n) if "G" in changed else dual)
+        return P._replace(dual=replace_dual_plan_rows(self.own(smoothing)[0].dual, n))
 
     def supports_call(self, smoothing: float, cost: Tensor | None = None, fields: dict[str, Any] | None = None) -> bool:
         """Return True if the compiled method takes the programs of a call.
@@ -147,11 +151,29 @@ class CompiledPrograms:
 
     def is_definite(self, P: Programs) -> bool:
         """Return True if every Hessian of P is certainly positive definite."""
-        if not self.is_own(P):
+        if not self.has_own_matrices(P):
             return self._are_all_definite(P)
         if self._own_definite is None:  # the problem's own Q is semidefinite, which was checked when it was made
             self._own_definite = P.smoothing > 0 or self._are_all_definite(P)
         return self._own_definite
+
+    def has_unique_decisions(self, P: Programs) -> bool:
+        """Return True if every Hessian of P is certainly positive definite on the null space of the equality rows."""
+        if not self.has_own_matrices(P):
+            return self._are_all_curved(P)
+        if self._own_unique is None:
+            self._own_unique = self._are_all_curved(P)
+        return self._own_unique
+
+    def _are_all_curved(self, P: Programs) -> bool:
+        """Test every Hessian of P on the null space of the equality rows, by adding their Gram matrix to it."""
+        if self.is_definite(P):
+            return True
+        if not (len(P.Q) and P.equalities):
+            return False
+        A, H = torch.from_numpy(P.J[:, : P.equalities]), self._hessians(P, np.arange(len(P.Q)))
+        A = A / torch.linalg.vector_norm(A, dim=2, keepdim=True).clamp(min=np.finfo(np.float64).tiny)
+        return not bool(is_only_semidefinite(H + H.abs().amax((1, 2), keepdim=True) * (A.mT @ A)).any())
 
     @staticmethod
     def _are_all_definite(P: Programs) -> bool:
@@ -165,7 +187,7 @@ class CompiledPrograms:
 
         The factors of the problem's own Hessians are kept.
         """
-        if not self.is_own(P) or P.Q.nbytes > _MOST_FACTORS:
+        if not self.has_own_matrices(P) or P.Q.nbytes > _MOST_FACTORS:
             return torch.linalg.cholesky(self._hessians(P, at)).contiguous()  # LAPACK gives its columns
         if self._own_factor is None:
             self._own_factor = torch.linalg.cholesky(self._hessians(P, np.arange(len(P.Q)))).contiguous()

@@ -179,7 +179,7 @@ def set_error_projection_residual(D: ProgramData, error: Array, w: Workspace) ->
     if len(D.Q) > 0:
         for j in span(n):
             if w.step[j] != 0.0:
-                for i in span(n):
+                for i in span(D.band[j, 0], D.band[j, 1]):
                     w.error[i] -= D.sign * w.step[j] * D.Q[j, i]
 
 

@@ -78,6 +78,8 @@ class Programs(NamedTuple):
 
     Attributes:
         Q: (1 or K, n, n), or (0, 0, 0) if the objective has no Q.
+        band: (n, 2) the first column of each row of Q that is not zero for all programs, and the column after the last
+            one; (0, 2) without Q.
         sign: σ.
         smoothing: λ.
         J: (1 or K, R, n) the R rows [A; G].
@@ -90,6 +92,7 @@ class Programs(NamedTuple):
     """
 
     Q: Array
+    band: Array
     sign: float
     smoothing: float
     J: Array
@@ -108,6 +111,7 @@ class ProgramData(NamedTuple):
     """The data of one sample: fields of ``Programs`` and ``DualPlan`` without the leading dimension."""
 
     Q: Array
+    band: Array
     sign: float
     smoothing: float
     J: Array
@@ -259,9 +263,7 @@ class Workspace(NamedTuple):
 
 
 class CompiledSolutions(NamedTuple):
-    """The solutions that the kernel writes, one row for each sample.
-
-    The conventions are those of ``pear.optimality.duals_and_active_sets``.
+    """The solutions that the kernel writes, one row for each sample, in the conventions of ``duals_and_active_sets``.
 
     Attributes:
         code: SOLVED, CLOSE or GIVEN_UP.
@@ -389,10 +391,7 @@ def new_kernel_regrets(size: int, n: int, p: int, m: int) -> CompiledRegrets:
 
 
 def new_kernel_solutions(size: int, n: int, p: int, m: int) -> CompiledSolutions:
-    """Allocate ``size`` solutions of programs with p equalities and m inequalities.
-
-    The arrays are not initialised, because the kernel writes all of them.
-    """
+    """Allocate ``size`` solutions of programs with p equalities and m inequalities, not initialised."""
     code, changes = np.empty(size, np.int8), np.empty(size, np.int32)
     x, equality, inequality, bound = np.empty((size, n)), np.empty((size, p)), np.empty((size, m)), np.empty((size, n))
     rows, lower, upper = np.empty((size, m), bool), np.empty((size, n), bool), np.empty((size, n), bool)

@@ -24,11 +24,10 @@ def pack_programs(fields: dict[str, Tensor], n: int, sign: float = 1.0, smoothin
         smoothing: λ, which is added to the diagonal of the Hessian.
     """
     J = _pack_rows([_pack_field(fields, name, 3) for name in ("A", "G")], (1, 0, n))
-    rhs = _pack_rows([_pack_field(fields, name, 2) for name in ("b", "h")], (1, 0))
-    Q, lb, ub = (_pack_field(fields, name, 3 if name == "Q" else 2) for name in ("Q", "lb", "ub"))
+    Q = _pack_field(fields, "Q", 3)
     start, row, value = _pack_nonzeros(J)
     return Programs(
-        Q=np.zeros((0, 0, 0)) if Q is None else Q,
+        **pack_curvature(np.zeros((0, 0, 0)) if Q is None else Q),
         sign=float(sign),
         smoothing=float(smoothing),
         J=J,
@@ -36,17 +35,33 @@ def pack_programs(fields: dict[str, Tensor], n: int, sign: float = 1.0, smoothin
         start=start,
         row=row,
         value=value,
-        rhs=rhs,
         equalities=fields["b"].shape[-1] if "b" in fields else 0,
-        lb=np.full((1, n), -np.inf) if lb is None else lb,
-        ub=np.full((1, n), np.inf) if ub is None else ub,
         dual=no_dual_plan(),
+        **pack_sides(fields, n),
     )
+
+
+def pack_sides(fields: dict[str, Tensor], n: int) -> dict[str, Any]:
+    """Return the fields ``rhs``, ``lb`` and ``ub`` of ``Programs``, by name; see ``pack_programs``."""
+    rhs = _pack_rows([_pack_field(fields, name, 2) for name in ("b", "h")], (1, 0))
+    lb, ub = (_pack_field(fields, name, 2) for name in ("lb", "ub"))
+    lb, ub = np.full((1, n), -np.inf) if lb is None else lb, np.full((1, n), np.inf) if ub is None else ub
+    return {"rhs": rhs, "lb": lb, "ub": ub}
+
+
+def pack_curvature(Q: Array) -> dict[str, Any]:
+    """Return the fields ``Q`` and ``band`` of ``Programs``, by name, for Q (K, n, n) or (0, 0, 0)."""
+    some, n = (Q != 0).any(0), Q.shape[1]
+    first, last = some.argmax(1) if n else [], n - some[:, ::-1].argmax(1) if n else []
+    return {"Q": Q, "band": np.stack([first, last], 1).astype(np.int64) * some.any(1)[:, None]}
 
 
 def pack_program_pair(decision: Programs, true_Q: Array, factor: Array = _NO_FACTOR) -> ProgramPair:
     """Make the pair of programs of a regret; ``curved`` is True if their Q are different arrays."""
-    return ProgramPair(decision, true_Q, decision.Q is not true_Q, factor)
+    curved = decision.Q is not true_Q
+    if curved:
+        decision = decision._replace(band=pack_curvature(np.concatenate([decision.Q, true_Q]))["band"])
+    return ProgramPair(decision, true_Q, curved, factor)
 
 
 def pack_costs(cost: Tensor) -> Array:

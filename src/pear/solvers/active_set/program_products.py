@@ -66,7 +66,7 @@ def set_gradient_by_hessian_product(D: ProgramData, w: Workspace) -> None:
         for j in span(n):
             if w.x[j] != 0.0:
                 factor = D.sign * w.x[j]
-                for i in span(n):
+                for i in span(D.band[j, 0], D.band[j, 1]):
                     w.grad[i] += factor * D.Q[j, i]
 
 
@@ -80,7 +80,7 @@ def move_with_hessian_product(D: ProgramData, w: Workspace, v: int, change: floa
     if v < n:
         w.grad[v] += D.smoothing * change
         if len(D.Q) > 0:
-            for i in span(n):
+            for i in span(D.band[v, 0], D.band[v, 1]):
                 w.grad[i] += D.sign * change * D.Q[v, i]
 
 

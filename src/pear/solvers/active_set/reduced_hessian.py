@@ -25,25 +25,22 @@ def factorise_reduced_hessian(D: ProgramData, w: Workspace) -> int:
         for b in span(R):
             i = w.basis[b]
             w.column[b] = w.step[i] - D.smoothing * w.W[t, b] if i < n else 0.0
-        top = 0.0
         for a in span(t + 1):
             i = w.sup[a]
             h = w.step[i] + (D.smoothing if a == t else 0.0) if i < n else 0.0
-            size = abs(h)
+            top = abs(h)
             for b in span(R):
-                term = w.W[a, b] * w.column[b]
-                h -= term
-                size += abs(term)
-            if a == t:
-                top = size
+                h -= w.W[a, b] * w.column[b]
             for k in span(a):
                 h -= L[t, k] * L[a, k]
             if a < t:
                 L[t, a] = h / L[a, a]
-            elif not h > FLAT * top:
+                continue
+            for b in span(R):
+                top += abs(w.W[t, b] * w.column[b])
+            if not h > FLAT * top:
                 return t
-            else:
-                L[t, t] = math.sqrt(h)
+            L[t, t] = math.sqrt(h)
         w.tally[ix.FACTORED] = t + 1
     return -1
 
@@ -63,7 +60,7 @@ def set_reduced_hessian_product(D: ProgramData, w: Workspace, t: int) -> None:
         i = w.sup[t] if a < 0 else w.basis[a]
         change = D.sign * (1.0 if a < 0 else -w.W[t, a])
         if i < n and change != 0.0:
-            for j in span(n):
+            for j in span(D.band[i, 0], D.band[i, 1]):
                 w.step[j] += change * D.Q[i, j]
 
 
@@ -76,7 +73,6 @@ def solve_reduced_hessian(w: Workspace, count: int) -> None:
             s -= w.L[t, a] * w.along[a]
         w.along[t] = s / w.L[t, t]
     for t in range(count - 1, -1, -1):
-        s = w.along[t]
-        for a in span(t + 1, count):
-            s -= w.L[a, t] * w.along[a]
-        w.along[t] = s / w.L[t, t]
+        w.along[t] /= w.L[t, t]
+        for a in span(t):
+            w.along[a] -= w.L[t, a] * w.along[t]

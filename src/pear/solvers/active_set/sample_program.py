@@ -23,7 +23,7 @@ def select_sample_program(P: Programs, curvature: Array, r: int) -> ProgramData:
     _, n = J.shape
     dual = P.dual
     shared = dual.response, dual.origin, dual.gram, dual.weight, dual.freedom
-    return ProgramData(Q, P.sign, P.smoothing, J, P.start, P.row, value, P.equalities, n, *shared)
+    return ProgramData(Q, P.band, P.sign, P.smoothing, J, P.start, P.row, value, P.equalities, n, *shared)
 
 
 @inner

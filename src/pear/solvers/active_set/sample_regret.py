@@ -101,7 +101,7 @@ def measure_sample_regret(T: ProgramData, best: CompiledSolutions, slot: int, w:
         for i in span(n):
             if w.step[i] != 0.0:
                 s = 0.0
-                for j in span(n):
+                for j in span(T.band[i, 0], T.band[i, 1]):
                     s += T.Q[i, j] * w.step[j]
                 curved += T.sign * w.step[i] * s
     for j in span(n):
@@ -130,7 +130,7 @@ def set_sample_regret_error(
     if curved:
         for j in span(n):
             if w.x[j] != 0.0:
-                for i in span(n):
+                for i in span(D.band[j, 0], D.band[j, 1]):
                     e[i] += (D.Q[j, i] - T.Q[j, i]) * w.x[j]
 
 

@@ -346,8 +346,8 @@ def set_search_direction(D: ProgramData, w: Workspace) -> float:
                 w.along[t] = -w.along[t]
         longest = math.inf if abs(rise) > ROUNDOFF * size else -math.inf
     for b in span(R):
-        s = 0.0
-        for t in span(supers):
-            s -= w.W[t, b] * w.along[t]
-        w.column[b] = s
+        w.column[b] = 0.0
+    for t in span(supers):
+        for b in span(R):
+            w.column[b] -= w.W[t, b] * w.along[t]
     return longest
