@@ -6,6 +6,7 @@ import pytest
 import torch
 
 import pear
+from pear.solvers.active_set import kernel_calls
 
 T, STEPS = 6, 5
 CAPACITY, EFFICIENCY, CHARGE, DISCHARGE = 1.0, 0.9, 0.5, 0.3
@@ -131,6 +132,30 @@ def test_a_batch_is_a_loop_over_single_rollouts():
         loss(forecast[i : i + 1], truth[i : i + 1]).backward()
         assert loss.cost[0].numpy() == pytest.approx(value[i].numpy(), abs=1e-12)
     assert (forecast.grad / 4).numpy() == pytest.approx(whole.numpy(), abs=1e-10)
+
+
+def test_a_plan_with_an_id_starts_from_that_of_the_same_step_in_the_call_before(monkeypatch):
+    forecast, truth = draw(3, seed=13)
+    forecast.requires_grad_()
+    loss, changes, solve = pear.RollingLoss(rolling(), smoothing=0.0), [], kernel_calls.call_kernel_to_solve
+
+    def counted(*arguments, **options):
+        found = solve(*arguments, **options)
+        changes.append(found.changes.tolist())
+        return found
+
+    monkeypatch.setattr(kernel_calls, "call_kernel_to_solve", counted)
+    gradients = []
+    for _ in range(2):
+        forecast.grad = None
+        loss(forecast, truth, keys=["a", "b", "c"]).backward()
+        gradients.append(forecast.grad.clone())
+    assert len(changes) == 2 * STEPS
+    assert all(min(one) > 0 for one in changes[:STEPS])
+    assert changes[STEPS:] == [[0, 0, 0]] * STEPS
+    torch.testing.assert_close(*gradients, rtol=0, atol=1e-12)
+    loss(forecast, truth)
+    assert len(loss.planner.layer.decider.starts) == 3 * STEPS  # without ids nothing is kept
 
 
 def test_a_world_that_does_not_follow_the_plan():

@@ -113,7 +113,7 @@ class Planner(nn.Module):
             data: the costs and fields.
             held: a dictionary with the columns "at" (f,) and the "values" (B, f) of the f variables that the previous
                 plan has decided, or None.
-            keys: B ids. The solver starts from the last plan with the same id.
+            keys: B ids of the plans, or None. The solver starts from the last plan with the same id.
 
         Returns:
             Plans (B, n), zero for a sample without a plan, and statuses (B,).

@@ -101,8 +101,8 @@ class RollingLoss(nn.Module):
         Args:
             predicted: (B, S, k) the forecast of every step, k values each.
             true: (B, S, k) the true values of the same periods.
-            keys: B ids of the rollouts. If the loss has ``known`` values, the ids must be the first periods of the
-                rollouts.
+            keys: B ids of the rollouts. Each plan then starts from the plan of the same rollout and step in an earlier
+                call. If the loss has ``known`` values, the ids must be the first periods of the rollouts.
             weight: (B,) weights of the rollouts in the mean.
 
         Returns:
@@ -116,7 +116,6 @@ class RollingLoss(nn.Module):
             )
         ids = as_keys(keys, len(forecasts))
         known = self._known_of(ids, forecasts)
-        ids = list(range(len(forecasts))) if ids is None else ids  # for warm starts
         state = self.rolling.initial_state(len(forecasts), self.initial)
         if self.planner.layer.chosen_smoothing is None:
             first = None if known is None else known[:, 0]

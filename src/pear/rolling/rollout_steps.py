@@ -167,7 +167,8 @@ def run_rollout_steps(
         truth: (B, S, k) the true values of the same periods.
         known: (B, S, q) the q known numbers of each step, or None.
         state: the first states.
-        keys: B ids of the rollouts. The solver starts from the last plan with the same id, even one of an earlier call.
+        keys: B ids of the rollouts, or None. The solver starts each plan from that of the same rollout and step in an
+            earlier call. The plan of the step before is no good start, because all of its periods have moved.
         exact: whether plans have no smoothing, keep the integers of the model, and are not differentiable.
 
     Raises:
@@ -179,7 +180,8 @@ def run_rollout_steps(
         now = None if known is None else known[:, s]
         data, held = world.program.data(forecasts[:, s], state, now), commitment.held(plan)
         try:
-            plan, status = planner.solve_exactly(data, held) if exact else planner(data, held, keys)
+            ids = None if keys is None else [(key, s) for key in keys]
+            plan, status = planner.solve_exactly(data, held) if exact else planner(data, held, ids)
         except SolveError as error:
             raise _name_failed_step(error, s) from error
         cost, reached = world.carry_out(plan, truth[:, s], state, now, status == 0)
