@@ -261,6 +261,13 @@ BAD_KEYS: dict[str, tuple[str, Any, str]] = {
     "twice": ("simplex", [1, 2, 1], r"keys must be distinct within a batch; a sample came twice"),
     "too few": ("simplex", [1, 2], r"keys must name every sample: expected 3, got 2"),
     "too many": ("simplex", torch.arange(4), r"keys must name every sample: expected 3, got 4"),
+    "a number": ("simplex", 3, r"keys must be one id a sample, such as range\(3\); got 3$"),
+    "a tensor of no dimension": (
+        "simplex",
+        torch.tensor(3),
+        r"keys must be one id a sample; got an array",
+    ),
+    "a name": ("simplex", "abc", r"keys must be one id a sample, such as range\(3\); got 'abc'"),
     "beyond": (
         "own everything",
         [0, 1, 3],

@@ -26,7 +26,7 @@ BAD = 1  # the middle one of three samples
 GOOD = (0, 2)
 REASON = {
     Status.INFEASIBLE: "no point satisfies the constraints; check b, h and the bounds of this sample",
-    Status.UNBOUNDED: "the objective falls without end; add bounds, curvature (Q) or smoothing",
+    Status.UNBOUNDED: "the objective improves without end; add bounds, curvature (Q) or smoothing",
     Status.NOT_FINITE: "the data of this sample holds NaN, infinity or a number beyond 1e150; check the predictor and "
     "its inputs",
 }

@@ -11,6 +11,7 @@ from torch import Tensor
 from zoo import ZOO, Planted, arrays, curvature, jacobian, projection
 
 import pear
+from pear.losses import make_loss
 
 CHECK: dict[str, Any] = {"eps": 1e-6, "atol": 1e-7, "rtol": 1e-6}
 UNIT = [name for name, case in ZOO.items() if case.force == 1.0]
@@ -241,13 +242,41 @@ def test_calls_do_not_disturb_each_other() -> None:
     torch.testing.assert_close(first.grad, 2 * alone.grad, rtol=1e-12, atol=1e-13)
 
 
-def test_second_derivatives_are_refused() -> None:
+@pytest.mark.parametrize("power", [1, 2])
+@pytest.mark.parametrize("name", ["layer", "loss", "dbb", "rfwo"])
+def test_second_derivatives_are_refused(name: str, power: int) -> None:
+    """They would look like zero, where the upstream gradient has no derivative of its own (power 1)."""
     case = ZOO["simplex"]
-    cost = leaf(case.cost)
-    z = pear.DecisionLayer(case.problem, case.smoothing)(cost)
-    (grad,) = torch.autograd.grad(z.square().sum(), cost, create_graph=True)
-    with pytest.raises(RuntimeError, match="once_differentiable"):
+    cost, w = leaf(case.cost), torch.arange(1.0, 1 + case.cost.shape[1], dtype=torch.float64)
+    if name == "layer":
+        found = (pear.DecisionLayer(case.problem, case.smoothing)(cost) @ w).sum()
+    elif name == "loss":
+        found = pear.PEARLoss(case.problem, case.smoothing)(cost, case.true)
+    else:
+        found = make_loss(name, case.problem)(cost, case.true)
+    (grad,) = torch.autograd.grad(found**power, cost, create_graph=True)
+    assert grad.shape == cost.shape
+    with pytest.raises(pear.ProblemError, match=r"are differentiated once.*without create_graph=True"):
         grad.sum().backward()
+
+
+def test_a_gradient_beside_another_term_may_be_differentiated_where_the_decision_has_no_part() -> None:
+    case = ZOO["simplex"]
+    cost, other = leaf(case.cost), leaf(torch.tensor([2.0]))
+    total = pear.PEARLoss(case.problem, case.smoothing)(cost, case.true) + (other**3).sum()
+    (grad,) = torch.autograd.grad(total, other, create_graph=True)
+    grad.backward()
+    assert other.grad is not None
+    assert other.grad.item() == 12.0
+
+
+@pytest.mark.parametrize("transform", [torch.func.vmap, torch.func.jacrev, torch.func.jacfwd])
+def test_transforms_of_torch_func_are_refused(transform: Any) -> None:
+    case = ZOO["simplex"]
+    with pytest.raises(pear.ProblemError, match=r"torch\.func \(vmap, grad, jacrev\) cannot trace a solver; pass all"):
+        transform(pear.DecisionLayer(case.problem, case.smoothing))(case.cost)
+    with pytest.raises(pear.ProblemError, match=r"torch\.func \(vmap, grad, jacrev\) cannot trace a solver; pass all"):
+        torch.func.grad(lambda c: pear.PEARLoss(case.problem, case.smoothing)(c, case.true))(case.cost)
 
 
 def test_a_field_that_does_not_fit() -> None:

@@ -328,4 +328,4 @@ def test_labels_name_the_rows_of_mixed_constraints() -> None:
     assert {name: found[name] for name in expected} == pytest.approx(expected)
     added = [name for name in model.constraints if name not in expected]
     assert len(added) == 2  # what the absolute value takes; its limit has become a bound
-    assert all(name.startswith("row ") for name in added)
+    assert all(name.startswith("auxiliary row ") for name in added)

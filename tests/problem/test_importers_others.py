@@ -11,7 +11,7 @@ import pytest
 import torch
 from modellers import CASES, INF, Case, gurobi_model, highs_model, pyepo_model, pyomo_model, value
 from scipy import sparse
-from scipy.optimize import Bounds, LinearConstraint, NonlinearConstraint, linprog
+from scipy.optimize import Bounds, LinearConstraint, NonlinearConstraint, linprog, milp
 
 import pear
 
@@ -54,6 +54,23 @@ def test_scipy_costs_may_be_left_out() -> None:
     assert pear.from_scipy([1, 2], constraints=rows).rows == ("constraints[0][0]",)
 
 
+@pytest.mark.parametrize(
+    "constraints",
+    [
+        LinearConstraint(UB["A_ub"], -1, UB["b_ub"]),
+        (UB["A_ub"], -1, UB["b_ub"]),
+        [UB["A_ub"], -1, UB["b_ub"]],
+        [(UB["A_ub"][:1], -1, 4), LinearConstraint(UB["A_ub"][1:], -1, 1)],
+        ((UB["A_ub"][:1], -1, 4), (UB["A_ub"][1:], -1, 1), ([[0, 0, 1]], 0, 9)),
+    ],
+    ids=["one", "a tuple", "a list", "a list of both", "a tuple of tuples"],
+)
+def test_scipy_constraints_in_every_form_of_milp(constraints: Any) -> None:
+    costs, box = [-1.0, -2.0, 1.0], Bounds(0, 5)
+    m = pear.from_scipy(costs, constraints=constraints, bounds=box)
+    assert value(m) == pytest.approx(milp(costs, constraints=constraints, bounds=box).fun, rel=1e-9)
+
+
 SCIPY_REFUSED: dict[str, tuple[dict[str, Any], str]] = {
     "no size": ({}, "nothing tells the number of variables; pass c"),
     "half of a pair": ({"c": [1, 2], "A_ub": [[1, 2]]}, "A_ub and b_ub belong together; got only A_ub"),
@@ -66,6 +83,10 @@ SCIPY_REFUSED: dict[str, tuple[dict[str, Any], str]] = {
     "nonlinear": (
         {"c": [1, 2], "constraints": [NonlinearConstraint(lambda z: z @ z, 0, 1)]},
         r"constraints\[0\] is a NonlinearConstraint; expected scipy\.optimize\.LinearConstraint",
+    ),
+    "a list that is no constraint": (
+        {"c": [1, 2], "constraints": [[[1, 2]], 3]},
+        r"constraints\[0\] is a list; expected .*or the tuple \(A, lb, ub\)",
     ),
 }
 

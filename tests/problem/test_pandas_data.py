@@ -181,3 +181,60 @@ def test_the_estimator_decides_with_dates():
     decided = fitted().decide(X)
     pd.testing.assert_index_equal(decided.index, DAYS)
     assert isinstance(pear.DecisionRegressor(PROBLEM, max_epochs=1).fit(X, C.to_numpy()).decide(X), pd.DataFrame)
+
+
+TYPES = {
+    "nullable": lambda table: table.convert_dtypes(),
+    "pyarrow": lambda table: table.convert_dtypes(dtype_backend="pyarrow"),
+    "a column of bool": lambda table: table.assign(**{table.columns[0]: table.iloc[:, 0] > 1}),
+    "sparse": lambda table: table.astype(pd.SparseDtype(float)),
+}
+
+
+@pytest.mark.parametrize("name", TYPES)
+def test_numbers_of_every_type_of_pandas(name):
+    table = TYPES[name](C.rename(columns=str))
+    same = torch.tensor(table.astype(float).to_numpy())
+    assert torch.equal(pear.solve(PROBLEM, table).x, pear.solve(PROBLEM, same).x)
+    assert np.array_equal(pear.regret(PROBLEM, table, table), np.zeros(12))
+    assert np.array_equal(pear.Problem(lb=table["1"]).lb, same[:, 1])
+
+
+GAPS = {
+    "nullable": C.convert_dtypes().mask(C.gt(C.max().sort_values().iloc[-2])),
+    "masked": np.ma.masked_greater(C.to_numpy(), C.max().sort_values().iloc[-2]),
+}
+
+
+@pytest.mark.parametrize("name", GAPS)
+def test_missing_entries_are_never_read_as_numbers(name):
+    """NumPy keeps a number under the mask of a masked array, which no decision may use."""
+    gaps = GAPS[name]
+    at = int(C.to_numpy().max(1).argmax())
+    with pytest.raises(pear.SolveError, match=f"sample {at} .NOT_FINITE"):
+        pear.regret(PROBLEM, C.to_numpy(), gaps)
+    with pytest.raises(ProblemError, match=f"y.* is NaN or infinite in row {at}: fill these cells"):
+        pear.DecisionRegressor(PROBLEM).fit(X.to_numpy(), gaps)
+    with pytest.raises(ProblemError, match=f"base_forecast must be finite; row {at} is not"):
+        pear.DecisionRegressor(PROBLEM, max_epochs=1).fit(X.to_numpy(), C.to_numpy(), base_forecast=gaps)
+    with pytest.raises(pear.SolveError, match=f"sample {at} .NOT_FINITE"):
+        fitted().score(X.to_numpy(), gaps)
+    with pytest.raises(ProblemError, match=f"C is not finite in row {at}; leave such rows out"):
+        pear.walk_forward(PROBLEM, X.to_numpy(), gaps, {"own": C.to_numpy()}, splits=2)
+    with pytest.raises(ProblemError, match=r"lb\[\d\] is nan; lb may hold"):
+        pear.Problem(lb=gaps.iloc[at] if hasattr(gaps, "iloc") else gaps[at])
+
+
+def test_masked_features_are_missing():
+    rows = np.ma.array(X.to_numpy(), mask=np.eye(12, 2, dtype=bool))
+    with pytest.raises(ProblemError, match="X is NaN or infinite in rows 0, 1: fill"):
+        pear.DecisionRegressor(PROBLEM).fit(rows, C.to_numpy())
+    with pytest.raises(ValueError, match="contains NaN"):
+        fitted().predict(rows)
+
+
+def test_a_column_without_numbers_is_named():
+    with pytest.raises(ProblemError, match=r"^column 1 of cost holds (str|object); expected numbers: convert it"):
+        pear.solve(PROBLEM, C.assign(level="low")[[0, "level", 1]].set_axis([0, 1, 2], axis=1))
+    with pytest.raises(ProblemError, match=r"^ub holds datetime64.*; expected numbers"):
+        pear.Problem(ub=pd.Series(DAYS))

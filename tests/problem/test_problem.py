@@ -625,6 +625,16 @@ class TestOverrides:
 
 
 @pytest.mark.parametrize(
+    "outputs",
+    [(torch.zeros(4, 2), torch.zeros(1, 2)), (torch.zeros(4, 2), (torch.zeros(1, 2), torch.zeros(1, 2)))],
+    ids=["GRU", "LSTM"],
+)
+def test_the_outputs_of_a_network_with_a_state(outputs: Any) -> None:
+    with pytest.raises(ProblemError, match=r"^cost .*LSTM also returns its state\), the one with the values$"):
+        to_batch_tensor(outputs)
+
+
+@pytest.mark.parametrize(
     ("cost", "message"),
     [
         (torch.zeros(2), r"cost must have shape \(B, 2\), one row for each sample; got \(2,\)"),

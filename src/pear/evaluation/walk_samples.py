@@ -21,6 +21,7 @@ from pear.problem.pandas_data import check_pandas_order, check_pandas_rows, has_
 from pear.problem.sample_keys import count_keyed_samples
 from pear.train.long_table import LongTable, group_long_table
 from pear.train.samples.sample_rows import read_sample_values
+from pear.wording import list_positions
 
 Array = NDArray[np.float64]
 
@@ -102,7 +103,8 @@ class WalkSamples:
         count = len(self.true)
         unusable = np.flatnonzero(~np.isfinite(self.true).all(1))
         if len(unusable):
-            raise ProblemError(f"C is not finite in row {unusable[0]} and {len(unusable) - 1} others; leave them out")
+            where = list_positions("row", unusable.tolist())
+            raise ProblemError(f"C is not finite in {where}; leave such rows out")
         own = count_keyed_samples(problem)
         if own not in (None, count):
             raise ProblemError(f"the problem has fields of its own for {own} samples, and C has {count}")

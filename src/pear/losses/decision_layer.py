@@ -16,6 +16,7 @@ from pear.losses.autograd_inputs import fit_gradient_to_input, input_requires_gr
 from pear.losses.decision_module import DecisionModule, on_module_device
 from pear.losses.defaults import DECISION
 from pear.losses.eager import eager
+from pear.losses.second_derivatives import refuse_second_derivatives
 from pear.problem import Model, Problem
 from pear.problem.model import model_variable_names, problem_of_model
 from pear.problem.problem_fields import FIELDS
@@ -177,11 +178,12 @@ class _LayerDecision(torch.autograd.Function):
     ) -> Tensor:
         ctx.decisions, ctx.sign, ctx.names, ctx.given = decisions, sign, names, ("cost", *given)
         ctx.inputs = [(t.dtype, tuple(t.shape)) if isinstance(t, Tensor) else None for t in (cost, *fields)]
+        ctx.save_for_backward(*[t for t in (cost, *fields) if isinstance(t, Tensor)])
         # a copy: the caller may change it in place, and the backward pass needs the original
         return decisions.x.to(cost.dtype, copy=True)
 
     @staticmethod
-    @torch.autograd.function.once_differentiable
+    @refuse_second_derivatives
     def backward(ctx: Any, up: Tensor) -> tuple[Tensor | None, ...]:
         """Compute ∂L/∂input for each input that requires a gradient, from ``up`` (B, n), which is ∂L/∂z."""
         decisions, w, needed = ctx.decisions, up.double(), ctx.needs_input_grad[4:]

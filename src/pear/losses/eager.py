@@ -8,6 +8,11 @@ from typing import ParamSpec, TypeVar
 
 import torch
 
+from pear.errors import ProblemError
+
+_NO_STORAGE = "doesn't have storage"
+"""The words in torch's error when NumPy asks for the memory of a tensor that a transform traces."""
+
 Given = ParamSpec("Given")
 Result = TypeVar("Result")
 
@@ -17,12 +22,22 @@ def eager(function: Callable[Given, Result]) -> Callable[Given, Result]:
 
     ``torch.compiler.disable`` does the same, but it imports the compiler, which takes as long as importing torch. This
     decorator imports the compiler only during compilation.
+
+    Nor can the transforms of ``torch.func`` trace the function; for them, it raises a ``ProblemError``.
     """
 
     @wraps(function)
     def call(*args: Given.args, **kwargs: Given.kwargs) -> Result:
         if torch.compiler.is_compiling():
             return torch.compiler.disable(function)(*args, **kwargs)
-        return function(*args, **kwargs)
+        try:
+            return function(*args, **kwargs)
+        except RuntimeError as error:
+            if _NO_STORAGE not in str(error):
+                raise
+            raise ProblemError(
+                "the transforms of torch.func (vmap, grad, jacrev) cannot trace a solver; pass all samples in one "
+                "call, and differentiate by backward() or torch.autograd"
+            ) from error
 
     return call

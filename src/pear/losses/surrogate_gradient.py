@@ -8,6 +8,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from pear.losses.second_derivatives import refuse_second_derivatives
+
 PullBack = Callable[[Tensor], Tensor]
 """Maps the gradient with respect to decisions (B, n) to that with respect to costs (B, n)."""
 
@@ -40,11 +42,12 @@ class _SurrogateDecision(torch.autograd.Function):
 
     @staticmethod
     def forward(ctx: Any, cost: Tensor, z: Tensor, pull_back: PullBack) -> Tensor:
+        ctx.save_for_backward(cost)
         ctx.pull_back = pull_back
         return z.to(cost, copy=True)
 
     @staticmethod
-    @torch.autograd.function.once_differentiable
+    @refuse_second_derivatives
     def backward(ctx: Any, up: Tensor) -> tuple[Tensor, None, None]:
         return ctx.pull_back(up).to(up), None, None
 

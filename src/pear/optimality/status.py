@@ -32,7 +32,7 @@ _SENTENCES = {
     Status.SOLVED: "solved: the optimality conditions hold to tolerance",
     Status.INACCURATE: "no verified solution was found; try another solver or rescale the problem",
     Status.INFEASIBLE: "no point satisfies the constraints; check b, h and the bounds of this sample",
-    Status.UNBOUNDED: "the objective falls without end; add bounds, curvature (Q) or smoothing",
+    Status.UNBOUNDED: "the objective improves without end; add bounds, curvature (Q) or smoothing",
     Status.NOT_FINITE: "the data of this sample holds NaN, infinity or a number beyond 1e150; check the predictor and "
     "its inputs",
     Status.NOT_CONVEX: "the curvature given for this sample is indefinite; predict it as LLᵀ, or shift its eigenvalues",

@@ -136,9 +136,8 @@ class _SparseMatrixProduct(torch.autograd.Function):
         return _multiply_sparse_matrix(matrix, vectors)
 
     @staticmethod
-    @torch.autograd.function.once_differentiable
     def backward(ctx: Any, up: Tensor) -> tuple[Tensor, None]:
-        return _multiply_sparse_matrix(ctx.matrix.mT, up), None
+        return _SparseMatrixProduct.apply(up, ctx.matrix.mT), None
 
 
 def _multiply_sparse_matrix(matrix: SparseMatrix, vectors: Tensor) -> Tensor:

@@ -38,6 +38,38 @@ def is_pandas_frame(value: Any) -> bool:
     return has_pandas_index(value) and value.ndim == 2
 
 
+def pandas_to_numpy(table: Any, name: str) -> np.ndarray[Any, Any]:
+    """Convert a DataFrame (N, columns), or a Series (N,), of numbers to an array. Missing values become NaN.
+
+    Types that allow missing values (``Int64``, ``boolean``, those of pyarrow) are converted as well.
+
+    Args:
+        table: the DataFrame or Series.
+        name: the name of the table in error messages.
+
+    Raises:
+        ProblemError: a column holds no numbers.
+
+    Example:
+        >>> import pandas
+        >>> pandas_to_numpy(pandas.DataFrame({"wind": [0.5, 1.5], "open": [True, None]}).convert_dtypes(), "X")
+        array([[0.5, 1. ],
+               [1.5, nan]])
+    """
+    series = table.ndim == 1
+    columns = [(table.name, table)] if series else list(table.items())
+    for column, content in columns:
+        if getattr(content.dtype, "kind", "O") not in "biuf":
+            raise ProblemError(
+                f"{name if series else f'column {column!r} of {name}'} holds {content.dtype}; expected numbers: "
+                "convert it, for example by pandas.to_numeric, encode it, for example by pandas.get_dummies, or drop it"
+            )
+    if all(isinstance(content.dtype, np.dtype) for _, content in columns) and len({c.dtype for _, c in columns}) == 1:
+        return np.asarray(table)
+    parts = [content.to_numpy(dtype=np.float64, na_value=np.nan) for _, content in columns]
+    return parts[0] if series else np.stack(parts, 1) if parts else np.zeros(table.shape)
+
+
 def to_pandas(values: np.ndarray[Any, Any], index: Any, name: str) -> Any:
     """Make a Series of values (B,), or a DataFrame of values (B, …) with one column for each entry of a sample.
 

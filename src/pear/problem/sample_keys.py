@@ -33,9 +33,11 @@ def as_keys(
     """
     if keys is None:
         return None
-    ids = keys.tolist() if isinstance(keys, (Tensor, np.ndarray)) else list(keys)
-    if isinstance(keys, (Tensor, np.ndarray)) and keys.ndim > 1:
+    if isinstance(keys, (Tensor, np.ndarray)) and keys.ndim != 1:
         raise ProblemError(f"keys must be one id a sample; got an array of shape {tuple(keys.shape)}")
+    if isinstance(keys, str) or not isinstance(keys, Iterable):
+        raise ProblemError(f"keys must be one id a sample, such as range({batch}); got {keys!r}")
+    ids = keys.tolist() if isinstance(keys, (Tensor, np.ndarray)) else list(keys)
     if len(ids) != batch:
         raise ProblemError(f"keys must name every sample: expected {batch}, got {len(ids)}")
     if len(set(ids)) != batch:

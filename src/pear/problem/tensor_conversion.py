@@ -12,12 +12,15 @@ from torch import Tensor
 
 from pear.errors import ProblemError
 from pear.problem.matrix import MATRICES, is_sparse_matrix
+from pear.problem.pandas_data import has_pandas_index, pandas_to_numpy
 
 ArrayLike = Any
 """A torch tensor (dense or sparse), a NumPy array, a SciPy sparse matrix, a nested list, or a number."""
 
 SIZE_LIMIT = 2 * 2**30
 """Largest number of bytes of a dense float64 tensor that is made from a user's array."""
+_OUTPUTS = ", or, if these are the outputs of a network (an LSTM also returns its state), the one with the values"
+"""The end of messages about tuples of tensors that make no array."""
 _FLOATS = (torch.float32, torch.float64)
 
 
@@ -71,7 +74,10 @@ def to_tensor(name: str, value: ArrayLike) -> Tensor:
     if _is_tensor_list(value):
         shapes = {tensor_shape(item) for item in value}
         if len(shapes) > 1:
-            raise ProblemError(f"{name} is a list of tensors of different shapes: {sorted(shapes)}; make them equal")
+            advice = _OUTPUTS if isinstance(value, tuple) else ""
+            raise ProblemError(
+                f"{name} is a list of tensors of different shapes: {sorted(shapes)}; make them equal{advice}"
+            )
         return torch.stack([_read_tensor(name, item) for item in value])
     if sparse.issparse(value):
         if name not in MATRICES:
@@ -79,6 +85,29 @@ def to_tensor(name: str, value: ArrayLike) -> Tensor:
         check_tensor_size(name, value.shape)
         value = value.toarray()
     return torch.from_numpy(_read_numpy_for_tensor(name, value))
+
+
+def to_numpy(value: ArrayLike, name: str) -> np.ndarray[Any, Any]:
+    """Convert an array, a list or a pandas table to a NumPy array.
+
+    Missing entries of a pandas table or of a masked array become NaN.
+
+    Args:
+        value: the array, list or table.
+        name: the name of the value in error messages.
+
+    Raises:
+        ProblemError: a column of a table holds no numbers.
+
+    Example:
+        >>> to_numpy(np.ma.masked_greater([1, 2, 30], 9), "cost")
+        array([ 1.,  2., nan])
+    """
+    if has_pandas_index(value):
+        return pandas_to_numpy(value, name)
+    if np.ma.is_masked(value):
+        return np.asarray(value.astype(np.float64).filled(np.nan))
+    return np.asarray(value)
 
 
 def float_dtype(value: ArrayLike) -> torch.dtype | None:
@@ -170,9 +199,12 @@ def _read_tensor(name: str, value: Tensor) -> Tensor:
 def _read_numpy_for_tensor(name: str, value: ArrayLike) -> np.ndarray[Any, Any]:
     """Convert a value to a NumPy array of a type and memory layout that torch accepts."""
     try:
-        array = np.asarray(value)
+        array = to_numpy(value, name)
+    except ProblemError:
+        raise
     except (ValueError, TypeError, RuntimeError) as error:
-        raise ProblemError(f"{name} cannot be read as an array: {error}; pass rows of equal length") from error
+        advice = _OUTPUTS if isinstance(value, tuple) and isinstance(value[0], Tensor) else ""
+        raise ProblemError(f"{name} cannot be read as an array: {error}; pass rows of equal length{advice}") from error
     if array.dtype.kind not in "biuf":
         raise ProblemError(_wrong_tensor_type(name, "object" if array.dtype.kind == "O" else str(array.dtype)))
     if array.dtype.kind == "f":

@@ -18,6 +18,7 @@ from pear.errors import ProblemError
 from pear.losses.autograd_inputs import fit_gradient_to_input
 from pear.losses.eager import eager
 from pear.losses.sample_weights import Reduction, check_weighted_reduction, read_weights, reduce_weighted
+from pear.losses.second_derivatives import refuse_second_derivatives
 from pear.optimality.status import Status
 from pear.problem import Model
 from pear.problem.problem_fields import FIELDS
@@ -236,12 +237,13 @@ class _ScenarioLossFirstStage(torch.autograd.Function):
 
     @staticmethod
     def forward(ctx: Any, solved: VerifiedSolutions, first: int, strict: bool, *data: Tensor | None) -> Tensor:
+        ctx.save_for_backward(*data)
         ctx.solved, ctx.strict = solved, strict
         ctx.inputs = [None if one is None else (one.dtype, tuple(one.shape)) for one in data]
         return solved.x[:, :first].clone()
 
     @staticmethod
-    @torch.autograd.function.once_differentiable
+    @refuse_second_derivatives
     def backward(ctx: Any, up: Tensor) -> tuple[Tensor | None, ...]:
         """Return the gradient with respect to each input that needs one.
 

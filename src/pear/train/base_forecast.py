@@ -10,6 +10,7 @@ import torch
 from torch import Tensor, nn
 
 from pear.errors import ProblemError
+from pear.problem.tensor_conversion import to_numpy
 from pear.train.long_table import Array, LongTable
 from pear.train.samples.sample_rows import count_sample_rows, take_sample_rows
 
@@ -208,7 +209,7 @@ def shape_base_forecast(values: Any, shape: tuple[int, int], name: str, groups: 
     Raises:
         ProblemError: the forecasts have another shape, or one of them is not finite.
     """
-    given, flat = np.array(values, dtype=float), groups is not None or shape[1] == 1
+    given, flat = to_numpy(values, name).astype(float), groups is not None or shape[1] == 1
     wanted = (shape[0] * shape[1],) if flat else shape
     found = given[:, 0] if flat and given.ndim == 2 and given.shape[1] == 1 else given
     if found.shape != wanted:

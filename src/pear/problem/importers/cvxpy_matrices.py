@@ -112,11 +112,11 @@ class CvxpyMatrices:
         """Return the names of the r rows.
 
         A row has the name of its constraint, with an index if the constraint has several rows. A row that CVXPY has
-        added is called "row 7", for example. The rows of a constraint are found by its tag, a parameter that is added
-        to its right-hand side. Each entry of each tag is set to a different number, and this number then appears in
-        b (r,) at the row of the entry, wherever CVXPY has placed that row.
+        added is called "auxiliary row 7", for example. The rows of a constraint are found by its tag, a parameter that
+        is added to its right-hand side. Each entry of each tag is set to a different number, and this number then
+        appears in b (r,) at the row of the entry, wherever CVXPY has placed that row.
         """
-        names, values, labels = [f"row {i}" for i in range(len(self.b))], {}, [""]
+        names, values, labels = [f"auxiliary row {i}" for i in range(len(self.b))], {}, [""]
         for one in self._constraints:
             numbers = len(labels) + np.arange(one.tag.size, dtype=float)
             values[one.tag.id] = numbers.reshape(one.tag.shape)

@@ -43,7 +43,7 @@ def from_scipy(
         bounds: one pair (low, high) for all variables, n pairs, or a ``scipy.optimize.Bounds``. None in a pair means no
             bound.
         integrality: a number or (n,): 0 for continuous variables, 1 for integers.
-        constraints: a ``scipy.optimize.LinearConstraint`` or a sequence of them, as for ``milp``.
+        constraints: a ``scipy.optimize.LinearConstraint``, a tuple (A, lb, ub), or a sequence of them, as for ``milp``.
         predicted: names of the costs that are predicted, among x0, x1, …; by default all that are not known.
         known: names of right-hand sides, costs and bounds that are known for every sample and passed with every call:
             ``A_ub`` or ``A_ub[0]`` for right-hand sides of these rows, ``x3`` for a cost, ``x3.ub`` for a bound.
@@ -98,19 +98,45 @@ def _read_matrix_argument(left: str, A: Any, right: str, b: Any, equal: bool) ->
 
 
 def _read_constraints_argument(constraints: Any) -> list[_RowBlock]:
-    """Return one block of rows for each ``LinearConstraint``, after a check that every constraint is one."""
-    given = constraints if isinstance(constraints, Sequence) else [constraints]
+    """Return one block of rows for each constraint: a ``LinearConstraint``, or a tuple of its arguments.
+
+    Raises:
+        ProblemError: a constraint is neither.
+    """
     made: list[_RowBlock] = []
-    for i, one in enumerate(given):
-        if not all(hasattr(one, name) for name in ("A", "lb", "ub")):
+    for i, given in enumerate(_list_constraints(constraints)):
+        one = _linear_constraint(given)
+        if one is None:
             raise ProblemError(
-                f"{_WHERE}: constraints[{i}] is a {type(one).__name__}; expected scipy.optimize.LinearConstraint(A, "
-                "lb, ub): a nonlinear one cannot be taken"
+                f"{_WHERE}: constraints[{i}] is a {type(given).__name__}; expected scipy.optimize.LinearConstraint(A, "
+                "lb, ub), or the tuple (A, lb, ub): a nonlinear one cannot be taken"
             )
         matrix = _matrix_argument_to_csr(one.A)
         low, high = (np.array(np.broadcast_to(v, matrix.shape[0]), dtype=float) for v in (one.lb, one.ub))
         made.append((f"constraints[{i}]", matrix, low, high))
     return made
+
+
+def _list_constraints(constraints: Any) -> Sequence[Any]:
+    """Return a sequence of constraints. A single one becomes a list, also if it is given as (A, lb, ub)."""
+    if not isinstance(constraints, Sequence):
+        return [constraints]
+    several = all(_linear_constraint(entry) is not None for entry in constraints)
+    return constraints if several or _linear_constraint(constraints) is None else [constraints]
+
+
+def _linear_constraint(given: Any) -> Any:
+    """Return a ``LinearConstraint`` for one, or for a sequence of its arguments (A, lb, ub); None for anything else."""
+    from scipy.optimize import LinearConstraint
+
+    if all(hasattr(given, name) for name in ("A", "lb", "ub")):
+        return given
+    if not isinstance(given, Sequence) or len(given) != 3:
+        return None
+    try:
+        return LinearConstraint(*given)
+    except (TypeError, ValueError):
+        return None
 
 
 def _matrix_argument_to_csr(A: Any) -> sparse.csr_array:

@@ -14,6 +14,7 @@ from pear.losses.sample_weights import read_weights
 from pear.problem import Model, Problem
 from pear.problem.model import model_input_count
 from pear.problem.pandas_data import is_pandas_frame, pandas_columns
+from pear.problem.tensor_conversion import to_numpy
 from pear.train.long_table import Array, LongTable, group_long_table
 from pear.train.samples.sample_rows import read_sample_values
 
@@ -123,7 +124,7 @@ def read_table_values(estimator: DecisionRegressor, y: Any, groups: LongTable | 
     """
     if groups is None:
         return read_sample_values(estimator.problem, y, "y")
-    array = np.asarray(y)
+    array = to_numpy(y, "y")
     if array.shape not in ((groups.rows.size,), (groups.rows.size, 1)):
         raise ProblemError(
             f"with groups=, y must have shape ({groups.rows.size},), a value for each row of X; got {array.shape}"

@@ -8,6 +8,7 @@ import numpy as np
 
 from pear.errors import ProblemError
 from pear.problem.pandas_data import is_pandas_frame
+from pear.problem.tensor_conversion import to_numpy
 from pear.wording import list_positions
 
 
@@ -17,7 +18,8 @@ def check_numbers(table: Any, name: str) -> None:
     Everything else is left to the checks of scikit-learn.
 
     Args:
-        table: a DataFrame or an array of floating-point numbers. Anything else is not checked.
+        table: a DataFrame or an array of floating-point numbers; the masked entries of an array count as NaN. Anything
+            else is not checked.
         name: the name of the table in error messages.
 
     Example:
@@ -28,8 +30,8 @@ def check_numbers(table: Any, name: str) -> None:
     if is_pandas_frame(table):
         for at, column in enumerate(table.columns):
             _check_column_numbers(table.iloc[:, at], f"column {column!r} of {name}", column)
-    elif isinstance(table, np.ndarray) and table.dtype.kind == "f":
-        _check_finite_numbers(table, name)
+    elif np.ma.is_masked(table) or (isinstance(table, np.ndarray) and table.dtype.kind == "f"):
+        _check_finite_numbers(to_numpy(table, name), name)
 
 
 def _check_column_numbers(column: Any, where: str, label: Any) -> None:

@@ -16,6 +16,7 @@ from pear.problem.known_samples import fill_known_samples
 from pear.problem.model import model_input_count, problem_of_model
 from pear.problem.pandas_data import check_pandas_rows
 from pear.problem.sample_keys import count_keyed_samples
+from pear.problem.tensor_conversion import to_numpy
 from pear.train.estimator.base_offset import base_offset
 from pear.train.estimator.estimator_tables import (
     check_table_columns,
@@ -113,6 +114,7 @@ def forecast_rows_to_decide(estimator: DecisionRegressor, X: Any, base_forecast:
 
     check_is_fitted(estimator, "model_")
     check_pandas_rows({"X": X, "base_forecast": base_forecast, **beside})
+    X = to_numpy(X, "X") if np.ma.is_masked(X) else X
     rows = validate_data(estimator, X, reset=False, dtype=[np.float64, np.float32])
     like, offset = next(estimator.model_.parameters()), base_offset(estimator, X, base_forecast)
     others = () if offset is None else (torch.from_numpy(offset).to(like),)

@@ -123,7 +123,7 @@ def read_training_rows(
     if fresh:
         estimator._columns, estimator._flat = name_table_columns(y, groups), true.ndim == 1
         if groups is None:
-            check_pandas_columns(estimator.problem, estimator._columns)
+            check_pandas_columns(estimator.problem, estimator._columns, "y")
     else:
         check_table_columns(estimator, y)
     device, features = problem_of_model(estimator.problem).device, torch.from_numpy(np.array(rows))

@@ -13,8 +13,8 @@ from torch import Tensor
 from pear.errors import ProblemError
 from pear.problem import Model, Problem
 from pear.problem.model import model_input_count, problem_of_model
-from pear.problem.pandas_data import check_pandas_rows
-from pear.problem.tensor_conversion import to_tensor
+from pear.problem.pandas_data import check_pandas_rows, has_pandas_index
+from pear.problem.tensor_conversion import to_numpy, to_tensor
 from pear.train.long_table import Array
 
 Keys = Tensor | list[Hashable]
@@ -31,8 +31,9 @@ def read_sample_rows(value: Any, name: str) -> Tensor:
     Raises:
         ProblemError: the value does not hold numbers; the message names the column of a table.
     """
-    is_frame = hasattr(value, "iloc")  # of pandas, which need not be installed
-    tensor = torch.from_numpy(_frame_to_rows(value, name)) if is_frame else to_tensor(name, value).detach()
+    tensor = to_tensor(name, value).detach()
+    if has_pandas_index(value):
+        tensor = tensor.double().reshape(len(value), -1)
     if not tensor.ndim:
         raise ProblemError(f"{name} must have a row for each sample; got a single number")
     return tensor
@@ -97,19 +98,6 @@ def check_sample_weight_rows(data: Any, weight: Any, name: str) -> None:
         check_sample_rows(data[0], data[1], None, weight)
 
 
-def _frame_to_rows(value: Any, name: str) -> np.ndarray[Any, Any]:
-    """Return a DataFrame as an array (N, columns), or a Series as an array (N, 1). Missing values become NaN."""
-    columns = list(value.items()) if value.ndim == 2 else [(value.name, value)]
-    for column, content in columns:
-        if getattr(content.dtype, "kind", "O") not in "biuf":
-            raise ProblemError(
-                f"column {column!r} of {name} holds {content.dtype}, and a model takes numbers; encode it, for example "
-                "by pandas.get_dummies, or drop it"
-            )
-    parts = [content.to_numpy(dtype=float, na_value=np.nan) for _, content in columns]
-    return np.stack(parts, 1) if parts else np.zeros((len(value), 0))
-
-
 def count_sample_rows(table: Any) -> int:
     """Return the number of rows of a table, a tensor, an array or a list."""
     return int((table if hasattr(table, "shape") else np.asarray(table)).shape[0])
@@ -133,7 +121,7 @@ def read_sample_values(problem: Problem | Model, values: Any, name: str) -> np.n
     Raises:
         ProblemError: the values have another number of columns.
     """
-    array, inputs = np.asarray(values), model_input_count(problem)
+    array, inputs = to_numpy(values, name), model_input_count(problem)
     rows = array[:, None] if array.ndim == 1 else array
     if rows.ndim != 2 or rows.shape[1] != inputs:
         raise ProblemError(
