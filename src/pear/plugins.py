@@ -182,7 +182,7 @@ def _load_only_plugin(kind: str, name: str, sources: list[PluginSource]) -> Any:
 
 
 def _load_plugin(kind: str, entry: EntryPoint) -> Any:
-    """Return the object of an entry point as a row of PEAR's table. Only the first call imports it."""
+    """Return the object of an entry point as a row of PEAR's table of its kind. Only the first call imports it."""
     if entry not in _loaded:
         try:
             value = entry.load()
@@ -196,7 +196,7 @@ def _load_plugin(kind: str, entry: EntryPoint) -> Any:
 
 
 def _plugin_as_row(kind: str, name: str, value: Any, origin: str) -> Any:
-    """Return the object of a plug-in as a row of PEAR's table, after a check.
+    """Return ``value``, the object of a plug-in, as a row of PEAR's table of its kind, after a check.
 
     The message of an error names the origin, unless ``register`` has added the plug-in.
     """

@@ -10,7 +10,9 @@ from pear.errors import ProblemError
 
 
 def check_number_setting(name: str, value: float, least: float = -math.inf, strict: bool = False) -> float:
-    """Return a setting as a float, after a check that it is finite and at least ``least``, or above it if ``strict``.
+    """Return the setting ``value`` as a float. Raise ``ProblemError`` if it is not finite or out of range.
+
+    The range begins at ``least``, or, if ``strict``, above ``least``.
 
     Example:
         >>> check_number_setting("margin", 1, least=0.0)

@@ -54,10 +54,11 @@ class BoosterCallReader:
         return array
 
     def _read_call(self, first: Any, second: Any) -> tuple[Array, Array]:
-        """Return the predicted values and the true values of a call, k of each sample, (N, k).
+        """Return the predicted values (N, k) and the true values (N, k) of a call: k values of each sample.
 
-        The arguments of a call are the predicted values and a ``Dataset`` or ``DMatrix``; or, from the interfaces of
-        scikit-learn, the true values and the predicted values.
+        Args:
+            first, second: the predicted values and a ``Dataset`` or ``DMatrix``; or, from the interfaces of
+                scikit-learn, the true values and the predicted values.
         """
         native = hasattr(second, "get_label")
         predicted = self._rows(first if native else second, "the forecasts")

@@ -45,7 +45,9 @@ class Objective(BoosterCallReader):
         self.loss, self.rounds = loss, 0
 
     def __call__(self, first: Any, second: Any, *_: Any) -> tuple[Array, Array]:
-        """Return the gradient divided by the curvature, and second derivatives of 1, in the shape of the forecasts.
+        """Return the gradient divided by the curvature (see the module), and second derivatives of 1.
+
+        Both have the shape of the forecasts.
 
         Args:
             first, second: the forecasts and a ``Dataset`` or ``DMatrix``; or, from the interfaces of scikit-learn, the

@@ -134,7 +134,10 @@ def _read_compared_known_values(
 
 
 def _compare_with_progress_bar(**arguments: Any) -> pear.WalkForward:
-    """Call ``pear.walk_forward`` with these arguments and a progress bar. Ctrl-C exits without a result."""
+    """Return the result of ``pear.walk_forward`` with these arguments, and show a progress bar.
+
+    Ctrl-C exits without a result.
+    """
     with Progress(
         SpinnerColumn(finished_text="✓"),
         TextColumn("{task.description}"),

@@ -81,7 +81,7 @@ class CorrectedForecaster:
         return {**own, **{f"{_INNER}{name}": value for name, value in inner.items()}}
 
     def set_params(self, **given: Any) -> CorrectedForecaster:
-        """Set parameters, including those of the regressor."""
+        """Set parameters, including those of the regressor, and return this estimator."""
         for name, value in given.items():
             if name.startswith(_INNER):
                 self.regressor.set_params(**{name.removeprefix(_INNER): value})
@@ -90,7 +90,10 @@ class CorrectedForecaster:
         return self
 
     def fit(self, X: Any, y: Any, groups: Any = None) -> CorrectedForecaster:
-        """Learn the correction from rows with a forecast; in a long table, from groups without missing forecasts."""
+        """Learn the correction, and return this estimator.
+
+        Rows without a forecast are left out; in a long table, groups with a missing forecast are.
+        """
         import numpy as np
 
         from pear.problem.sample_keys import count_keyed_samples

@@ -110,7 +110,10 @@ def _compile_before_demo(task: ShortestPath, untrained: nn.Module, split: Split)
 def _train_for_demo(
     name: str, model: nn.Module, loss: Callable[..., Tensor], split: Split, config: pear.FitConfig
 ) -> History:
-    """Train a model with a progress bar named ``name``. Ctrl-C exits without a result."""
+    """Train a model, and return the history of the training.
+
+    A progress bar with the label ``name`` is shown. Ctrl-C exits without a result.
+    """
     with Progress(
         SpinnerColumn(finished_text="✓"),
         TextColumn("{task.description:5}"),

@@ -103,7 +103,7 @@ class SplitTableSamples(NamedTuple):
 
 
 def split_table_samples(samples: TableSamples, size: int, share: float, path: Path) -> SplitTableSamples:
-    """Divide samples, in their order, into samples to train on, and the last samples, to test on.
+    """Return samples in two parts, in their order: those to train on, and the last ones, to test on.
 
     Args:
         samples: all samples. The rows of a group follow each other.

@@ -138,8 +138,8 @@ def advise(problem: Problem | Model, costs: Any = None) -> Advice:
     Args:
         problem: the decision problem. A ``Model`` takes predicted values and maps them to costs.
         costs: (N, n) true costs of N samples, or (N, k) values if a model predicts k values: a tensor, an array, a list
-            or a DataFrame. If omitted, the costs that a model has from its file count as one sample; if there are none
-            either, the examinations that need costs are left out.
+            or a DataFrame. If omitted, the known costs of a model, such as those in its file, count as one sample.
+            Without any costs, the examinations that need costs are left out.
 
     Raises:
         ProblemError: ``problem`` is not a problem, or the costs do not fit it.

@@ -41,7 +41,7 @@ class PricedConstraints:
     def of_program(
         cls, problem: Problem | Model, qp: QuadraticProgram, variables: tuple[str, ...]
     ) -> PricedConstraints:
-        """Name the constraints of a problem, which are its rows and its finite bounds.
+        """Return the constraints of a problem, which are its rows and its finite bounds, with names.
 
         Args:
             problem: the user's problem. Rows of a ``Model`` have its names; rows of a ``Problem`` have numbers.
@@ -73,12 +73,17 @@ class PricedConstraints:
         return torch.cat([part.double() for part in parts], 1).cpu().numpy()
 
     def active(self, active: ActiveSet, p: int) -> Array:
-        """Return a mask (B, m) of those of the m constraints that are tight; ``p`` is the number of equalities."""
+        """Return a mask (B, m) of those of the m constraints that are tight in B samples.
+
+        Args:
+            active: the active set of each sample.
+            p: the number of equalities, which are always tight.
+        """
         equalities = torch.ones(len(active.lower), p, device=active.lower.device)
         return self._columns(equalities, active.rows, active.lower, active.upper).astype(bool)
 
     def prices(self, duals: Duals) -> Array:
-        """Return the shadow prices (B, m) of the m constraints in B samples.
+        """Return the shadow prices (B, m) of the m constraints, from the multipliers of B samples.
 
         A shadow price is the gain if the limit is relaxed by one unit. For an equality, it is the gain if b rises by
         one unit.

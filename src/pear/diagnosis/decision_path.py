@@ -301,7 +301,7 @@ class _DecisionPathSearch:
         return todo[~straight]
 
     def _split(self, todo: _DecisionPathIntervals) -> _DecisionPathIntervals:
-        """Decide at a point inside every interval, and return the parts on both sides that are still not known.
+        """Decide at a point inside every interval, and return the intervals on both sides that are not integrated yet.
 
         The search gives up on samples that have no decision at the point.
         """

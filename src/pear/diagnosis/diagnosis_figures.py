@@ -189,7 +189,7 @@ def _diagnosis_columns_fit(names: Sequence[str]) -> bool:
 
 
 def _bar_color(number: float) -> str:
-    """Return the name of a bar's colour: one for losses (positive numbers), one for gains."""
+    """Return the name of a bar's colour. It says whether ``number`` is a loss, which is positive, or a gain."""
     return "worse" if number > 0 else "pear"
 
 
@@ -272,7 +272,7 @@ def _draw_diagnosis_columns(
 
 
 def _draw_diagnosis_curve(regret: Array, axes: Any) -> None:
-    """Draw the cumulative share of the loss over the samples, the costliest first."""
+    """Draw the cumulative share of the loss over B samples, the costliest first; ``regret`` (B,) are their losses."""
     lost = np.concatenate([[0.0], np.sort(regret)[::-1].cumsum()])
     made, part = 100 * lost / lost[-1], 100 * np.arange(len(lost)) / len(regret)
     axes.grid(axis="both")
@@ -287,7 +287,10 @@ def _draw_diagnosis_curve(regret: Array, axes: Any) -> None:
 
 
 def _draw_error_split_bar(part: float, axes: Any) -> None:
-    """Draw a bar of two parts, the tangent and the normal share of the squared error, with their names above."""
+    """Draw a bar of two parts: the tangent share ``part`` of the squared error, and the normal share.
+
+    Their names are above.
+    """
     axes.grid(False)
     axes.set_box_aspect(0.2)
     axes.set_anchor("N")

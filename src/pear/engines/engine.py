@@ -77,8 +77,9 @@ OnUpdate = Callable[[TaskUpdate], None]
 class Engine(ABC):
     """An engine: it runs tasks and reports on them. As a context manager, it ends all tasks when its block ends.
 
-    Every task has a number, its ticket. Unless it raises an error, it ends with one ``TaskResult`` or one ``TaskLoss``.
-    A task whose process dies is begun again. A task must therefore have no effect other than the value that it returns.
+    Every task has a number, its ticket. A task ends with one ``TaskResult`` or one ``TaskLoss``, unless it raises an
+    error. A task whose process dies is begun again. A task must therefore have no effect other than the value that it
+    returns.
 
     Attributes:
         tasks: function and arguments of every task that has not ended, by ticket.

@@ -69,27 +69,7 @@ def check_engine_plugin(name: str, value: Any) -> EngineRow:
 
 
 def start(name: str = "local", jobs: int | None = None, resources: Resources | None = None) -> Engine:
-    """Start an engine, or connect to a running one.
-
-    Args:
-        name: "local" for this process, "ray", "ray://HOST:PORT", or the name of a plug-in.
-        jobs: the number of tasks at the same time; if omitted, 1 in this process, and on Ray as many as the cluster has
-            room for.
-        resources: what a task needs; if omitted, one core.
-
-    Raises:
-        EngineError: there is no such engine, it cannot be reached, or it cannot run ``jobs`` tasks at the same time.
-        MissingExtraError: the package of the engine is not installed.
-
-    Example:
-        >>> def twice(send, number):
-        ...     return 2 * number
-        >>> with start() as engine:
-        ...     ticket, updates = engine.submit(twice, 21), []
-        ...     engine.wait(updates.append)
-        ...     updates
-        [TaskStart(ticket=0), TaskResult(ticket=0, value=42)]
-    """
+    """Return an engine that is started, or connected to a running cluster."""
     row, address = check_engine_name(name)
     if jobs is not None and jobs < 1:
         raise EngineError(f"jobs must be at least 1; got {jobs}")

@@ -36,7 +36,9 @@ _OWN_VARIABLES = "PEAR_"  # environment variables that begin like this are sent 
 
 
 def start(address: str | None, jobs: int | None, resources: Resources) -> Engine:
-    """Connect to the Ray cluster at an address, or use the connection of this process, or start Ray on this machine.
+    """Return an engine that runs tasks on the Ray cluster at ``address``.
+
+    Without an address, the engine uses the connection of this process, or starts Ray on this machine.
 
     Raises:
         EngineError: the cluster cannot be reached, or an address is given while this process is connected already.
@@ -151,7 +153,10 @@ class RayEngine(FutureEngine):
         return self._room
 
     def share(self, value: Any) -> Any:
-        """Put a value into Ray's object store on this machine. Every other machine fetches it once."""
+        """Return a reference to a value in Ray's object store on this machine.
+
+        Every other machine fetches the value once.
+        """
         return _SharedValue(self._ray.put(self._pack(value)))
 
     def close(self) -> None:
@@ -215,7 +220,7 @@ class _SharedValue(NamedTuple):
 
 
 def _work_on_ray(mailbox: Any, ticket: int, variables: dict[str, str], function: Task, *arguments: bytes) -> bytes:
-    """Run a task in a process of Ray, with one thread.
+    """Run a task in a process of Ray, with one thread, and return its result.
 
     Args:
         mailbox: the actor that receives messages.

@@ -61,7 +61,7 @@ def walk_forward(
     progress: Callable[[WalkProgress], None] | None = None,
     known: Any = None,
 ) -> WalkForward:
-    """Compare forecasters by what their decisions cost over time: train on the past, decide for what follows.
+    """Compare forecasters, trained on the past, by what their decisions cost on the rows that follow.
 
     Every forecaster is trained on the training rows of a fold and forecasts the test rows of this fold. The decisions
     under the forecasts are paid for at the true costs. The comparison also includes a constant forecast, "mean of the

@@ -86,7 +86,9 @@ class CostIntervals:
         known: Any = None,
         append: bool = False,
     ) -> Self:
-        """Learn from samples whose true values are known. In time order, the latest sample comes last.
+        """Learn from samples whose true values are known, and return this object.
+
+        In time order, the latest sample comes last.
 
         Args:
             forecasts: (N, k), k predicted values of each sample.
@@ -146,7 +148,7 @@ class CostIntervals:
         problem: Problem | Model | None = None,
         known: Any = None,
     ) -> IntervalRecord:
-        """Bound the cost of each past sample by the samples before it, and compare the bounds with the realised costs.
+        """Return bounds on the cost of each past sample, from the samples before it, beside the realised costs.
 
         The samples of ``calibrate`` are neither used nor changed.
 

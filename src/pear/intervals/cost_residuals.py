@@ -136,7 +136,15 @@ class CostResidualScores:
 
     @staticmethod
     def _weighted_quantile(scores: Array, weight: Array, tail: float) -> float:
-        """Return the upper bound that ``quantiles`` documents, for N scores (N,) with weights (N,)."""
+        """Return the smallest score at which the weights of all scores up to it sum to enough, or infinity.
+
+        Enough is ``(1 − tail)·(total weight + 1)``.
+
+        Args:
+            scores: (N,) scores.
+            weight: (N,) weights of the scores.
+            tail: the probability with which a new score may exceed the result.
+        """
         order = np.argsort(scores, kind="stable")
         below = np.cumsum(weight[order])
         at = int(np.searchsorted(below, (1 - tail) * (weight.sum() + 1) * (1 - ROUNDING)))

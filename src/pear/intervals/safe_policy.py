@@ -124,7 +124,9 @@ class SafePolicy:
         self.residuals = CostResiduals(np.empty(0), np.empty(0))
 
     def calibrate(self, X: Any, y: Any, *, append: bool = False, **rows: Any) -> Self:
-        """Learn from past samples that the model has not seen. In time order, the latest sample comes last.
+        """Learn from past samples that the model has not seen, and return this object.
+
+        In time order, the latest comes last.
 
         Args:
             X: features as the model takes them.
@@ -234,7 +236,7 @@ class SafePolicy:
 def _check_fallback(problem: Problem | Model, z: Tensor) -> None:
     """Raise ``ProblemError`` if a fallback z (B, n) is infeasible.
 
-    With predicted right-hand sides, any fallback is allowed.
+    For an oracle, and with predicted right-hand sides, every fallback is accepted.
     """
     plain = problem_of_model(problem)
     if not plain.has_program or model_with_predicted_rows(problem) is not None:

@@ -96,7 +96,7 @@ class RollingLoss(nn.Module):
         keys: Tensor | Iterable[Hashable] | None = None,
         weight: Any = None,
     ) -> Tensor:
-        """Compute the mean cost of B rollouts of S steps. If the model maximises, the cost is the negative profit.
+        """Return the mean cost of B rollouts of S steps. If the model maximises, the cost is the negative profit.
 
         Args:
             predicted: (B, S, k) the forecast of every step, k values each.
@@ -178,7 +178,10 @@ class RollingLoss(nn.Module):
         return self.known[starts].to(values)
 
     def _terminal_cost(self, state: State, truth: Tensor) -> Tensor:
-        """Return the cost (B,) of the last states by the user's function ``terminal``."""
+        """Return the cost (B,) of the last states, as the user's function ``terminal`` computes it.
+
+        ``truth`` (B, k) are the true values of the periods of the last plan.
+        """
         assert self.terminal is not None
         true = {name: truth[:, at.to(truth.device)] for name, at in self.rolling.timeline.series.items()}
         value = self.terminal(state, true)
@@ -189,7 +192,7 @@ class RollingLoss(nn.Module):
         return value
 
     def _mean(self, total: Tensor, weight: Any) -> Tensor:
-        """Return the weighted mean of costs (B,) over the rollouts in which every step has a plan."""
+        """Return the weighted mean of the costs ``total`` (B,) of those rollouts in which every step has a plan."""
         assert self.status is not None
         failed = (self.status != 0).any(1)
         weights = torch.ones_like(total) if weight is None else read_weights(weight, len(total)).to(total)

@@ -91,7 +91,7 @@ class StepWorld:
         return torch.where(solved, cost, 0.0), kept
 
     def done_part(self, plan: Tensor) -> dict[str, Tensor]:
-        """Return the part of plans (B, n) that is carried out: the first ``step`` rows of each array, (B, step, …)."""
+        """Return the part of plans (B, n) that is carried out: ``step`` periods of each array, (B, step, …)."""
         found = {}
         for name, at in self.timeline.arrays.items():
             first = len(at) - self.timeline.horizon
@@ -99,7 +99,7 @@ class StepWorld:
         return found
 
     def _true_part(self, truth: Tensor) -> dict[str, Tensor]:
-        """Return the true values of the periods that are carried out: (B, step, …) for each predicted series."""
+        """Return the part of true values (B, k) that belongs to the periods carried out: (B, step, …) by series."""
         return {name: truth[:, at[: self.step].to(truth.device)] for name, at in self.timeline.series.items()}
 
     def _follow_plan(self, plan: Tensor) -> State:
@@ -111,7 +111,7 @@ class StepWorld:
         }
 
     def _check_reached(self, reached: Mapping[str, Tensor], count: int) -> State:
-        """Return the next states of B = ``count`` samples after a check of their shapes."""
+        """Return the states ``reached`` of B = ``count`` samples, after a check of their shapes."""
         for one in self.program.states:
             value = reached.get(one.name)
             if not isinstance(value, Tensor) or tuple(value.shape) != (count, *one.shape):

@@ -125,7 +125,10 @@ def find_state_columns(timeline: Timeline, name: str) -> Tensor | None:
 
 
 def _find_planned_state(timeline: Timeline, name: str, entry: str, step: int) -> tuple[Tensor, tuple[int, ...]]:
-    """Return the columns that have the value of a state after ``step`` periods, and the shape of the state."""
+    """Return the columns that have the value of the state ``name`` after ``step`` periods, and the shape of the state.
+
+    ``entry`` is the place where the state enters the next plan.
+    """
     columns = find_state_columns(timeline, name)
     if columns is None:
         raise ProblemError(
@@ -144,7 +147,7 @@ def _find_planned_state(timeline: Timeline, name: str, entry: str, step: int) ->
 
 
 def _known_state_entry(model: Model, entry: str) -> _Entry:
-    """Return the place of a state that enters a plan as a known value of the model.
+    """Return the place of a state that enters a plan as ``entry``, a known value of the model.
 
     Returns:
         The fields ``field``, ``at``, ``factor``, ``fixed``, ``own`` and ``shape`` of a ``StateEntry``.
@@ -166,7 +169,9 @@ def _known_state_entry(model: Model, entry: str) -> _Entry:
 
 
 def _variable_state_entry(model: Model, entry: str, columns: Tensor) -> _Entry:
-    """Return the place of a state that enters a plan as the value of variables, which rows or bounds fix.
+    """Return the place of a state that enters a plan as the value of the variables ``columns``.
+
+    The model fixes these variables by rows or by bounds.
 
     Returns:
         The fields ``field``, ``at``, ``factor``, ``fixed``, ``own`` and ``shape`` of a ``StateEntry``.
@@ -193,7 +198,7 @@ def _variable_state_entry(model: Model, entry: str, columns: Tensor) -> _Entry:
 
 
 def _row_state_entry(model: Model, entry: str) -> _Entry:
-    """Return the place of a state that enters a plan as the right-hand side of a named row.
+    """Return the place of a state that enters a plan as the right-hand side of the row ``entry``.
 
     Returns:
         The fields ``field``, ``at``, ``factor``, ``fixed``, ``own`` and ``shape`` of a ``StateEntry``.

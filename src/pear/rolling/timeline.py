@@ -96,11 +96,10 @@ class Timeline:
         return found
 
     def _place_others(self, periods: Tensor) -> Tensor:
-        """Return the periods (n,) of all variables.
+        """Return the periods (n,) of all variables, given those that names determine.
 
-        Args:
-            periods: (n,) the periods that names determine. The period of any other variable is that of variables that
-                it shares rows with, or ``horizon`` if these are too far apart.
+        The period of any other variable is the latest period of the variables that it shares rows with. It is
+        ``horizon`` if there are none, or if they are more than one period apart.
         """
         problem = self.model.problem
         for name in ("A", "G"):

@@ -24,7 +24,7 @@ class Expectation:
     tail: ClassVar[float] = 1.0
 
     def value(self, costs: Any, weights: Any = None) -> Tensor:
-        """Compute the risk (B,) of costs (B, S) of S scenarios with weights (S,) or (B, S); equal if omitted."""
+        """Return the risk (B,) of costs (B, S) of S scenarios with weights (S,) or (B, S); equal if omitted."""
         return risk_of_costs(self, costs, weights)
 
 
@@ -60,7 +60,7 @@ class CVaR:
         return 1.0 - float(self.level)
 
     def value(self, costs: Any, weights: Any = None) -> Tensor:
-        """Compute the risk (B,) of costs (B, S) of S scenarios with weights (S,) or (B, S); equal if omitted."""
+        """Return the risk (B,) of costs (B, S) of S scenarios with weights (S,) or (B, S); equal if omitted."""
         return risk_of_costs(self, costs, weights)
 
 
@@ -83,7 +83,7 @@ class WorstCase:
         _check_risk_share("WorstCase(weight=…)", self.weight)
 
     def value(self, costs: Any, weights: Any = None) -> Tensor:
-        """Compute the risk (B,) of costs (B, S) of S scenarios with weights (S,) or (B, S); equal if omitted."""
+        """Return the risk (B,) of costs (B, S) of S scenarios with weights (S,) or (B, S); equal if omitted."""
         return risk_of_costs(self, costs, weights)
 
 
@@ -113,11 +113,11 @@ def read_risk(risk: Any) -> Risk:
 
 
 def risk_of_costs(risk: Risk, costs: Any, weights: Any = None) -> Tensor:
-    """Compute the risk ``(1 − w) Σ pₛ fₛ + w CVaR(f)`` of scenarios s with costs fₛ and weights pₛ.
+    """Return the risk ``(1 − w) Σ pₛ fₛ + w CVaR(f)`` of scenarios s with costs fₛ and weights pₛ.
 
-    w and tail are the attributes ``weight`` and ``tail`` of the risk measure. The CVaR is ``max Σ qₛ fₛ`` over all
-    q with 0 ≤ qₛ ≤ pₛ / tail and Σ qₛ = 1, so that the worst scenarios count most. With a tail of 0, the worst case,
-    the CVaR is the largest cost of a scenario with a positive weight.
+    w and tail are the attributes ``weight`` and ``tail`` of the risk measure. The CVaR is ``max Σ qₛ fₛ`` over all q
+    with 0 ≤ qₛ ≤ pₛ / tail and Σ qₛ = 1, so that the worst scenarios count most. With a tail of 0, the worst case, the
+    CVaR is the largest cost of a scenario with a positive weight.
 
     Args:
         risk: the risk measure.

@@ -130,13 +130,13 @@ class ScenarioLoss(nn.Module):
         weight: Any = None,
         scenario_weights: Any = None,
     ) -> Tensor:
-        """Compute the loss of a batch.
+        """Return the loss of a batch.
 
         Args:
             predicted: (B, S·k) or (B, S, k) values of S scenarios, k values each.
             true: (B, k) true values.
-            keys: B sample ids, under which warm starts and best decisions are kept. If samples have their own data,
-                the ids must be row numbers.
+            keys: B sample ids, under which warm starts and best decisions are kept. If samples have their own data, the
+                ids must be row numbers.
             weight: (B,) weights of the samples in the loss.
             scenario_weights: (B, S) weights of the scenarios, which may require gradients; those of the plan if
                 omitted.
@@ -170,7 +170,7 @@ class ScenarioLoss(nn.Module):
         return reduce_weighted(each, counted, self.reduction).to(predicted.dtype)
 
     def _decide_first_stage(self, values: Tensor, ids: list[Hashable] | None, weights: Any) -> tuple[Tensor, Tensor]:
-        """Decide the first stage under scenarios.
+        """Return first-stage decisions under scenarios.
 
         Args:
             values: (B, S, k) values of S scenarios, k values each.

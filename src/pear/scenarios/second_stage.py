@@ -133,13 +133,13 @@ class SecondStage:
 
 
 def _without_rounding(x: Tensor, lower: Tensor, upper: Tensor) -> Tensor:
-    """Move entries that violate a bound by rounding to the bound; larger violations stay.
+    """Return decisions without violations of bounds that are due to rounding. Larger violations stay.
 
     An entry of −1e-20 that stands for 0 would leave no point to a second stage with the row ``y ≤ 4x`` and ``y ≥ 0``.
 
     Args:
         x: (B, n₁) decisions of the n₁ first-stage variables.
-        lower, upper: (n₁,) or (B, n₁) their bounds.
+        lower, upper: (n₁,) or (B, n₁) bounds of these variables.
     """
     inside = torch.minimum(torch.maximum(x, lower), upper)
     size = x.abs().amax(1, keepdim=True).clamp(min=1.0)

@@ -125,7 +125,7 @@ class Stochastic:
         on_failure: OnFailure = "raise",
         time_limit: float | None = None,
     ) -> ScenarioDecisions:
-        """Decide the first stage, and the second stage of every scenario.
+        """Return the decisions of the first stage, and those of the second stage in every scenario.
 
         Args:
             values: (B, S, k) values, k for each of S scenarios, (B, S·k) in the same order, or (S, k) for one sample.
@@ -152,7 +152,7 @@ class Stochastic:
         return self._decisions(solution.x, solution.status, given, ids, own)
 
     def cost(self, x: Any, true: Any, keys: Tensor | Iterable[Hashable] | None = None) -> Tensor:
-        """Compute the cost (B,) of first-stage decisions and of their best second stage under true values.
+        """Return the cost (B,) of first-stage decisions and of their best second stage under true values.
 
         Integers of the second stage are not relaxed. If the problem maximises, the cost is a profit.
 
@@ -176,7 +176,7 @@ class Stochastic:
         return self.model.problem.sign * found.cost
 
     def best(self, true: Any, keys: Tensor | Iterable[Hashable] | None = None) -> Tensor:
-        """Compute the cost (B,) of the best decisions of both stages when the true values are known.
+        """Return the cost (B,) of the best decisions of both stages when the true values are known.
 
         Args:
             true: (B, k) true values of k predicted numbers.
@@ -191,7 +191,7 @@ class Stochastic:
     def regret(
         self, values: Any, true: Any, keys: Tensor | Iterable[Hashable] | None = None, weights: Any = None
     ) -> Tensor:
-        """Compute the regret (B,) of the first stage that is decided under scenarios.
+        """Return the regret (B,) of the first stage that is decided under scenarios.
 
         The regret is the cost of that first stage under the true values minus the cost of the best decisions.
 

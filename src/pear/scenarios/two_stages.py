@@ -99,13 +99,18 @@ class TwoStages:
         return bool(abs(select_block(Q, torch.arange(self.size), self.second)).sum() == 0)
 
     def costs(self, values: Tensor, keys: list[Hashable] | None) -> Tensor:
-        """Compute the minimised costs (B, N) of all N columns for k predicted values (B, k), differentiably."""
+        """Return the costs (B, N) of all N columns, negated if the problem maximises, differentiably.
+
+        Args:
+            values: (B, k) predicted or true values of k predicted numbers.
+            keys: B sample ids, or None.
+        """
         cost = self.model.cost(values.double(), keys)
         cost = cost if self.elastic is None else self.elastic.cost(cost)
         return self.model.problem.sign * cost
 
     def sides(self, values: Tensor, keys: list[Hashable] | None) -> dict[str, Any]:
-        """Compute the right-hand sides and bounds that are predicted or differ by sample, differentiably.
+        """Return the right-hand sides and bounds that are predicted or differ by sample, by name, differentiably.
 
         The other right-hand sides and bounds are those of ``problem``.
 

@@ -102,7 +102,12 @@ class ShortestPath(SyntheticTask):
         return costs
 
     def _path(self, row: Tensor, i: int) -> list[int]:
-        """Return the arcs of a path in order. ``row`` (n,) is 1 for arcs on the path; errors name its number ``i``."""
+        """Return the arcs of a path in order.
+
+        Args:
+            row: (n,) 1 for arcs on the path, 0 for others.
+            i: the number of the path, for error messages.
+        """
         arcs = row.nonzero()[:, 0].tolist()
         after = {self.graph.arcs[k][0]: k for k in arcs}
         path: list[int] = []

@@ -151,7 +151,7 @@ class Task:
 
 
 def check_finite_costs(costs: Tensor, what: str) -> None:
-    """Raise ``SolveError`` if costs (B, n) contain NaN or infinity. The message says that ``what`` failed."""
+    """Raise ``SolveError`` if costs (B, n) contain NaN or infinity. The message names ``what`` could not be found."""
     if is_tensor_finite(costs):
         return
     unusable = ~costs.isfinite().all(1)

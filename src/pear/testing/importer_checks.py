@@ -149,7 +149,7 @@ class _ImporterChecks:
         check_that(said == status, f"a solve says {said.name}; expected {status.name}")
 
     def reads_some(self) -> None:
-        """Check that the format can hold some of the models."""
+        """Check that the format can hold at least three models of the suite."""
         with tempfile.TemporaryDirectory() as folder:
             path = Path(folder, f"model{self.row.suffixes[0]}")
             count = sum(self.write(case, path) is not False for case in CASES.values())

@@ -143,8 +143,8 @@ HOPELESS_INTEGERS: dict[str, tuple[Fields, Status]] = {
 def packing_zoo_program() -> QuadraticProgram:
     """Return six 0-1 knapsacks with two rows.
 
-    One item is worth a million and is always taken. A relative gap of 1e-4 would therefore allow any choice of the
-    other items.
+    One item is worth a million and is always taken. A solver that stops at a relative gap of 1e-4 may therefore return
+    any choice of the other items.
     """
     rng = np.random.default_rng(3)
     weights, values = rng.integers(20, 60, (2, 10)).astype(float), rng.integers(10, 60, (6, 10)).astype(float)

@@ -64,10 +64,10 @@ class AdviceSubject:
         problem = program_of_oracle(problem, "advise")  # raises for anything that is not a problem
         columns = tuple(map(str, getattr(costs, "columns", ())))
         values, self.notes = (
-            _subject_from_model(problem) if costs is None else (_read_subject_values(problem, costs), [])
+            _known_model_costs(problem) if costs is None else (_read_subject_values(problem, costs), [])
         )
         if values is not None:
-            problem, values, dropped = _drop_unusable_subjects(problem, values)
+            problem, values, dropped = _drop_unusable_samples(problem, values)
             self.notes += dropped
         here, self.recourse = problem_of_model(problem).to("cpu"), model_with_predicted_rows(problem)
         if self.recourse is not None and values is not None:
@@ -92,8 +92,8 @@ class AdviceSubject:
         self.first = ", in the first sample" if self.per_sample else ""
 
 
-def _subject_from_model(problem: Problem | Model) -> tuple[Tensor | None, list[Finding]]:
-    """Return the costs that a model has from its file, for calls of ``pear.advise`` without costs.
+def _known_model_costs(problem: Problem | Model) -> tuple[Tensor | None, list[Finding]]:
+    """Return the known costs of a model, for calls of ``pear.advise`` without costs.
 
     Returns:
         The model's costs as one sample (1, n), or None if it has none or all are zero; and a list with one finding,
@@ -128,7 +128,7 @@ def _read_subject_values(problem: Problem | Model, costs: Any) -> Tensor:
     return values
 
 
-def _drop_unusable_subjects(
+def _drop_unusable_samples(
     problem: Problem | Model, values: Tensor
 ) -> tuple[Problem | Model, Tensor | None, list[Finding]]:
     """Drop the samples whose values contain NaN or infinity.

@@ -235,7 +235,14 @@ def _compare_value_scales(s: AdviceSubject, values: Array, findings: Findings) -
 
 
 def _find_constant_values(s: AdviceSubject, size: Array, spread: Array, findings: Findings) -> None:
-    """Add a finding on values that never change, given the mean sizes (k,) and standard deviations (k,) of k values."""
+    """Add a finding that names the values that never change, if there are any.
+
+    Args:
+        s: problem and samples.
+        size: (k,) mean absolute sizes of the k values.
+        spread: (k,) standard deviations of the k values.
+        findings: receives the finding.
+    """
     constant = [name for name, a, d in zip(s.names, size, spread, strict=True) if d <= _CONSTANT * a]
     if constant:
         sentence = (

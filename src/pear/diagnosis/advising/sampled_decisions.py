@@ -121,7 +121,7 @@ class _SampledDecisionsExamination:
         self._on_samples = f"{prefix}on {self._samples_in_words(len(sampled.rows))}"
 
     def _samples_in_words(self, count: int) -> str:
-        """Return "N samples", or "B of N samples" if not all were examined."""
+        """Return "N samples" if ``count`` is N, the number of all samples, otherwise "``count`` of N samples"."""
         total = self.s.samples
         return count_noun(count, "sample") if count == total else f"{count:,} of {count_noun(total, 'sample')}"
 
