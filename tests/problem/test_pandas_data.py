@@ -149,6 +149,22 @@ def test_regret_returns_the_index_that_came():
     assert pear.regret(PROBLEM, pd.DataFrame(predicted), C.to_numpy()).index.equals(pd.RangeIndex(12))
 
 
+def test_a_series_is_one_sample():
+    """Its index names the values; the name of the Series is that of the sample."""
+    predicted = C + 1.0
+    predicted.iloc[3] = C.iloc[4]
+    whole = pear.regret(PROBLEM, predicted, C)
+    one = pear.regret(PROBLEM, predicted.iloc[3], C.iloc[3])
+    pd.testing.assert_series_equal(one, whole[3:4], check_freq=False)
+    assert pear.normalized_regret(PROBLEM, predicted.iloc[3], C.iloc[3]) == pytest.approx(
+        pear.normalized_regret(PROBLEM, predicted[3:4], C[3:4])
+    )
+    with pytest.raises(pear.ProblemError, match="the rows of true and predicted do not belong together"):
+        pear.regret(PROBLEM, predicted.iloc[3], C.iloc[4])
+    with pytest.raises(pear.ProblemError, match="must have the same columns in the same order"):
+        pear.regret(PROBLEM, predicted.iloc[3][::-1], C.iloc[3])
+
+
 def test_a_diagnosis_names_samples_by_their_dates(tmp_path):
     predicted = C.to_numpy()[:, ::-1].copy()
     found, plain = pear.diagnose(PROBLEM, predicted, C), pear.diagnose(PROBLEM, predicted, C.to_numpy())

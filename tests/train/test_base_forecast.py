@@ -299,3 +299,32 @@ def test_fit_refuses_a_model_that_cannot_be_a_correction() -> None:
     model = torch.nn.Sequential(torch.nn.Linear(5, K), torch.nn.Softplus()).double()
     with pytest.raises(ProblemError, match=r"last layer of a correction must be a torch\.nn\.Linear; got Softplus"):
         pear.fit(model, pear.PEARLoss(TASK.problem), (torch.from_numpy(X), torch.from_numpy(C)), base=Ridge())
+
+
+def test_a_base_with_one_output_is_fitted_to_each_column() -> None:
+    """As in a walk forward; LightGBM, for one, refuses several columns."""
+    from sklearn.multioutput import MultiOutputRegressor
+    from sklearn.svm import LinearSVR
+
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(40, 3))
+    C = X @ rng.normal(size=(3, 4)) + 5
+    problem = pear.Problem(A=[[1.0] * 4], b=[1.0], lb=0.0)
+    single = LinearSVR(random_state=0)
+    model = pear.DecisionRegressor(problem, base=single, max_epochs=1, check_every=1).fit(X, C)
+    assert model.history_.note.startswith(
+        "the base takes one output, so that a copy was fitted to each of the 4 columns"
+    )
+    assert isinstance(model.base_, MultiOutputRegressor)
+    expected = np.column_stack([clone(single).fit(X, C[:, j]).predict(X) for j in range(4)])
+    np.testing.assert_allclose(model.base_.predict(X), expected)
+    with pytest.raises(ValueError, match="NaN"):  # of the second column alone
+        make_base_forecast(single, X, np.where(np.arange(4) == 1, np.nan, C))
+
+
+def test_a_class_is_no_base() -> None:
+    from sklearn.linear_model import Ridge
+
+    problem = pear.Problem(A=[[1.0, 1.0]], b=[1.0], lb=0.0)
+    with pytest.raises(pear.ProblemError, match=r"base is the class Ridge; pass an object of it, Ridge\(…\)"):
+        pear.DecisionRegressor(problem, base=Ridge).fit(np.ones((20, 1)), np.ones((20, 2)))

@@ -17,6 +17,7 @@ from pear.problem import Model, Problem
 from pear.problem.known_samples import insert_known_samples
 from pear.problem.pandas_data import check_pandas_order, has_pandas_index
 from pear.problem.sample_keys import count_keyed_samples
+from pear.train.base_forecast import takes_many_outputs
 
 _REFUSALS = (ValueError, TypeError)
 """The errors that estimators with a single output raise if the targets have several columns."""
@@ -57,7 +58,7 @@ class EstimatorForecaster:
         try:
             fitted = fresh.fit(self.features.take(fold.train), targets, **options)
         except _REFUSALS as refused:
-            if targets.ndim == 1 or _forecaster_takes_many_outputs(self.estimator):
+            if targets.ndim == 1 or takes_many_outputs(self.estimator):
                 raise
             found = self._forecast_columns(samples, fold, refused)
             self.models_per_fold = found.shape[1]
@@ -192,13 +193,6 @@ def as_forecaster(name: str, given: Any, samples: WalkSamples) -> Forecaster:
         f"forecaster {name!r} must have fit(X, y) and predict(X), be a function (X_train, C_train, X_test) -> "
         f"forecasts, or a table (N, k) of forecasts; got {type(given).__name__}"
     )
-
-
-def _forecaster_takes_many_outputs(estimator: Any) -> bool:
-    """Return whether the scikit-learn tags of an estimator say that targets may have several columns."""
-    if not hasattr(estimator, "__sklearn_tags__"):
-        return False
-    return bool(estimator.__sklearn_tags__().target_tags.multi_output)
 
 
 def _forecaster_was_interrupted(fitted: Any) -> bool:

@@ -10,7 +10,7 @@ from torch import Tensor
 from pear.errors import ProblemError
 from pear.problem import CostMap, Model, Problem
 from pear.problem.model import split_cost_model
-from pear.problem.pandas_data import check_pandas_order
+from pear.problem.pandas_data import check_pandas_order, series_as_sample_row
 from pear.problem.tensor_conversion import to_batch_tensor
 
 
@@ -41,7 +41,7 @@ def detach_cost_pair(
         The problem without its cost map, the cost map or None, and the predicted and the true costs (B, n).
     """
     plain, cost_map = split_cost_model(problem)
-    check_pandas_order(problem, predicted, true)
+    check_pandas_order(problem, series_as_sample_row(predicted), series_as_sample_row(true))
     pair = to_batch_tensor(predicted).detach(), to_batch_tensor(true).detach()
     check_cost_pair(*pair)
     forecast, costs = pair if cost_map is None else (cost_map(pair[0]), cost_map(pair[1]))

@@ -22,7 +22,7 @@ from pear.problem import Model, Problem
 from pear.problem.known_samples import fill_known_samples
 from pear.problem.model import model_variable_names
 from pear.problem.oracle import program_of_oracle
-from pear.problem.pandas_data import check_pandas_rows, shared_pandas_index
+from pear.problem.pandas_data import check_pandas_rows, series_as_sample_row, shared_pandas_index
 from pear.sensitivity.projection import inject_into_projection, project
 from pear.setting_checks import check_number_setting
 
@@ -127,7 +127,7 @@ def regret(
         tensor([2., 0.], dtype=torch.float64)
     """
     found = regret_outcome_of_forecast(problem, predicted, true, solver, Q, true_Q, time_limit, known).regret
-    index = shared_pandas_index(true, predicted)
+    index = shared_pandas_index(series_as_sample_row(true), series_as_sample_row(predicted))
     if index is None:
         return found
     import pandas
@@ -162,7 +162,8 @@ def normalized_regret(
         >>> round(pear.normalized_regret(choose_one, [[2.0, 1.0]], [[1.0, 3.0]]), 6)
         2.0
     """
-    check_pandas_rows({"true": true, "predicted": predicted, "weight": weight})
+    tables = {"true": series_as_sample_row(true), "predicted": series_as_sample_row(predicted), "weight": weight}
+    check_pandas_rows(tables)
     outcome = regret_outcome_of_forecast(problem, predicted, true, solver, Q, true_Q, time_limit, known)
     weights = None if weight is None else read_weights(weight, len(outcome.regret))
     return outcome.weighted(weights).normalized

@@ -17,7 +17,7 @@ from pear.problem import Model, Problem
 from pear.problem.curvature_map import split_curvature_map
 from pear.problem.known_samples import fill_known_samples
 from pear.problem.model import model_with_predicted_rows
-from pear.problem.pandas_data import check_pandas_order
+from pear.problem.pandas_data import check_pandas_order, series_as_sample_row
 from pear.problem.tensor_conversion import to_batch_tensor
 from pear.solvers.time_limit import limit_time
 
@@ -124,7 +124,7 @@ def _regret_outcome_with_recourse(
     """Return the outcome for a model that predicts right-hand sides, whose regret includes the cost of recourse."""
     if Q is not None:
         raise ProblemError("Q came with a model that predicts right-hand sides; predict the one or the other")
-    check_pandas_order(model, predicted, true)
+    check_pandas_order(model, series_as_sample_row(predicted), series_as_sample_row(true))
     values, came_true = to_batch_tensor(predicted).detach().double(), to_batch_tensor(true).detach().double()
     check_cost_pair(values, came_true)
     with limit_time(time_limit):

@@ -70,6 +70,17 @@ def pandas_to_numpy(table: Any, name: str) -> np.ndarray[Any, Any]:
     return parts[0] if series else np.stack(parts, 1) if parts else np.zeros(table.shape)
 
 
+def series_as_sample_row(value: Any) -> Any:
+    """Return a Series, the values of one sample, as a DataFrame with one row; return any other value unchanged.
+
+    Example:
+        >>> import pandas
+        >>> series_as_sample_row(pandas.Series([2.0, 1.0], ["wind", "sun"], name="monday")).columns.tolist()
+        ['wind', 'sun']
+    """
+    return value.to_frame().T if has_pandas_index(value) and value.ndim == 1 else value
+
+
 def to_pandas(values: np.ndarray[Any, Any], index: Any, name: str) -> Any:
     """Make a Series of values (B,), or a DataFrame of values (B, …) with one column for each entry of a sample.
 

@@ -51,6 +51,8 @@ def forecast_by_base(base: Any, X: Any) -> Array:
     Raises:
         ProblemError: the base is none of these, or its forecasts are not numbers.
     """
+    if isinstance(base, type):
+        raise ProblemError(f"base is the class {base.__name__}; pass an object of it, {base.__name__}(…)")
     if isinstance(base, nn.Module) and not hasattr(base, "predict"):
         return _forecast_by_base_module(base, X)
     rows = _base_array(X)
@@ -124,6 +126,8 @@ def make_base_forecast(base: Any, X: Any, y: Any, groups: LongTable | None = Non
     else:
         note = f"the base forecasts the training rows about as well as others {sizes}; its own forecasts are corrected"
         values = own
+    if _is_copied_for_columns(fitted, base):
+        note = f"the base takes one output, so that a copy was fitted to each of the {true.shape[1]} columns; {note}"
     logger.info(note)
     return BaseForecast(fitted, values, note)
 
@@ -172,6 +176,11 @@ def is_refittable_base(base: Any) -> bool:
     return not isinstance(base, FrozenEstimator)
 
 
+def _is_copied_for_columns(fitted: Any, base: Any) -> bool:
+    """Return whether ``fitted`` has a copy of the base for each column of the true values."""
+    return getattr(fitted, "estimator", None) is base and hasattr(fitted, "estimators_")
+
+
 def _is_fitted_base(base: Any) -> bool:
     """Return whether an estimator of scikit-learn is fitted."""
     from sklearn.exceptions import NotFittedError
@@ -185,10 +194,27 @@ def _is_fitted_base(base: Any) -> bool:
 
 
 def _fit_base_copy(base: Any, X: Any, y: Any) -> Any:
-    """Return a copy of an estimator of scikit-learn that is fitted to X and y."""
-    from sklearn.base import clone
+    """Return a copy of an estimator of scikit-learn that is fitted to X and y.
 
-    return clone(base).fit(_base_array(X), _base_array(y))
+    If the estimator has a single output and y has several columns, a copy is fitted to each column.
+    """
+    from sklearn.base import clone
+    from sklearn.multioutput import MultiOutputRegressor
+
+    rows, targets = _base_array(X), _base_array(y)
+    try:
+        return clone(base).fit(rows, targets)
+    except (ValueError, TypeError):
+        if np.ndim(targets) == 1 or takes_many_outputs(base):
+            raise
+        return MultiOutputRegressor(base).fit(rows, targets)
+
+
+def takes_many_outputs(estimator: Any) -> bool:
+    """Return whether the scikit-learn tags of an estimator say that targets may have several columns."""
+    if not hasattr(estimator, "__sklearn_tags__"):
+        return False
+    return bool(estimator.__sklearn_tags__().target_tags.multi_output)
 
 
 def _base_array(values: Any) -> Any:

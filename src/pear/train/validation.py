@@ -81,7 +81,8 @@ def count_validation_samples(count: int, share: Any) -> int:
     """
     if isinstance(share, bool) or not isinstance(share, (int, float)) or not 0 < share < 1:
         raise ProblemError(
-            f"validation must be a share between 0 and 1, or a pair of features and costs; got {share!r}"
+            "validation must be a share between 0 and 1 (validation_fraction of DecisionRegressor), or a pair of "
+            f"features and costs; got {share!r}"
         )
     return count - min(max(count - round(share * count), 1), count - 1)
 
