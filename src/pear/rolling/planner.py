@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable
 from typing import Any, Literal, NamedTuple, cast
 
 import torch
@@ -104,22 +103,19 @@ class Planner(nn.Module):
         problem = program.problem if program.elastic is None else program.elastic.problem
         self.layer = DecisionLayer(problem, smoothing, solver, on_failure)
 
-    def forward(
-        self, data: PlanData, held: dict[str, Tensor] | None, keys: list[Hashable] | None
-    ) -> tuple[Tensor, Tensor]:
+    def forward(self, data: PlanData, held: dict[str, Tensor] | None) -> tuple[Tensor, Tensor]:
         """Return the plans for a batch of data.
 
         Args:
             data: the costs and fields.
             held: a dictionary with the columns "at" (f,) and the "values" (B, f) of the f variables that the previous
                 plan has decided, or None.
-            keys: B ids of the plans, or None. The solver starts from the last plan with the same id.
 
         Returns:
             Plans (B, n), zero for a sample without a plan, and statuses (B,).
         """
         cost, fields = self._as_call(data, held)
-        plan = self.layer(cost, keys=keys, **fields)[:, : self.program.problem.n]
+        plan = self.layer(cost, **fields)[:, : self.program.problem.n]
         assert self.layer.status is not None
         return plan, self.layer.status.to(plan.device)
 

@@ -181,7 +181,6 @@ class Rolling:
                 truth[None],
                 None if given is None else given[starts][None],
                 self.initial_state(1, initial),
-                [0],
                 exact=self.model.problem.is_integer,
             )
             for one in rollout:

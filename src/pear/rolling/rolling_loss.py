@@ -101,8 +101,8 @@ class RollingLoss(nn.Module):
         Args:
             predicted: (B, S, k) the forecast of every step, k values each.
             true: (B, S, k) the true values of the same periods.
-            keys: B ids of the rollouts. Each plan then starts from the plan of the same rollout and step in an earlier
-                call. If the loss has ``known`` values, the ids must be the first periods of the rollouts.
+            keys: B ids of the rollouts. If the loss has ``known`` values, the ids must be the first periods of the
+                rollouts.
             weight: (B,) weights of the rollouts in the mean.
 
         Returns:
@@ -114,17 +114,14 @@ class RollingLoss(nn.Module):
             raise ProblemError(
                 f"predicted and true must have the same shape; got {tuple(forecasts.shape)} and {tuple(truth.shape)}"
             )
-        ids = as_keys(keys, len(forecasts))
-        known = self._known_of(ids, forecasts)
+        known = self._known_of(as_keys(keys, len(forecasts)), forecasts)
         state = self.rolling.initial_state(len(forecasts), self.initial)
         if self.planner.layer.chosen_smoothing is None:
             first = None if known is None else known[:, 0]
             state_now = {name: value.to(forecasts) for name, value in state.items()}
             self.planner.settle(self.rolling.program.data(truth[:, 0], state_now, first))
         costs, statuses, reached, rolling = [], [], state, self.rolling
-        for one in run_rollout_steps(
-            rolling.world, self.planner, rolling.commitment, forecasts, truth, known, state, ids
-        ):
+        for one in run_rollout_steps(rolling.world, self.planner, rolling.commitment, forecasts, truth, known, state):
             costs.append(one.cost)
             statuses.append(one.status)
             reached = one.reached

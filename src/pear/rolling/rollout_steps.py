@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import NamedTuple
 
 import torch
@@ -154,10 +154,12 @@ def run_rollout_steps(
     truth: Tensor,
     known: Tensor | None,
     state: State,
-    keys: list[Hashable] | None,
     exact: bool = False,
 ) -> Iterator[RolloutStep]:
     """Run B rollouts of S steps, and yield one step at a time, differentiable with respect to forecasts and states.
+
+    Plans do not start from each other. All periods have moved since the plan before, so that its working set is no
+    better than none.
 
     Args:
         world: carries out the plans.
@@ -167,8 +169,6 @@ def run_rollout_steps(
         truth: (B, S, k) the true values of the same periods.
         known: (B, S, q) the q known numbers of each step, or None.
         state: the first states.
-        keys: B ids of the rollouts, or None. The solver starts each plan from that of the same rollout and step in an
-            earlier call. The plan of the step before is no good start, because all of its periods have moved.
         exact: whether plans have no smoothing, keep the integers of the model, and are not differentiable.
 
     Raises:
@@ -180,8 +180,7 @@ def run_rollout_steps(
         now = None if known is None else known[:, s]
         data, held = world.program.data(forecasts[:, s], state, now), commitment.held(plan)
         try:
-            ids = None if keys is None else [(key, s) for key in keys]
-            plan, status = planner.solve_exactly(data, held) if exact else planner(data, held, ids)
+            plan, status = planner.solve_exactly(data, held) if exact else planner(data, held)
         except SolveError as error:
             raise _name_failed_step(error, s) from error
         cost, reached = world.carry_out(plan, truth[:, s], state, now, status == 0)
