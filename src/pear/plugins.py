@@ -171,7 +171,7 @@ def _plugin_sources(kind: str, name: str) -> list[PluginSource]:
 
 
 def _load_only_plugin(kind: str, name: str, sources: list[PluginSource]) -> Any:
-    """Return the row of the plug-in with a name. Raise ``PluginError`` if the name has several sources."""
+    """Return the row of the plug-in ``name``. Raise ``PluginError`` if there are several ``sources`` of the name."""
     if len(sources) > 1:
         origins = " and from ".join(origin for origin, _ in sources)
         raise PluginError(

@@ -17,7 +17,7 @@ class LazyCommands(TyperGroup):
     lazy: ClassVar[dict[str, str]] = {}
 
     def load_command(self, name: str) -> Any:
-        """Return the command ``name`` of ``lazy``, which is imported now. Subclasses implement this method."""
+        """Return the command ``name``, one of ``lazy``, which this method imports. Subclasses implement it."""
         raise NotImplementedError
 
     def list_commands(self, ctx: Any) -> list[str]:

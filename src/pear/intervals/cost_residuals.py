@@ -136,9 +136,10 @@ class CostResidualScores:
 
     @staticmethod
     def _weighted_quantile(scores: Array, weight: Array, tail: float) -> float:
-        """Return the smallest score at which the weights of all scores up to it sum to enough, or infinity.
+        """Return a weighted quantile: the smallest score for which the scores up to it have enough weight together.
 
-        Enough is ``(1 − tail)·(total weight + 1)``.
+        The needed weight is ``(1 − tail)·(total weight + 1)``. If all scores together have less, the result is
+        infinite.
 
         Args:
             scores: (N,) scores.

@@ -267,7 +267,7 @@ class ExtensiveForm:
         return self.problem._with(integer=integer)
 
     def scenario_costs(self, each: Tensor, values: Tensor, keys: list[Hashable] | None) -> Tensor:
-        """Return the cost (B, S) of each scenario, without added curvature and negated if the problem maximises.
+        """Return the cost (B, S) of each scenario without the added curvature. It is negated if the problem maximises.
 
         Args:
             each: (B, S, N) the decisions of the S scenarios, in N columns.

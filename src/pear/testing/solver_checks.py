@@ -216,7 +216,7 @@ class _SolverChecks:
             check_that(far <= KNOWN, f"{what} are {got.round(6).tolist()}; expected {value}")
 
     def takes_an_empty_batch(self, kind: str) -> None:
-        """Check that a batch of no samples gives empty candidates."""
+        """Check that the solver returns empty candidates for an empty batch."""
         self._propose(_empty_program(kind))
 
     def proves_integer_optima(self, make: Callable[[], QuadraticProgram], highest: int, optional: bool = False) -> None:
@@ -316,6 +316,6 @@ def _multiplier_program(kind: str) -> tuple[QuadraticProgram, Fields]:
 
 
 def _empty_program(kind: str) -> QuadraticProgram:
-    """Return a batch of no programs of a kind, "lp", "qp" or "milp"."""
+    """Return an empty batch of programs of a kind, "lp", "qp" or "milp"."""
     fields = {"H": np.eye(3) if kind == "qp" else None, "A": np.ones((1, 3)), "b": [1.0], "lb": np.zeros(3)}
     return zoo_program(np.zeros((0, 3)), **fields, integer=[True, False, True] if kind == "milp" else None)
