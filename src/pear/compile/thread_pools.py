@@ -99,7 +99,7 @@ def run_in_threads(
 
 
 def map_in_threads(function: Callable[[int], None], count: int) -> None:
-    """Call ``function(i)`` for i = 0, …, count − 1 in threads, in at most as many as torch uses."""
+    """Call ``function(i)`` for i = 0, …, count − 1 in threads. There are at most as many threads as torch uses."""
     threads = min(torch.get_num_threads(), count)
     if threads < 2:
         for i in range(count):

@@ -1,4 +1,4 @@
-"""The sign of the curvature H of programs, dense or sparse: that of the least eigenvalue of H."""
+"""The definiteness of the curvature H of programs, dense or sparse: the sign of the least eigenvalue of H."""
 
 from __future__ import annotations
 

@@ -113,7 +113,7 @@ class DenseReducedSystems:
 
     @property
     def usable(self) -> Tensor:
-        """All True: the solution of a system that cannot be factored is NaN, which fails every check. Shape (B,)."""
+        """(B,) True. The solution of a system that cannot be factored is NaN, which fails every check."""
         return torch.ones(self._shape[0], dtype=torch.bool, device=self._free.device)
 
     def solve(self, f: Tensor, r_eq: Tensor, r_in: Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor]:
@@ -265,7 +265,7 @@ class DenseReducedSystems:
         return S
 
     def _step(self, rest_f: Tensor, rest_r: Tensor) -> tuple[Tensor, Tensor]:
-        """Compute corrections of x and v from the residuals; NaN for a system that could not be factored."""
+        """Return the corrections of x and v for the given residuals; NaN for a system that could not be factored."""
         J, factored = self._J, self._factored
         if self._from_rows:
             h = self._H.diagonal(dim1=1, dim2=2)
@@ -347,7 +347,7 @@ class DenseReducedSystems:
 
 
 def _reduced_spread(size: Tensor) -> Tensor:
-    """Divide the largest entry of each row (B, k) by the smallest non-zero entry; 0 for empty rows. Shape (B,)."""
+    """Return the largest entry of each row (B, k) over its smallest non-zero entry; 0 for empty rows. Shape (B,)."""
     return size.amax(1) / torch.where(size > 0, size, torch.inf).amin(1) if size.shape[1] else size.sum(1)
 
 

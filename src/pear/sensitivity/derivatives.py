@@ -21,7 +21,7 @@ Derivative = Callable[[], Tensor]
 
 
 def objective_derivatives(p: Tensor, z: Tensor, sign: int) -> list[Derivative]:
-    """Return functions that compute the derivatives of a loss with respect to the cost (B, n) and Q (B, n, n).
+    """Return two functions that compute the derivatives of a loss with respect to the cost (B, n) and Q (B, n, n).
 
     Args:
         p: (B, n) the upstream gradients, projected by ``pear.sensitivity.projection.project``.
@@ -56,7 +56,7 @@ def all_derivatives(solved: VerifiedSolutions, w: Tensor, sign: int) -> list[Der
         sign: 1 for minimisation, −1 for maximisation.
 
     Returns:
-        Eight functions. Each derivative has one row per sample.
+        Eight functions without arguments. Each computes one derivative, with one row per sample.
 
     Raises:
         NotUniqueError: a decision is not unique.

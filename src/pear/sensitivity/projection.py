@@ -58,10 +58,10 @@ def project_and_test_curvature(solution: VerifiedSolutions, e: Tensor) -> tuple[
 
 
 def inject_into_projection(solution: VerifiedSolutions, e: Tensor, g: Tensor, strength: float) -> Tensor:
-    """Add the normal component n = H⁻¹e − g to a projection g: g + β (‖g‖/‖n‖) n, or g if n = 0.
+    """Return g + β (‖g‖/‖v‖) v, where g is a projection and v = H⁻¹e − g the normal component.
 
-    H is the curvature. If it is singular, the positive definite matrix ``H + ρJᵀJ`` replaces it, with ρ > 0 and the
-    active constraints J. Both matrices have the same projection P.
+    If v = 0, the result is g. H is the curvature. If it is singular, the positive definite matrix ``H + ρJᵀJ`` replaces
+    it, with ρ > 0 and the active constraints J. Both matrices have the same projection P.
 
     Args:
         solution: the verified solutions, whose decisions are unique.

@@ -86,7 +86,10 @@ class SparseReducedSystem:
 
     @property
     def fill(self) -> int:
-        """The number of stored entries of the factor, plus four times that of the rows; 0 without a factor."""
+        """The number of stored entries of the factor, plus four times the number of non-zeros of the rows.
+
+        The number is 0 without a factor.
+        """
         return self._system.fill + 4 * self._pattern.J.nnz if self._system is not None else 0
 
     @property

@@ -101,7 +101,7 @@ class Backend:
         return backend_kind(qp) in self.kinds and supports(qp)
 
     def fits_gpu(self, n: int, rows: int) -> bool:
-        """Return whether one kernel on a GPU solves curved programs of n variables and this number of rows."""
+        """Return whether one kernel on a GPU solves programs with curvature, n variables and this number of rows."""
         fits: Callable[[int, int], bool] = getattr(self._load(), "fits_gpu", lambda n, rows: False)
         return fits(n, rows)
 
@@ -335,7 +335,7 @@ def choose_backend(kind: str, sparse: bool = False) -> Backend:
 
 
 def resolve_backends(name: str, kind: str, sparse: bool = False) -> list[Backend]:
-    """List the backends to try for ``solver=name``: the named backend, then all others that solve this kind.
+    """Return the backends to try for ``solver=name``: the named backend, then all others that solve this kind.
 
     If a solver fails, any other solver may propose a point, because every candidate is verified. The list includes
     backends that are not installed, because a search for packages takes longer than a small solve.
@@ -364,7 +364,7 @@ def resolve_backends(name: str, kind: str, sparse: bool = False) -> list[Backend
 
 
 def order_backends_by_cost(rows: list[Backend], qp: QuadraticProgram) -> list[Backend]:
-    """Order the backends for dense linear programs on the CPU by their expected time.
+    """Return the backends in the order in which to try them: for dense linear programs on the CPU, by expected time.
 
     Only installed backends with ``lp_seconds`` exchange their places. All other backends keep their places, and so do
     all backends for other programs.

@@ -140,7 +140,7 @@ class FusedPass(Protocol):
     def decide(
         self, cost: Tensor, smoothing: float, keys: list[Hashable] | None, fields: dict[str, Any]
     ) -> FusedPassDecisions | None:
-        """Decide for a batch; return None to leave the batch to the pipeline.
+        """Return the decisions of a batch; None to leave the batch to the pipeline.
 
         Args:
             cost: (B, n) costs.
@@ -175,5 +175,8 @@ class FusedRowPass(Protocol):
     def decide_with_rows(
         self, cost: Tensor, smoothing: float, keys: list[Hashable] | None, fields: dict[str, Any]
     ) -> FusedPassDecisions | None:
-        """Decide for a batch, with the arguments of ``FusedPass.decide``."""
+        """Return the decisions of a batch, with derivatives with respect to right-hand sides and bounds.
+
+        The arguments are those of ``FusedPass.decide``. The result is None if the pipeline has to decide.
+        """
         ...

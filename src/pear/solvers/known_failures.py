@@ -12,10 +12,10 @@ from pear.optimality.status import Status
 
 
 class KnownFailures:
-    """The statuses of failed samples, by the question, the sample key and the fingerprint of the data.
+    """The statuses of failed samples. Each is found by a question, a sample key and a fingerprint of the sample's data.
 
-    A question names the data that a failure depends on. Failures are rare, and fingerprints are computed only if some
-    sample of a batch has failed before.
+    The question names the data that the failure depends on, such as "constraints". Failures are rare, and fingerprints
+    are computed only if some sample of a batch has failed before.
     """
 
     def __init__(self) -> None:

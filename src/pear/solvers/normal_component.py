@@ -9,7 +9,9 @@ from pear.optimality.rule import NEGLIGIBLE
 
 
 def add_normal_component(rescaled: Tensor, g: Tensor, strength: float) -> Tensor:
-    """Add the normal component v = H⁻¹e − g to a projection g: compute g + β (‖g‖/‖v‖) v, or g if v is negligible.
+    """Return g + β (‖g‖/‖v‖) v, where g is a projection and v = H⁻¹e − g the normal component.
+
+    If v is negligible, the result is g.
 
     Args:
         rescaled: (B, n) the products H⁻¹e of the inverse curvature and the errors e of the objective's gradient.

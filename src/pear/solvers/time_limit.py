@@ -54,9 +54,10 @@ def has_even_time_shares() -> bool:
 
 
 def time_per_sample(n: int, rows: int) -> float:
-    """Return the seconds that a solver of another package gets for one continuous sample of n variables.
+    """Return the seconds that a solver of another package gets for one continuous sample.
 
-    A solver that runs out of time returns its best point, and the pipeline tries the next solver of the registry.
+    The sample has n variables and ``rows`` rows. A solver that runs out of time returns its best point, and the
+    pipeline tries the next solver of the registry.
     """
     return _SECONDS + _PER_UNKNOWN * (n + rows)
 

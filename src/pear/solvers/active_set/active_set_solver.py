@@ -44,10 +44,11 @@ class CompiledConstraints:
 
 
 def supports(qp: QuadraticProgram) -> bool:
-    """Return True for dense programs that are small enough; see ``fits_active_set`` and ``supports_gpu_plan``.
+    """Return True if the active-set method takes these programs: dense and small enough.
 
-    Large programs with few non-zeros are left to solvers for sparse matrices. A program with curvature is large if it
-    has many variables. A linear program is large if it has many rows, because each step goes through all rows.
+    ``fits_active_set`` and ``supports_gpu_plan`` define "small enough" for the CPU and for a GPU. Large programs with
+    few non-zeros are left to solvers for sparse matrices. A program with curvature is large if it has many variables. A
+    linear program is large if it has many rows, because each step goes through all rows.
     """
     if qp.c.is_cuda:
         return gpu_plan.supports_gpu_plan(qp)
@@ -57,12 +58,15 @@ def supports(qp: QuadraticProgram) -> bool:
 
 
 def fits_active_set(n: int, rows: int) -> bool:
-    """Return True if a program of n variables is small enough for the CPU, where the basis has a dense inverse."""
+    """Return True if the CPU method takes a program of n variables and ``rows`` rows.
+
+    The limit is there because the CPU method stores a dense inverse of the basis.
+    """
     return rows <= MOST_ROWS and n <= MOST_VARIABLES
 
 
 def fits_gpu(n: int, rows: int) -> bool:
-    """Return True if a kernel on a GPU solves curved programs of n variables and this number of rows."""
+    """Return True if a GPU kernel takes programs with curvature, n variables and ``rows`` rows."""
     return gpu_plan.fits_gpu_plan(n, rows, linear=False)
 
 
@@ -84,7 +88,10 @@ def solve(qp: QuadraticProgram, tol: float, plan: Any) -> Candidate:
 
 
 def _solve_active_set_on_cpu(qp: QuadraticProgram, plan: CompiledConstraints) -> Candidate:
-    """Solve all samples with the compiled kernel. The candidate has the kernel's verdict and a projector."""
+    """Solve all samples with the compiled kernel, which also verifies the solutions.
+
+    The candidate has a status for each sample, and a projector of errors at the solutions.
+    """
     diagonal = qp.H[0].diagonal()
     if qp.diagonal and len(qp.H) == 1 and bool((diagonal == diagonal[0]).all()):
         curvature: dict[str, Any] = {"smoothing": float(diagonal[0])}
@@ -107,7 +114,10 @@ def _solve_active_set_on_cpu(qp: QuadraticProgram, plan: CompiledConstraints) ->
 
 
 def solve_active_set_on_gpu(qp: QuadraticProgram, plan: gpu_plan.GPUPlan | None) -> Candidate:
-    """Solve all samples with a Triton kernel. If no kernel fits, or memory is too small, the candidate is empty."""
+    """Solve all samples with a Triton kernel.
+
+    If no kernel fits the programs, or the GPU has too little memory, the candidate is that of ``empty_candidate``.
+    """
     if plan is None or not qp.batch or not plan.fits(qp.batch, qp.c.device):
         return empty_candidate(qp.batch, qp.n, qp.p, qp.m, qp.c)
     found = plan.solve(qp)

@@ -15,10 +15,11 @@ from pear.solvers.active_set.settings import PIVOT, REFINEMENTS, REFRESH, STEEP,
 
 @inner
 def solve_for_basics(D: ProgramData, w: Workspace, goal: float) -> bool:
-    """Solve the rows for the basic variables by iterative refinement.
+    """Solve the rows Jx + s = r for the basic variables, by iterative refinement.
 
-    A row whose variables are all zero up to rounding has a residual as large as its terms, and never passes. In the
-    last attempt to solve a sample, residuals are therefore compared with the natural sizes of the rows.
+    Residuals are compared with the terms of their rows. In a row whose terms are all rounding errors, the residual is
+    as large as the terms, and this test fails. In the last attempt to solve a sample, a residual also passes if it is
+    tiny relative to the natural size of its row.
 
     Args:
         D: the program.
@@ -44,7 +45,7 @@ def solve_for_basics(D: ProgramData, w: Workspace, goal: float) -> bool:
 
 @inner
 def basics_meet_rows(D: ProgramData, w: Workspace) -> bool:
-    """Return True if every residual in ``w.left`` is tiny relative to the natural size of its row."""
+    """Return True if every residual in ``w.left`` is at most FEASIBLE, relative to the natural size of its row."""
     measure_compiled_sizes(D, w)
     for k in span(len(D.J)):  # noqa: SIM110 (a plain loop is what compiles well)
         if not abs(w.left[k]) <= FEASIBLE * w.terms[k]:
@@ -132,12 +133,12 @@ def set_superbasic_columns(D: ProgramData, w: Workspace) -> None:
 
 @inner
 def replace_basic_variable(w: Workspace, b: int, column: Array) -> None:
-    """Update ``w.inverse`` and ``w.W`` for another basic variable at position b.
+    """Update ``w.inverse`` and ``w.W`` after the basic variable at position b has been replaced.
 
     Args:
         w: the workspace.
         b: the position in the basis.
-        column: the old inverse of the basis times the column of the variable that becomes basic.
+        column: the old inverse of the basis times the column of the new basic variable.
     """
     R = len(w.inverse)
     pivot = 1.0 / column[b]
@@ -163,7 +164,7 @@ def replace_basic_variable(w: Workspace, b: int, column: Array) -> None:
 
 @inner
 def drop_superbasic(w: Workspace, t: int) -> None:
-    """Remove the superbasic variable at position t from the list."""
+    """Remove the superbasic variable at position t from ``w.sup``, and its row from ``w.W``."""
     last = w.tally[ix.SUPERS] - 1
     for a in span(t, last):
         w.sup[a] = w.sup[a + 1]
@@ -175,7 +176,10 @@ def drop_superbasic(w: Workspace, t: int) -> None:
 
 @inner
 def swap_basic_and_superbasic(w: Workspace, b: int, t: int, place: int) -> None:
-    """Make the superbasic variable at position t basic, in place of the one at position b, which goes to ``place``."""
+    """Make the superbasic variable at position t basic, in place of the basic variable at position b.
+
+    The former basic variable gets the place ``place``.
+    """
     leaving, entering = w.basis[b], w.sup[t]
     for a in span(len(w.inverse)):
         w.column[a] = w.W[t, a]
@@ -191,9 +195,9 @@ def rebalance_basis(w: Workspace) -> bool:
     """Swap superbasic variables with basic ones, to improve a badly conditioned basis.
 
     A superbasic variable is swapped if a unit change of it changes some basic variable by more than UNBALANCED. It
-    replaces the basic variable that changes most. Such a basis arises from nearly parallel rows, and rounding hides
-    curvature in it. Each swap multiplies the determinant of the basis by the change of the basic variable, so that few
-    swaps are needed.
+    replaces the basic variable that changes most. Nearly parallel rows lead to such a basis, in which rounding hides
+    curvature. Each swap multiplies the determinant of the basis by the change of the basic variable, so that few swaps
+    are needed.
 
     Returns:
         True if any variables were swapped.
@@ -266,7 +270,7 @@ def make_tight_nonbasic(w: Workspace) -> bool:
 
 @inner
 def is_basis_steep(w: Workspace) -> bool:
-    """Return True if the inverse of the basis amplifies the rounding of the rows by more than STEEP."""
+    """Return True if the inverse of the basis amplifies rounding errors of the rows by more than the limit STEEP."""
     for b in span(len(w.inverse)):
         total = 0.0
         for k in span(len(w.inverse)):
@@ -314,9 +318,12 @@ def set_nonbasic_variables(D: ProgramData, w: Workspace) -> bool:
 
 @inner
 def refresh_basis_inverse(D: ProgramData, w: Workspace) -> bool:
-    """Compute the inverse of the basis anew after many pivots; return False if the basic columns are dependent.
+    """Invert the basis anew if there were more than REFRESH pivots since the last time.
 
     The start that samples share is refreshed before it is saved, so that the samples do not repeat this work.
+
+    Returns:
+        False if the basic columns are dependent.
     """
     return w.tally[ix.AGE] <= REFRESH or invert_basis(D, w)
 

@@ -40,8 +40,8 @@ def find_own_basis_start(D: ProgramData, w: Workspace) -> bool:
 def set_slack_basis_start(D: ProgramData, w: Workspace) -> None:
     """Set the start that every program has: all variables at a bound, all slacks basic.
 
-    A variable whose bounds are both far larger than right-hand sides and costs starts FREE, at zero. If the variable
-    started at such a bound, a slack of size 1 would have no digits left.
+    A variable without a bound of moderate size starts FREE, at zero. At a bound far larger than right-hand sides and
+    costs, a slack of size 1 would have no digits left.
     """
     R, n = D.J.shape
     size, curvature = 0.0, w.number[ix.MAX_CURVATURE]

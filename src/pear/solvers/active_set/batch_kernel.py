@@ -1,7 +1,7 @@
 """``run_batch_kernel``, the one compiled function that Python calls for every task and every batch, and its tasks.
 
-Each entry point would be compiled with everything that it calls. The tasks share nearly all of that, so that they share
-one entry point.
+Numba compiles an entry point together with everything that it calls. The tasks call nearly the same functions, so that
+one entry point for all tasks saves time.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ def run_batch_worker(
     team: ThreadTeam,
     count: int,
 ) -> None:
-    """Run a task as one of the threads of a team: take a few samples at a time until no sample is left."""
+    """Run a task as one thread of a team. The thread takes a few samples at a time, until no sample is left."""
     worker = fetch_add(team.turn, ix.WORKER, 1)
     w = refer(batch_workspace(team.memory, worker))
     first = fetch_add(team.turn, ix.SAMPLE, team.step)
@@ -69,7 +69,7 @@ def run_batch_task(
     results: CompiledRegrets,
     w: Workspace,
 ) -> None:
-    """Run a task other than REGRET for sample i."""
+    """Run one of the tasks START, SOLVE, DECIDE and PROJECT for sample i; see ``run_batch_kernel``."""
     slot, at, cost, outcome = samples.slots[i], samples.at[i], samples.predicted[i], results.outcome
     D = refer(select_sample_program(P, P.Q, at))
     mark_unchecked_solution(outcome, i)
@@ -87,7 +87,7 @@ def run_batch_task(
 
 @inner
 def batch_workspace(m: WorkMemory, worker: int) -> Workspace:
-    """Return the memory of one worker as a ``Workspace``, which has a name for every row."""
+    """Return the memory of one worker as a ``Workspace``, whose fields are views of this memory."""
     v, k = m.v[worker], m.k[worker]
     return Workspace(
         *(v[0], v[1], v[2], v[3], v[4], v[5], v[6]),
@@ -101,7 +101,7 @@ def batch_workspace(m: WorkMemory, worker: int) -> Workspace:
 
 @inner
 def write_zero_batch_results(results: CompiledRegrets, k: int) -> None:
-    """Write zeros to row k of the results, for a sample that was given up."""
+    """Write zeros to row k of the results, except the status, for a sample that was given up."""
     outcome, no = results.outcome, np.bool_(False)
     for j in span(outcome.x.shape[1]):
         outcome.x[k, j] = outcome.bound[k, j] = 0.0
@@ -136,25 +136,26 @@ def run_batch_kernel(
 
     =======  ==========================================================================================================
     START    find a feasible working set and keep it in ``table.predicted``, which stays empty if none is found
-    SOLVE    solve the problems of the decision, from ``table.predicted`` to ``results.outcome``
+    SOLVE    solve the programs with predicted costs, from the starts in ``table.predicted``, to ``results.outcome``
     DECIDE   as SOLVE, for calls that need decisions alone: multipliers are not centred
     PROJECT  project ``samples.predicted`` at the solutions in ``table.predicted``, to ``results.exact``; the code of
              the outcome is SOLVED if the projection converged
-    REGRET   solve both problems, then compute regret, projection and injection
+    REGRET   solve the programs with predicted and with true costs, then compute regret, projection and injection
     =======  ==========================================================================================================
 
     Args:
         task: START, SOLVE, DECIDE, PROJECT or REGRET.
-        pair: the problem of the decision and, for REGRET, what else the regret needs.
+        pair: the programs with the predicted objective. For REGRET, it also describes the true objective.
         samples: the costs of the samples.
         table: warm starts. Sample i starts from row ``slots[i]``, and its solution is written back to this row. For
-            REGRET, a predicted problem without a start takes the solution of the true one. If ``samples`` has no slots,
-            nothing is kept: ``best`` has row i for sample i, and the states have a row for each worker.
+            REGRET, a program with predicted costs that has no start takes the solution with the true costs. If
+            ``samples`` has no slots, nothing is kept: ``best`` has row i for sample i, and the states have a row for
+            each worker.
         default: the start of samples without a warm start, as States with one row; without rows, each sample finds a
             start from its constraints. The start must not depend on the samples of a batch, so that no result depends
             on the other samples.
-        strength: β of the injection. If β is negative, ``results.injected`` becomes the error of the objective's
-            gradient.
+        strength: β, the strength of the normal injection. If β is negative, ``results.injected`` becomes the error of
+            the objective's gradient.
         results: written, row i for sample i.
         team: the threads, the counter by which they share the samples, and memory for each thread.
         count: the number of samples.

@@ -91,16 +91,16 @@ class CompiledPass:
     def decide(
         self, cost: Tensor, smoothing: float, keys: list[Hashable] | None, fields: dict[str, Any]
     ) -> FusedPassDecisions | None:
-        """Decide for a batch; see ``FusedPass.decide``."""
+        """Return the decisions of a batch; see ``FusedPass.decide``."""
         prepared = self.programs.prepare(cost, smoothing, keys, fields)
         return None if prepared is None else self._decide(prepared, cost, keys)
 
     def decide_with_rows(
         self, cost: Tensor, smoothing: float, keys: list[Hashable] | None, fields: dict[str, Any]
     ) -> FusedPassDecisions | None:
-        """Decide as ``decide`` does, but by the primal method alone.
+        """Return the decisions of a batch as ``decide`` does, but by the primal method alone.
 
-        Its bases give derivatives with respect to right-hand sides and bounds.
+        The bases of the primal method give derivatives with respect to right-hand sides and bounds.
         """
         prepared = self.programs.prepare(cost, smoothing, keys, fields)
         if prepared is None:
@@ -115,7 +115,7 @@ class CompiledPass:
         keys: list[Hashable] | None,
         by_rows: bool = False,
     ) -> FusedPassDecisions | None:
-        """Decide for a batch; None if the pipeline has to decide.
+        """Return the decisions of a batch; None if the pipeline has to decide.
 
         Args:
             prepared: the result of ``CompiledPrograms.prepare``.
@@ -201,8 +201,8 @@ class CompiledPass:
     def _true_curvature(self, P: Programs, call: RegretCall, table: SolutionTable, slots: Index) -> Array | None:
         """Return Q of the true objective, in the form of ``Programs.Q``; None if the objective is not convex.
 
-        A Q with the fingerprint of the last call is known to be convex. If Q has changed, the solutions of the true
-        problems are void.
+        If Q has the fingerprint of the last call, convexity is not tested again. If Q has changed, the kept solutions
+        of the problems with true costs are discarded.
         """
         Q, n = call.true_Q, self.problem.n
         plain = isinstance(Q, Tensor) and Q.shape == (len(call.true), n, n)
@@ -269,5 +269,5 @@ def regrets_of_compiled_pass(results: CompiledRegrets, best: Array) -> RegretCal
 
 
 def _positions_left_by_pass(outcome: CompiledSolutions) -> Index:
-    """Return the positions (k,) of the samples that are not solved."""
+    """Return the positions (k,) of the samples that the kernel has not solved."""
     return np.flatnonzero(outcome.code) if np.count_nonzero(outcome.code) else _NOBODY  # SOLVED is 0

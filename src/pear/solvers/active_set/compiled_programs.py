@@ -49,7 +49,7 @@ class CompiledPrograms:
         self._supported: dict[bool, bool] = {}
 
     def own(self, smoothing: float) -> tuple[Programs, States]:
-        """Return the programs of the problem's own fields, and their default start."""
+        """Return the programs of the problem's own fields, and the start of samples that have no warm start."""
         if self._own is None:
             fields = {name: v for name in FIELDS if (v := getattr(self.problem, name)) is not None}
             P = pack_programs(fields, self.problem.n, self.problem.sign, smoothing)
@@ -63,7 +63,10 @@ class CompiledPrograms:
         return self._own
 
     def has_own_matrices(self, P: Programs) -> bool:
-        """Return True if P has the Hessian and the rows of the last result of ``own``; the sides may differ."""
+        """Return True if P has the Hessian and the rows of the last result of ``own``.
+
+        Right-hand sides and bounds may differ.
+        """
         own = None if self._own is None else self._own[0]
         return own is not None and P.Q is own.Q and P.J is own.J and P.smoothing == own.smoothing
 
@@ -79,8 +82,8 @@ class CompiledPrograms:
             fields: values that replace fields of the problem in this call.
 
         Returns:
-            The programs; their default start; (B,) the row of each sample in fields that differ by sample. None if the
-            compiled method does not support the call.
+            The programs; the start of samples that have no warm start; (B,) the row of each sample in fields that
+            differ by sample. None if the compiled method does not support the call.
         """
         if not (cost.is_cpu and len(cost)):
             return None
@@ -104,7 +107,9 @@ class CompiledPrograms:
         return P, default, at
 
     def _replace_fields(self, checked: dict[str, Tensor], smoothing: float, changed: set[str]) -> Programs:
-        """Return the programs of a call that replaces fields. They share with the problem's own what still holds.
+        """Return the programs of a call that replaces fields.
+
+        What does not depend on the replaced fields is taken from the problem's own programs.
 
         Args:
             checked: all fields of the call.
@@ -122,7 +127,8 @@ class CompiledPrograms:
     def supports_call(self, smoothing: float, cost: Tensor | None = None, fields: dict[str, Any] | None = None) -> bool:
         """Return True if the compiled method takes the programs of a call.
 
-        The result is True for all programs of few variables. For others ``supports`` decides, which needs a copy of Q.
+        The result is True for all programs of few variables. For others, the solver's ``supports`` decides; to ask it,
+        Q is copied.
 
         Args:
             smoothing: the coefficient λ of the quadratic smoothing term.
@@ -158,7 +164,10 @@ class CompiledPrograms:
         return self._own_definite
 
     def has_unique_decisions(self, P: Programs) -> bool:
-        """Return True if every Hessian of P is certainly positive definite on the null space of the equality rows."""
+        """Return True if the decisions of P are certainly unique for every cost.
+
+        Every Hessian of P is then positive definite on the null space of the equality rows.
+        """
         if not self.has_own_matrices(P):
             return self._are_all_curved(P)
         if self._own_unique is None:
@@ -166,7 +175,10 @@ class CompiledPrograms:
         return self._own_unique
 
     def _are_all_curved(self, P: Programs) -> bool:
-        """Test every Hessian of P on the null space of the equality rows, by adding their Gram matrix to it."""
+        """Return True if every Hessian of P is positive definite on the null space of the equality rows.
+
+        The test adds a multiple of AᵀA to each Hessian, where A has the equality rows.
+        """
         if self.is_definite(P):
             return True
         if not (len(P.Q) and P.equalities):
@@ -177,7 +189,7 @@ class CompiledPrograms:
 
     @staticmethod
     def _are_all_definite(P: Programs) -> bool:
-        """Test every Hessian of P by a factorisation."""
+        """Return True if every Hessian of P is positive definite, as a factorisation shows."""
         if len(P.Q) == 0:
             return P.smoothing > 0
         return bool(is_definite(torch.from_numpy(P.Q), P.sign, P.smoothing).all())
@@ -194,7 +206,10 @@ class CompiledPrograms:
         return self._own_factor if len(P.Q) == 1 else self._own_factor[torch.from_numpy(at)]
 
     def apply_inverse(self, P: Programs, at: Index, active: ActiveSet, e: Tensor) -> Tensor:
-        """Compute H⁻¹e (B, n) for errors e (B, n) at solutions, even if H is singular; see ``apply_dense_inverse``."""
+        """Return H⁻¹e (B, n) for errors e (B, n) at solutions.
+
+        ``apply_dense_inverse`` says what takes the place of H⁻¹ if H is singular.
+        """
         A, G = (torch.from_numpy(J if len(J) == 1 else J[at]) for J in (P.J[:, : P.equalities], P.J[:, P.equalities :]))
         return apply_dense_inverse(self._hessians(P, at), A, G, active, e)
 

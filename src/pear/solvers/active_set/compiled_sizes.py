@@ -15,7 +15,8 @@ from pear.solvers.active_set.program_products import add_abs_row_products
 def measure_compiled_sizes(D: ProgramData, w: Workspace) -> None:
     """Set ``w.size`` and ``w.terms`` to the natural sizes of variables and rows.
 
-    A variable at zero has the size that rounding in the other variables gives it.
+    A variable near zero gets a small share of the largest size instead, because rounding in the other variables moves
+    it.
     """
     R, n = D.J.shape
     largest = FLOOR * w.number[ix.LEAST_SIZE]
@@ -53,7 +54,10 @@ def compiled_size_or_one(value: float) -> float:
 
 @inner
 def measure_compiled_least_size(D: ProgramData, w: Workspace) -> None:
-    """Compute the least size that the data suggests for a decision; 1 if the data suggests none."""
+    """Set ``w.number[LEAST_SIZE]`` to the least size that bounds, right-hand sides or costs suggest for a decision.
+
+    The number is 1 if they suggest none.
+    """
     R, n = D.J.shape
     curvature, largest, least = w.number[ix.MAX_CURVATURE], 0.0, math.inf
     for j in span(n):
@@ -74,7 +78,10 @@ def smaller_compiled_size(least: float, size: float) -> float:
 
 @inner
 def measure_compiled_curvature(D: ProgramData, w: Workspace) -> float:
-    """Keep and return the largest diagonal entry of the Hessian, which is infinite if an entry is not finite."""
+    """Return the largest diagonal entry of the Hessian, and keep it in ``w.number[MAX_CURVATURE]``.
+
+    The result is infinite if a diagonal entry is not finite.
+    """
     curvature = D.smoothing
     if len(D.Q) > 0:
         for j in span(D.n):

@@ -25,7 +25,7 @@ _FEW_VARIABLES = 10
 
 
 def no_dual_plan() -> DualPlan:
-    """Make the empty plan of programs that the primal method solves."""
+    """Make an empty plan, for programs that the primal method solves."""
     return DualPlan(np.zeros((0, 0)), np.zeros((0, 0)), np.zeros((0, 0)), np.zeros(0), 0)
 
 
@@ -36,7 +36,7 @@ class KeptDualPlan:
         self._last: tuple[Programs, DualPlan] | None = None
 
     def for_programs(self, P: Programs) -> DualPlan:
-        """Return the dual plan of P: that of the last call if the Hessians are equal, else a new one."""
+        """Return the dual plan of P. It is the plan of the last call if the Hessians are equal."""
         last = self._last
         if last is None or not self._have_same_curvature(last[0], P):
             last = self._last = P, make_dual_plan(P)
@@ -85,7 +85,10 @@ def make_dual_plan(P: Programs) -> DualPlan:
 
 
 def replace_dual_plan_rows(plan: DualPlan, n: int) -> DualPlan:
-    """Return the plan for programs of n variables whose inequality rows are replaced in one call."""
+    """Return the plan for a call that replaces the inequality rows of programs of n variables.
+
+    The result is ``plan`` without the Gram matrix and the weights of the rows.
+    """
     return plan._replace(gram=np.zeros((0, 0)), weight=plan.weight[:n]) if len(plan.response) else plan
 
 
@@ -112,10 +115,10 @@ def _split_space_for_dual_plan(A: Array) -> tuple[Array, Array]:
 
 
 def _dual_plan_row_scales(H: Array, G: Array) -> Array:
-    """Return how far one unit of a constraint's multiplier moves the constraint's value, without equalities.
+    """Estimate how far one unit of a constraint's multiplier moves the constraint's value.
 
-    The result (n + m,) has one number for the bounds of each variable and for each of the m inequality rows G. The
-    Hessian is taken to be diagonal.
+    The estimate ignores the equalities and the entries of the Hessian off its diagonal. The result (n + m,) has one
+    number for the bounds of each variable and one for each of the m inequality rows G.
     """
     curvature = H.diagonal()
     inverse = 1.0 / np.where(curvature > 0, curvature, curvature.max(initial=0.0) or 1.0)

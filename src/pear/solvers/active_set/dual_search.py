@@ -50,7 +50,7 @@ def run_dual_search(D: ProgramData, w: Workspace) -> bool:
 def start_dual_search(D: ProgramData, w: Workspace) -> None:
     """Set ``w.value`` to the values of all constraints at the minimum without inequalities, and empty the working set.
 
-    The number DRIFT becomes the largest violation that rounding can explain.
+    ``w.number[DRIFT]`` becomes the largest violation that rounding can explain.
     """
     n, N = D.n, gram_size(D)
     empty_dual_working_set(D, w)

@@ -24,7 +24,7 @@ from pear.solvers.active_set.kernel_arrays import ProgramData, States, Workspace
 
 @inner
 def dual_working_set_limit(D: ProgramData, w: Workspace, i: int, place: int) -> float:
-    """Return the limit of constraint i on the side ``place``, LOWER or UPPER.
+    """Return the limit of constraint i on the side ``place``, which is LOWER or UPPER.
 
     An inequality row has an upper limit only, which is infinite if the row is absent.
     """
@@ -39,7 +39,8 @@ def hold_in_dual_working_set(D: ProgramData, w: Workspace, i: int) -> float:
     """Add constraint i to the working set with multiplier zero, unless it depends on the others.
 
     Returns:
-        The square of its pivot, relative to the largest possible one; at most RANK if the constraint was not added.
+        The square of the constraint's pivot, relative to the largest possible one. It is at most the threshold RANK if
+        the constraint was not added.
     """
     size, room = w.tally[ix.WORKING], gram_row(D, w, i)[i]
     pivot = append_gram_factor_row(D, w, i) if w.weight[i] > 0.0 and size < len(w.L) - 1 else 0.0
@@ -114,7 +115,7 @@ def save_dual_working_set(D: ProgramData, states: States, slot: int, w: Workspac
 
 @inner
 def factor_dual_working_set(D: ProgramData, states: States, slot: int, w: Workspace) -> None:
-    """Factor the saved working set of a solution, for a projection."""
+    """Load the working set of the solution in ``states[slot]`` and factor it, for a projection at the solution."""
     empty_dual_working_set(D, w)
     for i in span(gram_size(D)):
         if states.place[slot, i if i < D.n else D.equalities + i] != ix.SUPER:
@@ -123,9 +124,9 @@ def factor_dual_working_set(D: ProgramData, states: States, slot: int, w: Worksp
 
 @inner
 def is_dual_working_set_kept(D: ProgramData, states: States, slot: int, w: Workspace) -> bool:
-    """Return True if the solution has the working set that ``states[slot]`` holds.
+    """Return True if the solution in the workspace has the working set that ``states[slot]`` holds.
 
-    Tight constraints with multiplier zero may have left the working set and returned in between.
+    The number of changes cannot tell, because a constraint with multiplier zero may leave the working set and return.
     """
     if states.has_start[slot] != ix.DUAL_START:
         return False
@@ -139,7 +140,7 @@ def is_dual_working_set_kept(D: ProgramData, states: States, slot: int, w: Works
 def mark_dual_working_set(D: ProgramData, w: Workspace) -> None:
     """Write the places of all variables and slacks: SUPER, or the limit at which the working set holds them.
 
-    A bound is held at the limit that the variable's value is nearer to.
+    A variable in the working set is held at the limit that is nearer to its value.
     """
     R, n = D.J.shape
     for v in span(n + R):
@@ -163,7 +164,7 @@ def hold_tight_in_dual_working_set(D: ProgramData, w: Workspace) -> bool:
     """Add every tight constraint to the working set, unless it depends on others.
 
     Returns:
-        False if a constraint neither can be added nor depends on others: it is too nearly parallel to them.
+        False if a constraint is nearly parallel to others: it cannot be added, but does not depend on them either.
     """
     n, p, parallel = D.n, D.equalities, 0
     for i in span(gram_size(D)):
@@ -183,9 +184,10 @@ def hold_tight_in_dual_working_set(D: ProgramData, w: Workspace) -> bool:
 def depends_on_dual_working_set(D: ProgramData, w: Workspace, i: int) -> bool:
     """Return True if the row of constraint i is a combination of the rows in the working set, up to rounding.
 
-    The result is also True if the factor has no room for another constraint. The pivot cannot answer the question: it
-    is the square of the difference between the row and the nearest combination, and too small to tell nearly parallel
-    rows from dependent ones. ``hold_in_dual_working_set`` must have written the constraint's row of the factor.
+    The result is also True if the factor has no room for another constraint. The pivot of the constraint is no
+    substitute for this test. It is the square of the distance between the row and the nearest combination, and is lost
+    to rounding for nearly parallel rows as well. ``hold_in_dual_working_set`` must have written the row of the factor
+    for the constraint.
     """
     n, size, row = D.n, w.tally[ix.WORKING], gram_row(D, w, i)
     if size == len(w.L) - 1:
@@ -206,8 +208,9 @@ def depends_on_dual_working_set(D: ProgramData, w: Workspace, i: int) -> bool:
 def empty_dual_working_set(D: ProgramData, w: Workspace) -> None:
     """Empty the working set, and set the weights of the constraints.
 
-    If samples have rows of their own, the weight of a row is estimated from the diagonal of ``DualPlan.response``. It
-    becomes 0 if the row of the Gram matrix, once computed, shows that the equalities fix the value of the constraint.
+    If samples have rows of their own, the weight of a row is estimated from the diagonal of ``DualPlan.response``.
+    Later, when the row's entries of the Gram matrix are computed, the weight becomes 0 if the equalities fix the value
+    of the constraint.
     """
     n, N = D.n, gram_size(D)
     w.tally[ix.WORKING] = w.tally[ix.GRAM_ROWS] = 0

@@ -1,7 +1,7 @@
 """Projections of an error at the solution of one sample, by the working set of the primal or of the dual method.
 
-The projection P e of an error e is the vector p in the tangent space with Zᵀ(Hp − e) = 0, where the columns of Z span
-the tangent space.
+The projection P e of an error e is the vector p in the tangent space with Zᵀ(Hp − e) = 0. Here H is the Hessian, and
+the columns of Z span the tangent space.
 """
 
 from __future__ import annotations
@@ -34,8 +34,8 @@ def project_error_primal(D: ProgramData, error: Array, g: Array, w: Workspace) -
     The superbasic variables are coordinates of the tangent space.
 
     Returns:
-        False if a variable is FREE, if the objective is flat along a tangent direction, if the basis is too badly
-        conditioned, if refinement has not converged, or if the result cannot be told from rounding.
+        False if a variable is FREE (nonbasic at no bound), if the objective is flat along a tangent direction, if the
+        basis is too badly conditioned, if refinement has not converged, or if the result cannot be told from rounding.
     """
     R, n = D.J.shape
     supers = w.tally[ix.SUPERS]
@@ -187,7 +187,7 @@ def set_error_projection_residual(D: ProgramData, error: Array, w: Workspace) ->
 def write_error_projection(D: ProgramData, w: Workspace, g: Array, noise: float) -> bool:
     """Write the projection in ``w.step`` to g, or zeros if it consists of rounding alone.
 
-    The rule is that of ``is_naturally_zero``.
+    The test is that of ``is_naturally_zero``.
 
     Returns:
         False if it may consist of rounding alone, and the units of the variables differ too much to tell.
@@ -202,7 +202,10 @@ def write_error_projection(D: ProgramData, w: Workspace, g: Array, noise: float)
 
 @inner
 def has_mixed_units(D: ProgramData) -> bool:
-    """Return True if the curvatures of the variables, or their largest entries in the rows, suggest mixed units."""
+    """Return True if the variables seem to have different units.
+
+    The signs are that the curvatures of variables differ much, or the largest entries of their columns in the rows.
+    """
     R, n = D.J.shape
     least = least_entry = math.inf
     most = most_entry = 0.0

@@ -15,13 +15,13 @@ from pear.solvers.active_set.kernel_arrays import Array, ProgramData, Workspace
 
 @inner
 def gram_size(D: ProgramData) -> int:
-    """Return the number of constraints, which is the size of the Gram matrix: the variables and the inequality rows."""
+    """Return the number of constraints, the size of the Gram matrix: one for each variable and each inequality row."""
     return D.n + len(D.J) - D.equalities
 
 
 @inner
 def gram_row(D: ProgramData, w: Workspace, i: int) -> Array:
-    """Return row i of the Gram matrix; compute the row when it is first needed if samples have rows of their own."""
+    """Return row i of the Gram matrix. If samples have rows of their own, it is computed when it is first needed."""
     if len(D.gram) > 0:
         return D.gram[i]
     if w.gram_at[i] < 0:
@@ -59,8 +59,8 @@ def compute_gram_row(D: ProgramData, w: Workspace, i: int) -> None:
 def add_gram_rows(D: ProgramData, w: Workspace) -> None:
     """Update the values of all constraints for a change ``w.pull`` of the multipliers in the working set.
 
-    The change is the sum of the working set's rows of the Gram matrix, times ``w.pull``. Four rows are added at a time,
-    because reading and writing the values would cost more than the products.
+    The values change by Σ_a pull_a K_a. Here K_a is the row of the Gram matrix for position a of the working set. Four
+    rows are added at a time, because reading and writing the values would cost more than the products.
     """
     N, size = gram_size(D), w.tally[ix.WORKING]
     whole = size - size % 4

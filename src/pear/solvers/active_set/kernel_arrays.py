@@ -78,8 +78,8 @@ class Programs(NamedTuple):
 
     Attributes:
         Q: (1 or K, n, n), or (0, 0, 0) if the objective has no Q.
-        band: (n, 2) the first column of each row of Q that is not zero for all programs, and the column after the last
-            one; (0, 2) without Q.
+        band: (n, 2) for each row of Q the first column with a non-zero entry in any program, and the column after the
+            last such column; (0, 2) without Q.
         sign: σ.
         smoothing: λ.
         J: (1 or K, R, n) the R rows [A; G].
@@ -385,7 +385,7 @@ def new_kernel_states(size: int, n: int, R: int) -> States:
 
 
 def new_kernel_regrets(size: int, n: int, p: int, m: int) -> CompiledRegrets:
-    """Allocate ``size`` regrets of programs with p equalities and m inequalities, not initialised."""
+    """Allocate results for ``size`` samples with p equalities and m inequalities. The arrays are not initialised."""
     outcome = new_kernel_solutions(size, n, p, m)
     return CompiledRegrets(outcome, np.empty(size), np.empty((size, n)), np.empty((size, n)))
 

@@ -123,7 +123,7 @@ def _call_kernel_without_regrets(
     outcome: CompiledSolutions,
     g: Array = _NO_ROWS,
 ) -> None:
-    """Run a task other than REGRET. It reads and writes ``states``, and writes ``outcome`` and projections g."""
+    """Run a task other than REGRET. The task reads and writes ``states``, and writes ``outcome`` and projections g."""
     table, results = SolutionTable(states, states, outcome, _NO_ROWS), CompiledRegrets(outcome, _NO_VALUES, g, _NO_ROWS)
     _call_kernel(task, pack_program_pair(P, P.Q), samples, table, default, 0.0, results)
 
@@ -137,9 +137,9 @@ def _call_kernel(
     strength: float,
     results: CompiledRegrets,
 ) -> None:
-    """Run a task for all samples, in threads if the batch is worth them.
+    """Run a task for all samples, in several threads if the batch is large enough.
 
-    If OpenMP is not available, the threads of a pool take turns in calling the kernel for a few samples.
+    Without OpenMP, the threads come from a pool. Each of them calls the kernel for a few samples at a time.
     """
     run_batch_kernel = _import_kernel()
     (B, n), rows = samples.predicted.shape, pair.decision.J.shape[1]

@@ -57,7 +57,7 @@ def pack_curvature(Q: Array) -> dict[str, Any]:
 
 
 def pack_program_pair(decision: Programs, true_Q: Array, factor: Array = _NO_FACTOR) -> ProgramPair:
-    """Make the pair of programs of a regret; ``curved`` is True if their Q are different arrays."""
+    """Make the pair of programs of a regret. ``curved`` becomes True if their Q are different arrays."""
     curved = decision.Q is not true_Q
     if curved:
         decision = decision._replace(band=pack_curvature(np.concatenate([decision.Q, true_Q]))["band"])

@@ -11,10 +11,10 @@ from pear.solvers.active_set.kernel_arrays import Array, ProgramData, Workspace
 
 
 def _compile_products(term: Any) -> tuple[Any, Any]:
-    """Compile two products with J for one kind of term: one sums over the entries of each row, one of each column.
+    """Return two compiled functions that sum terms of J, one by rows and one by columns.
 
     Args:
-        term: a compiled function of an entry of J and a factor.
+        term: a compiled function of an entry of J and a factor; its values are summed.
     """
 
     @inner
@@ -86,7 +86,7 @@ def move_with_hessian_product(D: ProgramData, w: Workspace, v: int, change: floa
 
 @inner
 def curvature_terms(D: ProgramData, w: Workspace) -> float:
-    """Return an upper bound of the terms that Hx is summed from, as ``pear.optimality.natural_sizes`` defines it."""
+    """Return an upper bound on the size of the terms of Hx, as ``pear.optimality.natural_sizes`` defines it."""
     largest = 0.0
     for j in span(D.n):
         curvature = D.smoothing + (D.sign * D.Q[j, j] if len(D.Q) > 0 else 0.0)

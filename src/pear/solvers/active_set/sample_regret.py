@@ -41,8 +41,8 @@ def set_sample_regret(
 ) -> None:
     """Solve both problems of a sample, and write its regret and gradients to row i of ``results``.
 
-    The problem with the true cost is solved only if the table does not have its solution. If the predicted problem has
-    no start, it takes the solution of the true one. See ``batch_kernel.run_batch_kernel`` for the arguments.
+    The problem with true costs is solved only if the table does not have its solution. If the problem with predicted
+    costs has no start, it takes the solution with true costs. See ``batch_kernel.run_batch_kernel`` for the arguments.
     """
     kept = len(samples.slots) > 0
     slot = samples.slots[i] if kept else i
@@ -75,7 +75,10 @@ def set_sample_regret(
 
 @inner
 def is_sample_regret_best_kept(table: SolutionTable, slot: int, true: Array) -> bool:
-    """Return True if the best decision in the table was computed for these true costs, none of which is NaN."""
+    """Return True if the best decision in row ``slot`` of the table was computed for the true costs ``true`` (n,).
+
+    The result is False if one of these costs is NaN.
+    """
     if len(table.fingerprints) == 0:
         return False
     for j in span(len(true)):  # noqa: SIM110 (a plain loop is what compiles well)

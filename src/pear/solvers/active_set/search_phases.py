@@ -82,10 +82,10 @@ def search_phase_one(D: ProgramData, w: Workspace) -> bool:
 
 @inner
 def violated_side_in_phase_one(w: Workspace, v: int, n: int, spread: float) -> float:
-    """Return −1 if a variable is below its lower bound, 1 if above its upper bound, 0 if between, up to rounding.
+    """Return −1 if variable v is below its lower bound, 1 if it is above its upper bound, and 0 if it is between them.
 
-    Rounding is relative to a natural size (``pear.optimality.natural_sizes``): for a slack, the size of the terms of
-    its row at the start.
+    Violations that rounding explains do not count. Rounding is relative to a natural size
+    (``pear.optimality.natural_sizes``): for a slack, the size of the terms of its row at the start.
 
     Args:
         w: the workspace.
@@ -187,7 +187,8 @@ def search_phase_two(D: ProgramData, w: Workspace, careful: bool) -> bool:
     Args:
         D: the program.
         w: the workspace.
-        careful: compare every multiplier with its natural size from the first step on.
+        careful: whether every multiplier is compared with its natural size from the first step on. If False, this
+            begins only after STALLED steps of length zero.
 
     Returns:
         False if no such minimum is found.
@@ -230,7 +231,7 @@ def search_phase_two(D: ProgramData, w: Workspace, careful: bool) -> bool:
 
 @inner
 def reverse_search_direction(w: Workspace) -> None:
-    """Turn the search direction around."""
+    """Reverse the search direction in ``w.along`` and ``w.column``."""
     for t in span(w.tally[ix.SUPERS]):
         w.along[t] = -w.along[t]
     for b in span(len(w.inverse)):
@@ -239,7 +240,10 @@ def reverse_search_direction(w: Workspace) -> None:
 
 @inner
 def hold_flat_search_variable(w: Workspace) -> None:
-    """Hold the superbasic variable along which the objective is constant: all of its values are equally good."""
+    """Make the superbasic variable along which the objective is constant nonbasic, at its present value.
+
+    Its place becomes FREE, because all of its values are equally good.
+    """
     t = w.tally[ix.FACTORED]
     w.place[w.sup[t]] = ix.FREE
     drop_superbasic(w, t)

@@ -1,4 +1,4 @@
-"""The check of a solution: refine it on its working set, judge it from the data, and write it to the results."""
+"""Functions that refine a solution on its working set, judge it from the data, and write it to the results."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def refine_and_check_solution(D: ProgramData, w: Workspace) -> int:
     """Refine the solution on its working set, and check it against the data.
 
     Returns:
-        SOLVED, or the code of the reason why the solution does not pass.
+        SOLVED, or a code that says why the solution does not pass: GIVEN_UP, AGAIN, OUTSIDE or CLOSE.
     """
     R = len(D.J)
     unbalanced = math.inf
@@ -74,7 +74,7 @@ def check_refined_solution(D: ProgramData, w: Workspace, unbalanced: float) -> i
         unbalanced: the residual of stationarity.
 
     Returns:
-        SOLVED, or the code of the reason why the solution does not pass.
+        SOLVED, or a code that says why the solution does not pass, as for ``refine_and_check_solution``.
     """
     if not unbalanced <= CLOSE_BY:
         return ix.GIVEN_UP

@@ -24,8 +24,8 @@ _NAME = "compiled"  # of the table in the store of warm starts
 class SolutionStore:
     """The ``SolutionTable`` of one problem, kept in a store of warm starts.
 
-    The fingerprint of a row consists of the true cost (n numbers), the fingerprint of the true curvature (n numbers),
-    and the coefficient λ of the quadratic smoothing term.
+    The fingerprint of a row says what its best decision was computed from: the true cost (n numbers), the fingerprint
+    of the true curvature (n numbers), and the coefficient λ of the quadratic smoothing term.
 
     Args:
         starts: the store of warm starts.
@@ -54,7 +54,7 @@ class SolutionStore:
         return self._load_table() if fits else None
 
     def _stored_rows(self, keys: list[Hashable] | None) -> tuple[SolutionTable, Index] | None:
-        """Return the stored table and the row numbers (B,) of these keys; None if nothing can be kept for them."""
+        """Return the stored table and the row numbers (B,) of these keys; None if the table has no rows for them."""
         if keys is None:
             return None
         slots, table = self.starts.slots(keys), self.stored_table()

@@ -171,9 +171,9 @@ def solve_sample_decision(
 ) -> None:
     """Solve the loaded sample for its decision, and write the results to row i of ``outcome``.
 
-    If multipliers are not unique and ``centred`` is True, the result has multipliers of which few are zero. Only the
-    primal method finds such multipliers. It therefore solves the sample again if the dual method has left a tight
-    constraint with a multiplier of zero.
+    If multipliers are not unique and ``centred`` is True, they are chosen such that few of them are zero. Only the
+    primal method does so. It therefore solves the sample again if the dual method has left a tight constraint with a
+    multiplier of zero.
     """
     if solve_sample_by_dual(D, states, slot, default, np.int64(0), outcome, i, w):
         if not (centred and outcome.weak[i]):

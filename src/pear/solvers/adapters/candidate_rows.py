@@ -38,7 +38,7 @@ class CandidateRows:
         return np.flatnonzero(self._status == Status.INACCURATE)
 
     def fail(self, i: int, status: Status) -> None:
-        """Set the status of sample ``i`` without a point."""
+        """Set the status of sample ``i``, for which the solver has no point."""
         self._status[i] = status
 
     def put(

@@ -249,7 +249,10 @@ def _run_highs_for_cost(highs: highspy.Highs, cost: Array, seconds: float) -> St
 
 
 def _run_highs(highs: highspy.Highs) -> highspy.HighsModelStatus:
-    """Run HiGHS on its model. If another user of its thread pool made the run fail, run HiGHS again."""
+    """Run HiGHS on its model and return the model's status.
+
+    If another user of HiGHS's thread pool made the run fail, HiGHS runs again.
+    """
     highs.clearSolver()
     if highs.run() == highspy.HighsStatus.kError and highs.getModelStatus() == highspy.HighsModelStatus.kNotset:
         # HiGHS has one thread pool per process and refuses to run if someone opened it with another size.

@@ -72,10 +72,10 @@ def milp_cost_unit(cost: Array, least: float) -> float:
 
 
 def _milp_exponents(log: Array, at: NDArray[np.intp], size: int) -> Array:
-    """Compute for each row or column the rounded middle of its smallest and its largest exponent.
+    """Return, for each row or column, the rounded mean of the smallest and the largest logarithm of its entries.
 
     Args:
-        log: (k,) the exponents of all entries.
+        log: (k,) binary logarithms of the sizes of all entries.
         at: (k,) the row or column of each entry.
         size: the number of rows or columns.
 

@@ -107,6 +107,9 @@ def _osqp_settings(tol: float, seconds: float) -> dict[str, float | bool]:
 
 
 def _osqp_limits(batch: ProgramArrays, group: Group, box: Array, i: int) -> tuple[Array, Array]:
-    """Return the lower and upper limits of the rows [A; G; I] of sample ``i``, with I for the variables ``box``."""
+    """Return the lower and upper limits of the rows [A; G; I] of sample ``i``.
+
+    I has one row for each variable in ``box``.
+    """
     lower, upper = group_row_limits(batch, group, i)
     return np.concatenate([lower, row(batch.lb, i)[box]]), np.concatenate([upper, row(batch.ub, i)[box]])

@@ -113,7 +113,7 @@ def _solve_qpsolvers_group(
 
 
 def _qpsolvers_cost_unit(c: Array, group: Group) -> float:
-    """Return the number by which the objective is divided: the largest absolute cost of an LP.
+    """Return the number by which the objective is divided: for an LP, the largest absolute cost.
 
     The number is 1 if H is not zero or if all costs are zero. Solvers add curvature of a fixed size to an H of
     zeros, so that the costs of LPs must have size one.
@@ -124,7 +124,10 @@ def _qpsolvers_cost_unit(c: Array, group: Group) -> float:
 
 
 def _read_qpsolvers_multipliers(values: Any, size: int, force: float) -> Array:
-    """Convert multipliers (size,) to the units of the program; zeros if the solver has returned none."""
+    """Return multipliers (size,) in the units of the program, which are ``force`` times those of the solver.
+
+    The result is zero if the solver has returned none.
+    """
     return np.zeros(size) if values is None or not len(values) else force * np.asarray(values)[:size]
 
 
@@ -135,7 +138,10 @@ def _read_qpsolvers_status(solution: qpsolvers.Solution) -> str:
 
 
 def _is_qpsolvers_point_feasible(batch: ProgramArrays, group: Group, i: int, x: Array, tol: float) -> bool:
-    """Return whether x (n,) is feasible to ``tol``. Some solvers claim success if equalities contradict each other."""
+    """Return whether x (n,) is feasible to ``tol``.
+
+    Some solvers claim success although equalities contradict each other.
+    """
     b, h, lb, ub = (row(field, i) for field in (batch.b, batch.h, batch.lb, batch.ub))
 
     def small(excess: Array, matrix: Array, rhs: Array) -> bool:

@@ -115,7 +115,7 @@ def _solve_scipy_milp(batch: ProgramArrays, group: Group, i: int, seconds: float
 
 
 def _run_scipy_twice(run: Callable[[bool], OptimizeResult]) -> tuple[OptimizeResult, Status]:
-    """Call ``run(presolve)`` with True, and again with False if the outcome is unclear.
+    """Call ``run(presolve)`` with True, and again with False if the status after the first call is unclear.
 
     Returns:
         The result of SciPy, and the status that SciPy claims.

@@ -1,4 +1,4 @@
-"""``BinaryPlan``: a set of constraints, prepared for searches, with the decisions found so far."""
+"""``BinaryPlan``: the constraints of 0-1 programs, prepared for searches, with the decisions found so far."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ class BinaryResult(NamedTuple):
     Attributes:
         bits: the best selection as packed bits; empty without a proof.
         most: the proven upper bound of the value of any selection; NaN without a proof.
-        outcome: PROVEN, SPENT or NOTHING, as in ``selection_search``.
+        outcome: PROVEN, SPENT (too many nodes) or NOTHING (no feasible selection), as in ``selection_search``.
     """
 
     bits: bytes
@@ -38,18 +38,21 @@ class BinaryResult(NamedTuple):
 
 @dataclass(frozen=True)
 class BinaryPlan:
-    """A set of constraints for decisions ``low + z``; z_j is 0 or 1 for a free variable, and 0 for a fixed variable.
+    """The constraints that a group of programs shares. Their decisions are ``low + z`` with selections z.
+
+    z_j is 0 or 1 for a *free* variable, and 0 for a *fixed* variable, which has one possible value. The *values* of a
+    program are the objective's coefficients of the free variables.
 
     Attributes:
         key: the bytes of all constraints.
         low: (n,) the least value of each variable.
-        free: (k,) the free variables, which may have two values.
+        free: (k,) the positions of the free variables.
         J: (r, k) the columns of the free variables in the r rows, equality rows first.
         upper, lower: (r,) the limits of these rows.
-        rows: the same rows, tightened.
+        rows: the same rows in the form that the searches read.
         possible: False if the bounds leave no value for some variable.
-        answers: earlier results, by the bytes of the item values of a program.
-        recent: the packed bits of recent decisions, the newest last.
+        answers: the results of earlier searches. The key of a result is the bytes of the program's values (k,).
+        recent: the packed bits of recent selections, the newest last.
     """
 
     key: bytes
@@ -76,7 +79,7 @@ class BinaryPlan:
 
     @classmethod
     def _new(cls, key: bytes, A: Array, b: Array, G: Array, h: Array, lb: Array, ub: Array) -> BinaryPlan:
-        """Make the plan of constraints: remove fixed variables, and tighten the rows of the free variables."""
+        """Make the plan: fixed variables are removed from the rows, and the rows are tightened."""
         low, high = cls.whole_bounds(lb, ub)
         free = np.flatnonzero(high > low)
         J = np.concatenate([A, G])
@@ -86,9 +89,9 @@ class BinaryPlan:
         return cls(key, low, free, J, upper, lower, TightenedRows.of(J, upper, lower), bool((high >= low).all()))
 
     def starts(self, values: Array) -> Array | None:
-        """Return for each program the best recent decision, (B, k), as the start of a search.
+        """Return the recent selection of greatest value for each program, (B, k), as the start of a search.
 
-        The result is None if there is no recent decision, or if dynamic programming solves the programs.
+        The result is None if there is no recent selection, or if dynamic programming solves the programs.
 
         Args:
             values: (B, k) the values of the k free variables in B programs.
@@ -101,7 +104,7 @@ class BinaryPlan:
         return decisions[worth.argmax(1)].astype(np.float64)
 
     def keep(self, new: dict[bytes, BinaryResult]) -> None:
-        """Store results by the bytes of their values. Their decisions become the most recent decisions."""
+        """Keep results, whose keys are the bytes of values. Their selections become the most recent ones."""
         for values, answer in new.items():
             self.answers.put(values, answer, len(values) + len(answer.bits) + _ENTRY)
             if answer.bits:
@@ -129,7 +132,11 @@ class BinaryPlan:
 
 
 def group_by_binary_plan(batch: ProgramArrays, todo: NDArray[np.intp]) -> list[tuple[BinaryPlan, NDArray[np.intp]]]:
-    """Group the samples at the positions ``todo`` by plan. Return each plan with the positions of its samples."""
+    """Group the samples at the positions ``todo`` by their plans.
+
+    Returns:
+        For each plan: the plan, and the positions of its samples.
+    """
     if not len(todo):
         return []
     if batch.shared_matrices and batch.shared_limits:

@@ -134,7 +134,10 @@ def _answer_by_binary_plan(
 
 
 def _run_binary_jobs(jobs: list[_BinaryJob]) -> list[dict[bytes, BinaryResult]]:
-    """Run all jobs in threads, within half of the time that is left. The other half is for branch and cut."""
+    """Run all jobs in threads, within half of the time that is left, and return their results.
+
+    The other half is for solvers by branch and cut.
+    """
 
     def stop() -> None:
         for job in jobs:

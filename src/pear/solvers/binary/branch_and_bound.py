@@ -1,7 +1,7 @@
 """Branch and bound for 0-1 programs with few rows. Compiled.
 
 The search is depth first. It first considers only values above a guess of the best value, and then lowers the guess. A
-branch concerns a single item or the number of items taken. If values are much alike, this number decides more than any
+branch restricts a single item or the number of items taken. If values are much alike, this number decides more than any
 single item.
 """
 
@@ -43,7 +43,7 @@ _NEAR, _GROWTH = 20, 1.7  # the first guessed gap is the 21st least reduced cost
 
 @inner
 def _fix_branch_item(program: Program, node: Node, item: int, value: int) -> None:
-    """Fix ``item`` as taken (1) or not taken (0). The caller updates the column or row of the item."""
+    """Fix ``item`` as taken (1) or not taken (0). The caller updates the dictionary's column or row of the item."""
     node.fixed_at[item] = value
     if value == 1:
         node.base[0] += program.v[item]
@@ -89,8 +89,8 @@ def _choose_branch(node: Node, solved: bool, gap: float, work: SearchWorkspace) 
         work: memory for computations.
 
     Returns:
-        The place: the position of a dictionary row, or the number of rows plus the position of a column, or −1 if every
-        item is fixed; and whether the upward branch comes first.
+        The place, and True if the upward branch comes first. The place is the position of a dictionary row, or the
+        number of rows plus the position of a column, or −1 if every item is fixed.
     """
     n, M = node.n, node.M
     place, up, best = -1, False, -1.0
@@ -109,7 +109,7 @@ def _choose_branch(node: Node, solved: bool, gap: float, work: SearchWorkspace) 
 
 @inner
 def _any_branch(node: Node) -> tuple[int, bool]:
-    """Choose any place to branch, with the result of ``_choose_branch``.
+    """Return any place to branch, in the form of ``_choose_branch``.
 
     The search needs such a place if the relaxation is not solved, or if its solution is whole but violates a row by a
     rounding error.
@@ -193,7 +193,10 @@ def _feasible_branch_value(program: Program, z: Bytes) -> float:
 
 @inner
 def _guess_bound_gap(program: Program, work: SearchWorkspace) -> float:
-    """Guess the gap between the relaxation and the best selection: one of the least reduced costs in absolute value."""
+    """Return a guess of the gap between the relaxation and the best selection.
+
+    The guess is one of the least absolute reduced costs.
+    """
     n, mean = len(program.v), 0.0
     near = min(_NEAR, n - 1)
     for j in span(n):
@@ -270,7 +273,8 @@ def _explore_branches(
         budget: (1,) set to 0 by another thread to stop the search.
 
     Returns:
-        PROVEN, SPENT or TIED; the value of ``best``; and the number of nodes that may still be visited.
+        PROVEN if the search is complete, SPENT if it was stopped or ran out of nodes, or TIED; the value of ``best``;
+        and the number of nodes that may still be visited.
     """
     depth = 1
     copy_dictionary(refer(dictionary_at(tree, 0)), refer(dictionary_at(tree, 1)))
@@ -310,9 +314,10 @@ class SharedRows(NamedTuple):
     """The rows and the number of nodes for all samples of a search.
 
     Attributes:
-        A: (n, M) the coefficients of M rows, at most 1 in absolute value. The last column is −1.
-        b: (M,) the limits of the rows; the last one is 0.
-        width: (M,) how far below its limit a row may be; the last one is n.
+        A: (n, M) the coefficients, at most 1 in absolute value, one column for each of M rows. The last column, of −1,
+            counts the items taken.
+        b: (M,) the limits of the rows; that of the count is 0.
+        width: (M,) how far below its limit a row may be; n for the count.
         budget: (1,) the number of nodes per sample. Another thread stops the search by setting this number to 0.
     """
 
@@ -332,8 +337,8 @@ class SearchBatch(NamedTuple):
         has_start: (B,) bool, True if ``best`` contains a feasible selection to start from.
         best: (B, n) selections to start from; overwritten by the best selections.
         most: (B,) overwritten by upper bounds of the values, which are proven if the outcome is PROVEN.
-        outcome: (B,) overwritten by PROVEN, SPENT or NOTHING, or by TIED if a search with a start finds two best
-            selections.
+        outcome: (B,) overwritten by the outcomes that ``selection_search`` defines: PROVEN, SPENT or NOTHING, or TIED
+            if a search with a start finds two best selections.
     """
 
     values: Array

@@ -39,7 +39,7 @@ def _dual_leaving_row(node: Node) -> int:
 
 @inner
 def compute_dual_ratios(node: Node, p: int, sign: float, work: SearchWorkspace) -> int:
-    """Compute the ratio of each column that can move the basic variable of row ``p``.
+    """Write the ratio of each column that can move the basic variable of row ``p`` to ``work``.
 
     Args:
         node: the dictionary.

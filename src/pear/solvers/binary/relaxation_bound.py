@@ -1,7 +1,7 @@
 """The linear relaxation of a node, and an upper bound that is valid in spite of rounding errors. Compiled.
 
 The symbols are those of ``simplex_dictionary``, and A_j has the coefficients of item j. Every dictionary has
-multipliers u of the rows: −d at the columns of y. For any u the bound
+multipliers u of the rows: −d_i if the slack y_i is nonbasic, else 0. For any u the bound
 
     v·z ≤ u·b + Σ max(v_j − A_j·u, 0) + Σ max(−u_i lo_i, −u_i hi_i)
 

@@ -1,4 +1,4 @@
-"""``SelectionSearch``: the best selections for many values under the same rows, by the method that suits the rows."""
+"""``SelectionSearch``: the best selections of 0-1 programs that share their rows and differ in their values."""
 
 from __future__ import annotations
 
@@ -28,7 +28,8 @@ class SearchOutcomes(NamedTuple):
     Attributes:
         z: (B, n) the best selections; NaN without a proof.
         most: (B,) proven upper bounds of the values; NaN without a proof.
-        outcome: (B,) PROVEN, SPENT or NOTHING.
+        outcome: (B,) PROVEN: the best selection is known. SPENT: the search has visited as many nodes as it may.
+            NOTHING: no selection is feasible.
     """
 
     z: Array
@@ -37,7 +38,7 @@ class SearchOutcomes(NamedTuple):
 
 
 def selection_search_nodes(rows: TightenedRows) -> Ints:
-    """Return the number of nodes (1,) that a search may visit, which is smaller for more coefficients."""
+    """Return an array (1,) with the number of nodes that a search may visit: fewer for more coefficients."""
     return np.array([max(1, min(_NODES, _WORK // rows.A.size))])
 
 
@@ -68,7 +69,7 @@ class SelectionSearch:
         self.budget = selection_search_nodes(rows) if budget is None else budget
 
     def run(self) -> SearchOutcomes:
-        """Find the best selections."""
+        """Search for the best selection of every program."""
         if self.budget[0] == 0:
             nothing = np.full(self.values.shape, np.nan)
             return SearchOutcomes(nothing, nothing.sum(1), np.full(len(nothing), SPENT, np.int8))
@@ -109,7 +110,7 @@ class SelectionSearch:
         """Run branch and bound on scaled values. The arguments are those of ``SearchBatch``.
 
         Returns:
-            The outcomes (B,), and upper bounds (B,) of the scaled values. ``best`` is overwritten by the selections.
+            (B,) the outcomes, and (B,) upper bounds of the scaled values. ``best`` is overwritten by the selections.
         """
         from pear.solvers.binary import branch_and_bound, simplex_dictionary  # numba again
 
@@ -125,10 +126,9 @@ class SelectionSearch:
         return outcome, most
 
     def _units(self, scale: Array) -> Array:
-        """Find for each program a number of which all values, divided by ``scale`` (B,), are multiples.
+        """Return for each program a number of which all values, divided by ``scale`` (B,), are multiples.
 
-        Returns:
-            (B,), 0 for a program whose values are not whole numbers.
+        The result (B,) is 0 for a program whose values are not whole numbers.
         """
         whole = (self.values == np.round(self.values)).all(1) & (np.abs(self.values).max(1, initial=0.0) < EXACT)
         units = np.zeros(len(self.values))

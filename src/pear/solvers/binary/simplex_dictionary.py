@@ -60,9 +60,9 @@ class Node(NamedTuple):
     """The dictionary and the fixed items of a node. Variables have numbers: first the items, then the slacks y of rows.
 
     Attributes:
-        T: (M + 2, n) the coefficients of the nonbasic variables in the M basic variables and in the objective. The last
-            row has slightly perturbed coefficients of the objective, which choose pivots. The first ``size[0]`` columns
-            are in use.
+        T: (M + 2, n) the coefficients of the nonbasic variables: M rows for the basic variables, one for the objective,
+            and one for a slightly perturbed objective, which chooses the pivots. The first ``size[0]`` columns are in
+            use.
         column: (n,) the variable of each column.
         upper: (n,) 1 if the variable of a column lies at its upper bound, else 0.
         fixed_at: (n,) the value of each item: 0, 1 or FREE.
@@ -70,7 +70,7 @@ class Node(NamedTuple):
         least, most: (M,) the bounds of the basic variables.
         lo, hi: (M,) the bounds of the slacks y.
         room: (M,) the limits of the rows minus the coefficients of the items fixed at 1.
-        base: (M,) the first entry is the value of the items fixed at 1.
+        base: (M,) the first entry is the value of the items fixed at 1. The other entries are not used.
         basic: (M,) the basic variables.
         size: (1,) the number of columns in use.
         n, M: the numbers of items and rows.
@@ -205,14 +205,14 @@ def reset_dictionary(program: Program, node: Node) -> None:
 
 @inner
 def dictionary_column_width(node: Node, j: int) -> float:
-    """Return the distance between the bounds of column ``j``."""
+    """Return the distance between the bounds of the variable of column ``j``."""
     y = node.column[j] - node.n
     return 1.0 if y < 0 else node.hi[y] - node.lo[y]
 
 
 @inner
 def flip_dictionary_bound(node: Node, j: int) -> None:
-    """Move column ``j`` to its other bound."""
+    """Move the variable of column ``j`` to its other bound."""
     move = dictionary_column_width(node, j) if node.upper[j] == 0 else -dictionary_column_width(node, j)
     node.upper[j] = 1 - node.upper[j]
     for i in span(node.M):
@@ -277,7 +277,7 @@ def drop_dictionary_column(node: Node, j: int) -> None:
 
 @inner
 def dictionary_objective(program: Program, node: Node) -> float:
-    """Return the objective at the point of the dictionary: up to rounding, an upper bound of all values below."""
+    """Return the objective at the dictionary's point: up to rounding, an upper bound of all values below the node."""
     n, total = node.n, node.base[0]
     for j in span(node.size[0]):
         if node.column[j] < n and node.upper[j] == 1:

@@ -1,4 +1,7 @@
-"""``TightenedRows``: the rows of 0-1 programs, as tight as whole coefficients allow, in the units of the searches."""
+"""``TightenedRows``: the rows of 0-1 programs in the scaled form that the searches read.
+
+Limits have a margin for rounding errors. Those of rows with whole coefficients are as tight as the coefficients allow.
+"""
 
 from __future__ import annotations
 
@@ -21,11 +24,13 @@ _TABLE = 300_000  # entries of a table of items and capacities, up to which dyna
 class TightenedRows:
     """The rows ``low ≤ Gz ≤ h`` for 0-1 variables z, scaled, without rows that always hold.
 
+    M − 1 rows are left. One more row counts the items taken.
+
     Attributes:
-        A: (n, M) the coefficients, one column for each of M − 1 rows. These columns are divided by powers of two, so
-            that no coefficient exceeds 1. A last column of −1 counts the items taken.
-        b: (M,) the upper limits of these rows; the last limit, that of the count, is 0.
-        width: (M,) how far below its upper limit a row may be, infinite for inequalities; the last one is n.
+        A: (n, M) the coefficients, one column for each row. Each row is divided by a power of two, so that no
+            coefficient exceeds 1. The last column, for the count, is −1.
+        b: (M,) the upper limits of these rows; that of the count is 0.
+        width: (M,) how far below its upper limit a row may be: infinite for inequalities, n for the count.
         weights: (n,) whole weights ≥ 0, for a program with one row that dynamic programming solves; None otherwise.
         capacity: the whole limit of this row.
     """
@@ -45,7 +50,7 @@ class TightenedRows:
             h: (m,) upper limits.
             low: (m,) lower limits, −inf for a row without one; None if no row has a lower limit.
             slack: by how much a limit may be exceeded, relative to the limit or to the least coefficient of the row,
-                whichever is larger: one number or (m,) numbers.
+                whichever is larger. One number, or one for each of the m rows.
         """
         low = np.full(len(h), -np.inf) if low is None else low
         size = np.abs(G).sum(1)

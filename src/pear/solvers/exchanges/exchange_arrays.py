@@ -44,7 +44,7 @@ class ExchangeSamples(NamedTuple):
         x: (B, n) decisions.
         v: (B, p + m) multipliers of the rows.
         bound: (B, n) multipliers of the bounds.
-        place: (B, n) int8, the places of the variables.
+        place: (B, n) int8, the places of the variables: FREE, LOWER or UPPER.
         held: (B, p + m) bool, the rows that are held; all equalities are.
         exchanges: (B,) how often constraints were exchanged.
         done: (B,) bool, whether no constraint is wrong in the end and the residual is small.
@@ -67,7 +67,7 @@ class MaskedSystems(NamedTuple):
     """Reduced systems ``[H Jᵀ; J 0][x; v] = [f; r]`` of B working sets, with K right-hand sides each and J = [A; G].
 
     Attributes:
-        place: (B, n) int8, the places of the variables.
+        place: (B, n) int8, the places of the variables: FREE, LOWER or UPPER.
         held: (B, p + m) bool, the rows that are held; all equalities are.
         f: (K, B, n) right-hand sides.
         r: (K, B, p + m) right-hand sides.

@@ -108,7 +108,7 @@ def _run_exchange_calls(batch: int, run: Callable[[int, int], None]) -> None:
 
     Args:
         batch: the number of samples.
-        run: takes the first sample and the end of a part of the batch.
+        run: a function of ``first`` and ``last`` that handles the samples ``first`` to ``last − 1``.
     """
     stop = Event()
 

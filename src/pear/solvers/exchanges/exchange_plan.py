@@ -1,4 +1,4 @@
-"""The plan of the compiled exchanges: what all samples of a problem share.
+"""The plan of the compiled exchanges, which has what all samples of a problem share.
 
 The matrices of a plan are in equilibrated units; see ``equilibrated_program``. Decisions are divided by ``columns``,
 and multipliers of rows by ``rows``. These factors are powers of two, so that nothing is rounded.
@@ -93,7 +93,7 @@ def make_exchange_plan(qp: QuadraticProgram, definite: bool) -> ExchangePlan | N
         definite: whether H is positive definite.
 
     Returns:
-        The plan; None if the systems of the programs are too large or too expensive to be factored whole.
+        The plan; None if factoring the whole systems of the programs needs too much memory or time.
     """
     if qp.n + qp.p + qp.m > MOST_UNKNOWNS:
         return None

@@ -1,7 +1,8 @@
-"""The compiled exchanges of one sample: solve on the working set, find the constraints that are wrong, exchange them.
+"""The compiled exchanges of one sample.
 
-A constraint is wrong if it is held and its multiplier has the wrong sign, or if it is not held and is violated. The
-rules are those of ``pear.decisions.repair``, which repairs the samples that this search cannot finish.
+Each round solves on the working set, finds the constraints that are wrong, and exchanges them. A constraint is wrong
+if it is held and its multiplier has the wrong sign, or if it is not held and is violated. The rules are those of
+``pear.decisions.repair``, which repairs the samples that this search cannot finish.
 """
 
 from __future__ import annotations
@@ -150,8 +151,9 @@ def _mark_constraints_to_exchange(P: ExchangePlan, S: ExchangeSamples, i: int, w
 def _measure_exchange_point(P: ExchangePlan, S: ExchangeSamples, i: int, w: ExchangeMemory) -> None:
     """Compute the gradient and the slacks of sample i, and the natural sizes of their terms.
 
-    ``pear.optimality.natural_sizes`` defines these sizes. Most ratios of a number and its size do not depend on the
-    units. Sizes that compare entries of a vector are computed in the units of the data.
+    ``pear.optimality.natural_sizes`` defines these sizes. The ratio of a number to its size is mostly the same in
+    equilibrated units as in the units of the data. Sizes that compare entries of a vector depend on the units, and are
+    computed in those of the data.
     """
     n, rows, p = len(P.curvature), len(P.rows), P.equalities
     x, v, gradient, hx = S.x[i], S.v[i], w.variables[GRADIENT], w.variables[HX]
@@ -200,7 +202,7 @@ def _measure_exchange_point(P: ExchangePlan, S: ExchangeSamples, i: int, w: Exch
 def _exchange_marked_constraints(
     P: ExchangePlan, S: ExchangeSamples, i: int, together: bool, w: ExchangeMemory
 ) -> None:
-    """Exchange the wrong constraints of sample i: all of them if ``together`` is True, otherwise the last one.
+    """Exchange the wrong constraints of sample i: all of them if ``together`` is True, otherwise only the last one.
 
     A constraint that is held is released, and one that is not held becomes held. If both bounds of a variable would be
     held, only the nearer one is.

@@ -2,8 +2,8 @@
 
 The whole system ``[H + D, Jᵀ; J, −E]``, with J = [A; G] and diagonal D and E, is analysed once for a problem. For a
 working set, D is huge for the variables at a bound, and E is huge for the rows that are not held, so that the solution
-vanishes there. A new working set needs a new factorisation, but no new analysis, which would take several times as
-long.
+vanishes there. A new working set needs a new factorisation but no new analysis. An analysis would take several times as
+long as the factorisation.
 """
 
 from __future__ import annotations
@@ -94,7 +94,10 @@ def factor_masked_system(P: ExchangePlan, place: Array, held: Array, w: Exchange
 
 @inner
 def solve_masked_factor(P: ExchangePlan, f: Array, r: Array, dx: Array, dv: Array, w: ExchangeMemory) -> None:
-    """Solve once with the factored system: write dx (n,) and dv (p + m,) for the right-hand sides f and r."""
+    """Solve the factored system once for the right-hand sides f (n,) and r (p + m,).
+
+    The solution is written to dx (n,) and dv (p + m,).
+    """
     n, rhs, B = len(P.curvature), w.pair[2], P.blocks
     for k in range(len(r)):
         dv[k] = r[k]

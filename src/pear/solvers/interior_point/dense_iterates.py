@@ -195,7 +195,10 @@ class DenseIterates:
         return x, lam, s
 
     def _minus_limits(self, start: Tensor, x: Tensor) -> Tensor:
-        """Subtract the present inequality rows and signed bounds at x (B, n) from ``start`` (B, m + 2n)."""
+        """Return ``start`` − [Gx; −x; x] for x (B, n). Shape (B, m + 2n).
+
+        The entries of ``start`` that belong to absent inequalities and bounds do not change.
+        """
         d, m, shape = self.data, self.m, (len(x), 2, self.n)
         bounds = torch.addcmul(start[:, m:].view(shape), d.sign.view(shape), x[:, None], value=-1).view(len(x), -1)
         if not m:
@@ -259,7 +262,7 @@ class DenseIterates:
         Args:
             diagonal: (B, n) the diagonal of H + ρI + D.
             inverse_W: (B, p + m) the inverse weights of the rows.
-            q_equality: (B, p) the products of W⁻¹ and the right-hand side t that belong to the equalities.
+            q_equality: (B, p) W⁻¹t for the equalities, where t is the right-hand side that ``_factor`` describes.
 
         Returns:
             The function of r (B, n) and t (B, m) that ``_factor`` describes.
@@ -301,7 +304,10 @@ class DenseIterates:
 
     @staticmethod
     def _longest_steps(values: Tensor, change: Tensor) -> Tensor:
-        """Return the longest steps, at most 1, that keep positive values clearly positive. Shape (B, 1)."""
+        """Return the longest steps along ``change``, at most 1, that keep the positive ``values`` clearly positive.
+
+        Both have shape (B, k), and the result (B, 1).
+        """
         return ((change / values).amin(1, keepdim=True) / -_TO_BOUNDARY).clamp(min=1.0).reciprocal()
 
     @staticmethod

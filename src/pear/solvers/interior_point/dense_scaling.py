@@ -128,7 +128,7 @@ def scaled_rows(qp: QuadraticProgram) -> ScaledRows:
 
 
 def _scale_rows(qp: QuadraticProgram) -> ScaledRows:
-    """Divide every row by its largest entry, and collect the limits."""
+    """Return the rows, divided by their largest entries, and their limits."""
     most = max(len(qp.A), len(qp.G))
     R = torch.cat([qp.A.expand(most, -1, -1), qp.G.expand(most, -1, -1)], 1)
     norms = R.abs().amax(2)
@@ -196,7 +196,7 @@ def scale_programs(qp: QuadraticProgram, rows: ScaledRows, size: Tensor, tol: fl
         tol: the largest residual of a solution.
 
     Returns:
-        The scaled programs without pairs of rows, and the unit of the cost (B, 1).
+        The scaled programs, in which ``pairs`` is None, and the unit of the cost (B, 1).
     """
     H = qp.H.diagonal(dim1=1, dim2=2) if qp.diagonal else qp.H.flatten(1)
     cost = torch.maximum(_largest_for_scaling(qp.c) * size, _largest_for_scaling(H) * size**2)

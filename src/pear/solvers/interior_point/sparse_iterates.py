@@ -208,7 +208,10 @@ class SparseIterates:
         return IteratePoint(dx, dv[:p], *iterate_limit_steps(*limits, dx, dv[p:]))
 
     def _step_lengths(self, q: IteratePoint, d: IteratePoint) -> tuple[float, float]:
-        """Return the longest primal and dual step lengths. They are equal if the objective is curved."""
+        """Return the longest primal and dual steps that keep distances and multipliers positive.
+
+        The two lengths are equal if the objective is curved.
+        """
         primal, dual = (iterate_step_length(*pair, 1.0 / _STEP) for pair in zip(q[2:], d[2:], strict=True))
         shorter = min(primal, dual)
         return (shorter, shorter) if self.curved else (primal, dual)
@@ -237,7 +240,9 @@ class SparseIterates:
         return dual, np.where(self.absent, 0.0, primal), float(q.multiplier @ q.distance)
 
     def _relative_error(self, q: IteratePoint, dual: Array, primal: Array, gap: float) -> float:
-        """Compute the largest relative error: of stationarity, of feasibility, or of complementarity over ``_MARGIN``.
+        """Return the largest of the relative errors of stationarity, feasibility and complementarity.
+
+        The error of complementarity is first divided by ``_MARGIN``.
 
         Args:
             q: the iterate.
@@ -252,7 +257,7 @@ class SparseIterates:
     # -- first iterates ----------------------------------------------------------------------------------------------
 
     def _cold_start(self) -> IteratePoint:
-        """Compute a first iterate: the least-squares point, moved inside its limits."""
+        """Return a first iterate: the minimum of objective and penalties on the rows, moved inside the limits."""
         pattern = self.pattern
         D = np.where(self.pinned, _HELD, self.max_curvature)
         E = np.where(self.absent, _HELD, np.concatenate([np.full(self.p, _SHIFT), np.ones(len(self.absent) - self.p)]))
@@ -263,7 +268,10 @@ class SparseIterates:
         return self._move_inside(inside + np.where(self.pinned, 0.0, dx), v)
 
     def _move_inside(self, x: Array, v: Array) -> IteratePoint:
-        """Make an iterate of x (n,) and v (p + m,) whose distances to limits exceed the largest violation of x."""
+        """Return an iterate with decisions x (n,) and multipliers v (p + m,) of the rows.
+
+        Its distances to the limits exceed the largest violation of x.
+        """
         slope = self.pattern.H @ x + self.c + self.pattern.JT @ v
         nearest = float(self._distances(x)[self.present].min(initial=0.0))
         slopes = np.abs(slope)[self.present[self.bounds].reshape(2, -1).any(0)]
@@ -271,12 +279,15 @@ class SparseIterates:
         return self._point_inside(x, v, slope, max(-1.5 * nearest, 1e-2 * self.size, 0.1 * _largest(x)), multiplier)
 
     def _warm_start(self, x: Array, v: Array, bound: Array) -> IteratePoint:
-        """Make an iterate of a given point. Its distances to the limits and its multipliers are raised above zero."""
+        """Return an iterate with decisions x (n,), and multipliers v (p + m,) of rows and ``bound`` (n,) of bounds.
+
+        Its distances to the limits and its multipliers of the limits are raised above zero.
+        """
         size = max(_largest(x), 1e-9 * self.size)
         return self._point_inside(x, v, -bound, _INSIDE * size, _INSIDE * self.dual_scale)
 
     def _point_inside(self, x: Array, v: Array, slope: Array, distance: float, multiplier: float) -> IteratePoint:
-        """Make an iterate of x (n,) and v (p + m,), the multipliers of the rows.
+        """Return an iterate with decisions x (n,) and multipliers v (p + m,) of the rows.
 
         ``slope`` (n,) has the multipliers of the lower bounds minus those of the upper bounds. Distances to limits are
         at least ``distance``, and multipliers of limits at least ``multiplier``.

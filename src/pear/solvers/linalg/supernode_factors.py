@@ -44,7 +44,7 @@ def supernode_memory(plan: SupernodeBlocks) -> tuple[Array, Array, Array]:
 def _factorise_supernodes_compiled(
     plan: SupernodeBlocks, data: Array, L: Array, pivots: Array, stack: Array, tiles: Array, scratch: Array
 ) -> int:
-    """Call ``factorise_supernodes_into``. Python calls this function, and compiled functions call the other one."""
+    """Factor a matrix as ``factorise_supernodes_into`` does. This function is for calls from Python only."""
     return factorise_supernodes_into(plan, data, L, pivots, stack, tiles, scratch)
 
 

@@ -28,7 +28,7 @@ def solve_triangular(plan: SupernodeBlocks, L: Array, pivots: Array, rhs: Array)
 def _solve_triangular_compiled(
     order: Array, first: Array, row_start: Array, rows: Array, L: Array, pivots: Array, rhs: Array, memory: Array
 ) -> None:
-    """Call ``solve_triangular_into``. Python calls this function, and compiled functions call the other one."""
+    """Solve a system as ``solve_triangular_into`` does. This function is for calls from Python only."""
     solve_triangular_into(order, first, row_start, rows, L, pivots, rhs, memory)
 
 

@@ -47,14 +47,14 @@ _ROUNDS = tl.constexpr(1 + settings.KERNEL_REFINEMENTS)
 
 @triton.jit
 def _dual_kernel_terms(terms, since, k, count, size, j):  # type: ignore[no-untyped-def]
-    """Load (chunk, width) the entries of the terms k; zeros at constraints that were added after term k."""
+    """Load the entries of the terms k, as a block (chunk, width); zeros at constraints that were added after term k."""
     counts = (k < count)[:, None] & (k[:, None] >= since[None, :]) & (j < size)[None, :]
     return tl.load(terms + k[:, None] * size + j[None, :], mask=counts, other=0.0)
 
 
 @triton.jit
 def _dual_kernel_move_with(terms, weight, index, first_term, since, count, size, j, chunk: tl.constexpr):  # type: ignore[no-untyped-def]
-    """Compute Σ_k weight_k v_k[index] v_k over the terms from ``first_term`` on, and its entry at ``index``.
+    """Return Σ_k weight_k v_k[index] v_k over the terms from ``first_term`` on, and the entry of this sum at ``index``.
 
     The sum says how values and multipliers move with the constraint ``index``. For a constraint that is not held, it
     covers all terms. For the multiplier of a held constraint, it begins with the term of that constraint.
@@ -126,7 +126,10 @@ def _dual_kernel_correction(  # type: ignore[no-untyped-def]
 
 @triton.jit
 def _dual_kernel_farther_candidate(distance, code, size, other_distance, other_code, other_size):  # type: ignore[no-untyped-def]
-    """Combine two candidates of a parallel reduction: distance and code of the farther one, and the larger size."""
+    """Return the distance and the code of the farther of two candidates, and the larger of their sizes.
+
+    The function is one step of a parallel reduction.
+    """
     first = (distance > other_distance) | ((distance == other_distance) & (code < other_code))
     larger = tl.maximum(size, other_size)
     return tl.where(first, distance, other_distance), tl.where(first, code, other_code), larger
@@ -160,10 +163,10 @@ def search_dual_kernel(  # type: ignore[no-untyped-def]
 ):  # fmt: skip
     """Search for the minimum subject to bounds and inequalities, starting from the minimum without them.
 
-    Strides are 0 if all samples share a field.
+    A stride is 0 if all samples share the field.
 
     Args:
-        response: (B or 1, n + R, n + R) W.
+        response: (B or 1, n + R, n + R) the matrix W of the module's text.
         response_outcome: (B or 1,) int32 RUNNING, or SINGULAR if W does not exist.
         H: (B or 1, n, n), or (B or 1, n) if H is ``diagonal``.
         J, columns: (B or 1, R, n) inequality rows, and Jᵀ.
@@ -288,7 +291,7 @@ def project_dual_kernel(  # type: ignore[no-untyped-def]
     n, R, decisions, most_terms, response_stride, H_stride, J_stride,
     diagonal: tl.constexpr, rows: tl.constexpr, width: tl.constexpr, chunk: tl.constexpr,
 ):  # fmt: skip
-    """Project errors after the dual method, as ``project_primal_kernel`` does after the primal one.
+    """Project errors at solutions of the dual method. ``project_primal_kernel`` does so for the primal method.
 
     Args:
         response, H, J, columns, their strides, n, R, decisions, most_terms: as in ``search_dual_kernel``.

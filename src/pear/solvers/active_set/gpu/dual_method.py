@@ -1,8 +1,8 @@
 """The dual active-set method on a GPU: its programs, the launch of its kernel, and the projection after it.
 
 The search starts from the minimum subject to the equalities alone. To the kernel, multipliers of equalities are
-variables without bounds: with K = [H Aᵀ; A 0] instead of H and (c, −b) instead of c, a program has bounds and
-inequalities alone. Equalities, which every solution holds, are therefore not added one by one.
+variables without bounds. With K = [H Aᵀ; A 0] instead of H and (c, −b) instead of c, the kernel's program has bounds
+and inequalities only. The search therefore never has to add equalities, which every solution holds anyway.
 """
 
 from __future__ import annotations
@@ -33,8 +33,8 @@ class DualCurvature(NamedTuple):
 
     Attributes:
         H: (B or 1, n, n), or (B or 1, n) if H is diagonal.
-        response: (B or 1, n + R, n + R) W = C H⁻¹Cᵀ with C = [I; J]: a unit of a constraint's multiplier lowers the
-            value of another constraint by their entry of W. K takes the place of H if there are equalities.
+        response: (B or 1, n + R, n + R) W = C H⁻¹Cᵀ with C = [I; J]. If the multiplier of constraint i grows by one,
+            the value of constraint j falls by W_ij. If there are equalities A, K = [H Aᵀ; A 0] takes the place of H.
         outcome: (B or 1,) int32 RUNNING, or SINGULAR if W does not exist.
     """
 
@@ -88,7 +88,7 @@ class DualMethod(GPUMethod):
 
     @property
     def size(self) -> int:
-        """The number of variables and inequalities."""
+        """n + R, the length of the kernel's vectors: one entry for each variable and one for each inequality."""
         return self.n + self.R
 
     @property
@@ -177,7 +177,10 @@ class DualMethod(GPUMethod):
         return g[:, :decisions], converged.bool()
 
     def _launch_sizes(self, H: Tensor) -> dict[str, int]:
-        """Return the constants that the kernels are compiled for, by the length of their vectors."""
+        """Return the compile-time constants and launch options of the kernels.
+
+        They depend on the number of variables and inequalities, and on whether H is diagonal.
+        """
         width = max(min(LAUNCH), 1 << (self.size - 1).bit_length())
         warps, chunk, registers = LAUNCH[width]
         sizes = {"diagonal": H.dim() == 2, "rows": self.R > 0, "width": width, "chunk": chunk}
@@ -185,13 +188,15 @@ class DualMethod(GPUMethod):
 
     @staticmethod
     def _repeat_by_sample(response: Tensor, rows: Tensor) -> Tensor:
-        """Repeat a response matrix that all samples share once per sample, if ``rows`` differ by sample."""
+        """Return ``response`` with a matrix for each sample if ``rows`` differ by sample; else return it unchanged."""
         B = max(len(response), len(rows))
         return response if len(response) == B else response.repeat(B, 1, 1)
 
     @staticmethod
     def _add_equality_responses(response: Tensor, A: Tensor) -> Tensor:
-        """Replace H⁻¹ in ``response`` by the larger K⁻¹, in place.
+        """Replace H⁻¹ in ``response`` by the inverse of K = [H Aᵀ; A 0], in place.
+
+        The inverse has p more rows and columns than H⁻¹, for the p equalities. ``response`` has room for them.
 
         Returns:
             (B,) int32 RUNNING, or SINGULAR if K has no inverse.
@@ -211,7 +216,7 @@ class DualMethod(GPUMethod):
 
     @staticmethod
     def _add_row_responses(response: Tensor, J: Tensor) -> None:
-        """Append the responses of the rows J to those of the variables, in place."""
+        """Write the entries of ``response`` that belong to the rows J, computed from those of the variables."""
         B, (R, n) = len(response), J.shape[1:]
         some, rows = slice(0, n), slice(n, n + R)
         moved = torch.bmm(response[:, some, some], J.mT.expand(B, n, R))

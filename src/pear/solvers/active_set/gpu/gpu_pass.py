@@ -56,7 +56,7 @@ class GPUPassRegrets(NamedTuple):
     solution: GPUSolution
 
     def copied(self) -> GPUPassRegrets:
-        """Copy the tensors out of the memory of a CUDA graph. ``good`` is copied to the CPU."""
+        """Return a copy whose tensors are not in the memory of a CUDA graph. ``good`` is copied to the CPU."""
         value, residual = torch.stack([self.value, self.kkt_residual])
         exact, injected, x, best = torch.stack(self[1:5])
         return GPUPassRegrets(value, exact, injected, x, best, residual, self.good.cpu(), self.solution)
@@ -67,7 +67,8 @@ class GPUPass:
 
     Args:
         problem: a continuous, dense problem on a GPU, without a smooth term φ.
-        solver: the name under which the problem keeps the plan of its constraints; the pipeline uses the same plan.
+        solver: the name under which the problem keeps the ``GPUPlan`` of its constraints, which the pipeline uses as
+            well.
     """
 
     def __init__(self, problem: Problem, solver: str) -> None:
@@ -87,7 +88,7 @@ class GPUPass:
     def decide(
         self, cost: Tensor, smoothing: float, keys: list[Hashable] | None, fields: dict[str, Any]
     ) -> FusedPassDecisions | None:
-        """Decide for a batch; see ``FusedPass.decide``."""
+        """Return the decisions of a batch; see ``FusedPass.decide``."""
         own = None if set(fields) - {"Q"} else self._programs_for_call(cost, smoothing, keys, fields.values())
         if own is None:
             return None
@@ -118,8 +119,8 @@ class GPUPass:
             programs: the programs of the batch.
 
         Returns:
-            (B, n) decisions; their tangent spaces; (2,) bool: whether all decisions can be trusted, and whether all
-            derivatives can.
+            (B, n) decisions; their tangent spaces; (2,) bool. The first flag is True if all decisions can be trusted,
+            the second if all derivatives can.
         """
         c = cost.double() if self.problem.sign == 1 else -cost.double()
         solution = self._current_plan.solve(replace(programs.qp, c=c), self._curvature(programs))
@@ -149,11 +150,11 @@ class GPUPass:
         return RegretCallResults(*found[:5], status, true_status, found.kkt_residual, reused, repaired), left
 
     def _regret_function(self, call: RegretCall) -> tuple[Callable[..., GPUPassRegrets], tuple[Any, ...], Hashable]:
-        """Choose the function that computes the regrets of a call.
+        """Return the function that computes the regrets of a call, and what it needs.
 
         Returns:
-            The function; the curvatures of the call that it needs; a name under which the function can be captured as a
-            CUDA graph. The function takes the problem's own programs, predicted and true costs, and these curvatures.
+            The function; the matrices Q of the call that it needs; a name under which the function can be captured as a
+            CUDA graph. The function takes the problem's own programs, predicted and true costs, and these matrices.
         """
         injection, smoothing, shared, sign = call.injection, call.smoothing, call.shares_curvature, self.problem.sign
         own_true = call.true_Q is self.problem.Q
@@ -176,10 +177,10 @@ class GPUPass:
     def _run_or_replay(
         self, name: Hashable, own: GPUPrograms, tensors: tuple[Tensor, ...], function: Callable[..., Result]
     ) -> tuple[Result, CapturedGraph | None]:
-        """Compute ``function(*tensors)``, by a CUDA graph if that saves time.
+        """Return ``function(*tensors)``, computed by a CUDA graph if that saves time.
 
         Only functions of the programs of the whole problem are captured as graphs. Programs of some of the samples are
-        new tensors in every call.
+        new tensors in every call, and a graph reads fixed memory.
 
         Args:
             name: a name of the function.
@@ -242,12 +243,12 @@ class GPUPass:
 
     @property
     def _current_plan(self) -> gpu.GPUPlan:
-        """The plan of the problem. Calls of a pass without a plan end before they need it."""
+        """The plan of the problem. The caller makes sure that there is one."""
         assert self._plan is not None  # calls without a plan do not come this far
         return self._plan
 
     def _solve_both(self, programs: GPUPrograms, true: GPUPrograms, c: Tensor) -> GPUSolution:
-        """Solve B programs with predicted and B with true objectives for costs c (2B, n).
+        """Solve B programs with the predicted objective and B with the true one, for costs c (2B, n).
 
         Only the first B solutions keep what a projection needs.
         """
@@ -258,7 +259,7 @@ class GPUPass:
         return predicted.joined(plan.solve(replace(true.qp, c=c[B:]), self._curvature(true)))
 
     def _curvature(self, programs: GPUPrograms) -> DualCurvature | None:
-        """Return what the dual method computes from H alone, once for a problem.
+        """Return what the dual method computes from H alone. It is computed once for a problem.
 
         The result is None if H differs by sample or comes with the call, or if the method does not need it.
         """
@@ -270,7 +271,7 @@ class GPUPass:
         return self._curvatures[plan.state]
 
     def _probe_error(self, c: Tensor) -> Tensor:
-        """Return the vectors (B, n) that are projected as a test, the same for every sample and call."""
+        """Return the vectors (B, n) that are projected as a test: one fixed random vector, B times."""
         if self._probe is None:
             generator = torch.Generator().manual_seed(0)
             self._probe = torch.randn(c.shape[1], dtype=torch.float64, generator=generator).to(c.device)
@@ -281,13 +282,16 @@ class GPUPass:
     def _programs_for_call(
         self, cost: Tensor, smoothing: float, keys: list[Hashable] | None, given: Collection[Any]
     ) -> GPUPrograms | None:
-        """Return the programs of a call, without its costs and curvatures; None if the pass cannot take the call.
+        """Return the programs of a call, without its costs and without curvatures that come with it.
 
         Args:
             cost: (B, n) costs.
             smoothing: the coefficient λ of the quadratic smoothing term.
             keys: keys of the samples, or None.
-            given: curvatures that come with the call.
+            given: the matrices Q that come with the call.
+
+        Returns:
+            The programs; None if the pass cannot take the call.
         """
         problem, B = self.problem, len(cost)
         if cost.device != problem.device or not B or cost.dim() != 2 or cost.shape[1] != problem.n:
@@ -327,5 +331,5 @@ class GPUPass:
 
     @staticmethod
     def _read_flag(flags: Tensor) -> bool:
-        """Return True if any flag is True. The call waits for the device; it is made when a problem is prepared."""
+        """Return True if any flag is True. The call, made once for each λ of a problem, waits for the device."""
         return bool(flags.any())

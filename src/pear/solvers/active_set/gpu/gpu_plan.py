@@ -28,7 +28,7 @@ _SPARE_TERMS = 8  # beside one for each constraint that is held
 
 
 def supports_gpu_plan(qp: QuadraticProgram) -> bool:
-    """Return True for programs on a GPU that a kernel takes, if Triton is installed."""
+    """Return True for programs on a GPU that a kernel can solve, if Triton is installed."""
     return qp.c.is_cuda and importlib.util.find_spec("triton") is not None and has_gpu_plan_method(qp)
 
 
@@ -53,8 +53,8 @@ def fits_gpu_plan(n: int, rows: int, linear: bool) -> bool:
 class GPUPlan:
     """The method that solves batches of one problem.
 
-    The first batch chooses the method. The dual method replaces the primal one if its kernel fits the programs, and the
-    solutions hold few constraints or need larger working sets than the primal method has.
+    The solutions of the first batch decide which method it is. The dual method replaces the primal one if its kernel
+    fits the programs, and if the solutions hold few constraints or need larger working sets than the primal method has.
 
     Attributes:
         method: the method that solves the next batch.
@@ -67,10 +67,7 @@ class GPUPlan:
 
     @property
     def state(self) -> tuple[str, int]:
-        """The name of the method, and the room for its working sets.
-
-        A launch depends on this state and on its programs.
-        """
+        """The name of the method, and the room for its working sets. A captured launch is valid for one such state."""
         return type(self.method).__name__, self.method.room
 
     @property
@@ -90,7 +87,7 @@ class GPUPlan:
         return isinstance(self.method, DualMethod)
 
     def curvature(self, qp: QuadraticProgram, inverse: Tensor) -> DualCurvature:
-        """Compute what the dual method needs from H alone, for calls of ``solve`` with the same H.
+        """Return what the dual method needs from H alone, for calls of ``solve`` with the same H.
 
         Args:
             qp: the programs.
@@ -109,7 +106,7 @@ class GPUPlan:
         Args:
             qp: the programs, with the first of the costs.
             costs: (K, B, n) costs.
-            curvature: the result of ``curvature`` for these programs, or None.
+            curvature: what the method ``curvature`` returns for these programs, or None.
 
         Returns:
             K·B solutions, those for the first cost first.
@@ -135,12 +132,10 @@ class GPUPlan:
             self._primal, self.method = self.method, DualMethod.of(qp, min(int(held.max()), qp.n) + _SPARE_TERMS)
 
     def adapt(self, solution: GPUSolution) -> bool:
-        """Change the plan if samples failed: more room for working sets, or the primal method in place of the dual one.
+        """Change the plan if samples failed, and return True if a second solve may then succeed.
 
-        The call waits for the device.
-
-        Returns:
-            True if the plan has changed, so that a second solve may succeed.
+        The next solve gets more room for working sets, or the primal method in place of the dual one. The call waits
+        for the device.
         """
         if solution.method is not self.method:  # the first batch has chosen another one, which has not been tried
             return True
@@ -154,9 +149,12 @@ class GPUPlan:
 
 
 def make_gpu_plan(qp: QuadraticProgram) -> GPUPlan | None:
-    """Make the plan for programs with these constraints; None if no feasible start is found for shared constraints.
+    """Make the plan for programs with these constraints.
 
     Programs with many rows are for the dual method alone. The others begin with the primal method.
+
+    Returns:
+        The plan; None if all samples share the constraints and no feasible start is found.
     """
     if qp.p + qp.m > _MAX_PRIMAL_ROWS:
         return GPUPlan(DualMethod.of(qp, qp.n // 2), settled=True)

@@ -19,12 +19,12 @@ from pear.solvers.active_set.gpu.gpu_tangent_space import GPUTangentSpace
 
 @dataclass(frozen=True)
 class GPUPoints:
-    """Solutions of a kernel with the verdict on them.
+    """Solutions of a kernel, with the result of their verification.
 
     Attributes:
         solution: K solutions of the kernel.
         verdict: the verification of all K points.
-        good: (K,) bool, True if the kernel reports an optimum, the cost is finite and the verdict is "solved".
+        good: (K,) bool, True if the kernel reports an optimum, the cost is not too large and the verdict is "solved".
         fixed: (K, n) bool, True if a variable is held at a bound.
     """
 
@@ -50,8 +50,8 @@ class GPUPoints:
     def tangent_space(self, programs: GPUPrograms, B: int) -> tuple[GPUTangentSpace, Tensor | None]:
         """Return the tangent spaces at the first B points, and whether each decision is known to be unique.
 
-        With a definite H every decision is unique. Otherwise a weakly active constraint can hide that a decision is not
-        unique.
+        With a definite H every decision is unique. With another H, a decision counts as unique only if no constraint is
+        weakly active.
 
         Returns:
             The tangent spaces; (B,) bool, True if no constraint is weakly active, or None if H is definite.

@@ -27,8 +27,8 @@ class GPUPrograms:
 
     Attributes:
         qp: the programs; their cost is not used. H has shape (B or 1, n, n).
-        sizes: the part of their natural sizes that is computed from the data.
-        definite: whether every H is positive definite, except those that ``usable`` marks as False.
+        sizes: the natural sizes of the programs, as far as they follow from the data alone.
+        definite: True if every H is positive definite. Samples that ``usable`` marks as False do not count.
         usable: (B or 1,) bool, True if H is symmetric, definite and of moderate size; None if every H is.
         factor: (B or 1, n, n) Cholesky factors of H, if they have been computed.
     """
@@ -40,7 +40,7 @@ class GPUPrograms:
     factor: Tensor | None = None
 
     def __getitem__(self, rows: Tensor) -> GPUPrograms:
-        """Select the programs of some samples, if every sample has a curvature of its own."""
+        """Return the programs of the samples ``rows``, for a batch in which every sample has an H of its own."""
         sizes = self.sizes
         some = replace(sizes, top=sizes.top[rows], root=sizes.root[rows], root_top=sizes.root_top[rows])
         return replace(self, qp=replace(self.qp, H=self.qp.H[rows]), sizes=some)
@@ -67,12 +67,12 @@ class GPUPrograms:
 
     @cached_property
     def twice(self) -> GPUPrograms:
-        """The programs for the verification of 2B points: the constraints and sizes are repeated, and H is not."""
+        """The programs for the verification of 2B points: the constraints and sizes appear twice, H only once."""
         sizes = Sizes(**self._repeated(self.sizes, (one.name for one in fields(self.sizes))))
         return replace(self, qp=replace(self.qp, **self._repeated(self.qp, _CONSTRAINTS)), sizes=sizes)
 
     def joined(self, other: GPUPrograms, B: int) -> GPUPrograms:
-        """Return ``twice`` with the sizes of ``other`` in the second half.
+        """Return ``twice``, but with the curvature sizes of ``other`` in its second half.
 
         Args:
             other: B programs with the same constraints.
@@ -87,7 +87,7 @@ class GPUPrograms:
         return replace(twice, sizes=replace(twice.sizes, **{name: join(name) for name in _CURVATURE}))
 
     def with_curvature(self, Q: Tensor, sign: float, smoothing: float) -> GPUPrograms:
-        """Return the programs with the curvature Q of a call in place of their own.
+        """Return the programs with the curvature Q of a call in place of their own. ``usable`` says which Q are sound.
 
         Args:
             Q: (n, n) or (B, n, n), not yet checked.
@@ -109,6 +109,6 @@ class GPUPrograms:
 
     @staticmethod
     def _repeated(record: Any, names: Iterable[str]) -> dict[str, Any]:
-        """Return the named fields of a record for twice the batch; fields that differ by sample are repeated."""
+        """Return the named fields of ``record`` for 2B samples. Fields that differ by sample appear twice."""
         values = ((name, getattr(record, name)) for name in names)
         return {name: v if v is None or len(v) == 1 else torch.cat([v, v]) for name, v in values}

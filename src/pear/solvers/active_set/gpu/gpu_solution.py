@@ -37,7 +37,7 @@ _BY_POINT = ("x", "curvature", "y", "lower", "upper", "rows", "optimal", "no_roo
 
 @dataclass(frozen=True)
 class GPUSolution:
-    """Solutions of a batch, refined up to rounding, and a way to project at them.
+    """Solutions of a batch, refined up to rounding, and a way to project errors at them.
 
     Attributes:
         qp: the programs.
@@ -71,7 +71,7 @@ class GPUSolution:
     def of(
         cls, qp: QuadraticProgram, point: tuple[Tensor, ...], rows: Tensor, status: Tensor, **more: Any
     ) -> GPUSolution:
-        """Flatten the arrays that a kernel has written for K costs of B programs.
+        """Make the solutions from the arrays that a kernel has written for K costs of B programs.
 
         Args:
             qp: the programs.
@@ -79,7 +79,10 @@ class GPUSolution:
                 and fourth have shape (K, B, n), or more columns, which are cut off; the third has shape (K, B, R).
             rows: (K, B, m) int32, −1 if an inequality is not held.
             status: (K, B) int32 outcomes.
-            **more: ``method``, ``kept`` and ``projection``.
+            **more: the fields ``method``, ``kept`` and ``projection``.
+
+        Returns:
+            K·B solutions, those for the first cost first.
         """
         x, curvature, y, place = (part.flatten(0, 1) for part in point)
         place, code = place[:, : qp.n], status.flatten()
@@ -113,5 +116,5 @@ class GPUSolution:
         return replace(self, **both)
 
     def copied(self) -> GPUSolution:
-        """Copy the tensors that projections read. The other tensors are shared."""
+        """Return a copy whose projection reads memory of its own. The other tensors are shared."""
         return replace(self, kept=tuple(part.clone() for part in self.kept))

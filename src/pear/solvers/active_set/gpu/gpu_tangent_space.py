@@ -37,10 +37,10 @@ class GPUTangentSpace:
     def project(self, e: Tensor) -> tuple[Tensor, Tensor]:
         """Project errors (B, n); return the projections (B, n), and (B,) bool, True if a projection is correct.
 
-        The kernel projects onto the null space of the constraints in the working set. The null space of all tight
-        constraints is contained in it, and the projection onto this smaller space is wanted. The result is correct if
-        it has converged and is in the smaller space. At a degenerate vertex it always is, because the other tight
-        constraints depend on those in the working set.
+        The kernel projects onto the null space of the constraints in the working set. The projection onto the null
+        space of all tight constraints, a part of it, is wanted. The kernel's result is correct if it has converged and
+        lies in this smaller space. At a degenerate vertex it always does, because the other tight constraints depend on
+        those in the working set.
         """
         g, converged = self.solution.project(e)
         if self.proven:
@@ -52,5 +52,5 @@ class GPUTangentSpace:
         return g.masked_fill(self.tight, 0.0), converged & (most_off <= ROUNDOFF * most)
 
     def keep(self) -> None:
-        """Copy the tensors out of the memory of a CUDA graph, before the graph is replayed."""
+        """Copy the tensors to memory of their own, before the CUDA graph that wrote them is replayed."""
         self.solution, self.tight, self.tight_rows = self.solution.copied(), self.tight.clone(), self.tight_rows.clone()

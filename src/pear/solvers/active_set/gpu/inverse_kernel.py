@@ -1,8 +1,8 @@
 """Inverses of a batch of matrices on a GPU. The dual method starts from the inverse of every sample's H.
 
-One thread block inverts a matrix that fits into its registers. A larger matrix is cut into halves: with H = [A B; Bᵀ C]
-and the Schur complement S = C − BᵀA⁻¹B, the inverses of A and S, of half the size, give that of H by products. Several
-small blocks are on a multiprocessor at once, so that one computes while another waits.
+One thread block inverts a matrix that fits into its registers. A larger matrix is cut into blocks H = [A B; Bᵀ C] of
+half the size. The inverses of A and of the Schur complement S = C − BᵀA⁻¹B then give H⁻¹ by products. A multiprocessor
+works on several small thread blocks at once, so that one computes while another waits.
 """
 
 from __future__ import annotations
@@ -72,7 +72,7 @@ def _invert_part_by_kernel(inverse: Tensor, source: Tensor, H: Tensor, outcome: 
 
 @triton.jit
 def _three_inverse_sums(first, second, third, other_first, other_second, other_third):  # type: ignore[no-untyped-def]
-    """Combine two triples of a parallel reduction by adding them."""
+    """Return the sums of two triples; one step of a parallel reduction."""
     return first + other_first, second + other_second, third + other_third
 
 

@@ -52,7 +52,7 @@ def kernel_product_with_curvature(  # type: ignore[no-untyped-def]
 
 @triton.jit
 def kernel_product_rounding(H, e, j, decisions, n, diagonal: tl.constexpr):  # type: ignore[no-untyped-def]
-    """Return a bound on the rounding errors in H⁻¹e. A projection of e that is no larger counts as zero."""
+    """Return a bound on the rounding errors in H⁻¹e. A projection of e counts as zero if no entry exceeds the bound."""
     step = 1 if diagonal else n + 1
     largest = tl.max(tl.abs(tl.load(H + j * step, mask=j < decisions, other=0.0)))
     return _NEGLIGIBLE * tl.max(tl.abs(e)) / tl.where(largest > 0.0, largest, 1.0)

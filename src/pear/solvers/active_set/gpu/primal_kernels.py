@@ -43,14 +43,17 @@ _PUSH = tl.constexpr(settings.KERNEL_PUSH)
 
 @triton.jit
 def _primal_kernel_nearer_candidate(distance, code, size, other_distance, other_code, other_size):  # type: ignore[no-untyped-def]
-    """Combine two candidates of a parallel reduction: distance and code of the nearer one, and the sum of the sizes."""
+    """Return the distance and the code of the nearer of two candidates, and the sum of their sizes.
+
+    The function is one step of a parallel reduction.
+    """
     first = (distance < other_distance) | ((distance == other_distance) & (code < other_code))
     return tl.where(first, distance, other_distance), tl.where(first, code, other_code), size + other_size
 
 
 @triton.jit
 def _primal_kernel_largest_and_sum(largest, total, other_largest, other_total):  # type: ignore[no-untyped-def]
-    """Combine two pairs of a parallel reduction: the larger of the first numbers, and the sum of the second ones."""
+    """Return the larger of two first numbers and the sum of two second numbers; one step of a parallel reduction."""
     return tl.maximum(largest, other_largest), total + other_total
 
 
@@ -303,7 +306,7 @@ def project_primal_kernel(  # type: ignore[no-untyped-def]
     diagonal: tl.constexpr, rows: tl.constexpr,
     width: tl.constexpr, height: tl.constexpr, slots: tl.constexpr, chunk: tl.constexpr,
 ):  # fmt: skip
-    """Project errors after the primal method. A projection no larger than the rounding of H⁻¹e becomes zero.
+    """Project errors at solutions of the primal method. A projection no larger than the rounding of H⁻¹e becomes zero.
 
     Args:
         H, J, columns, their strides: as in ``search_primal_kernel``.

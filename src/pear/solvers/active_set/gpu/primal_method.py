@@ -55,9 +55,9 @@ class PrimalMethod(GPUMethod):
         x: (B or 1, n) the point to start from.
         place: (B or 1, n) int32 codes that say for each variable whether it starts free or at which bound.
         free, held: (k,) int64 the free variables and the held rows of the working set at the start.
-        rooms: for each possible size of a working set, the number of warps of a block and of registers of a thread with
-            which M stays in registers.
-        elastic: True if the last variable is the share of the starting point's violation that is left.
+        rooms: the possible sizes of a working set. Each comes with the number of warps of a block and of registers of a
+            thread that keep M in registers.
+        elastic: True if the last variable measures violation: it is 1 at the start and 0 at a feasible point.
     """
 
     rooms: ClassVar[dict[int, tuple[int, int]]] = {32: (1, 128), 64: (2, 255), 128: (8, 255)}
@@ -97,7 +97,7 @@ class PrimalMethod(GPUMethod):
 
     @cached_property
     def row_size(self) -> Tensor:
-        """The largest entry of each row, (B or 1, R)."""
+        """The largest absolute entry of each row, (B or 1, R)."""
         return self.J.abs().amax(2) if self.R else self.J[:, :, 0]
 
     def extend_curvature(self, H: Tensor, qp: QuadraticProgram) -> Tensor:
@@ -178,7 +178,7 @@ class VertexPrimalMethod(PrimalMethod):
 
     @classmethod
     def of(cls, qp: QuadraticProgram) -> VertexPrimalMethod | None:
-        """Find a vertex on the CPU; return None if there is no feasible point."""
+        """Make the method with a vertex as its start, found on the CPU; return None if there is no feasible point."""
         start = call_kernel_for_start(pack_programs({name: getattr(qp, name).cpu() for name in _CONSTRAINTS}, qp.n))
         if not int(start.has_start[0]):
             return None
@@ -204,10 +204,10 @@ class ElasticPrimalMethod(PrimalMethod):
     """The primal method for constraints that differ by sample. It starts from an infeasible point.
 
     Each variable of this point x⁰ is at the bound nearer to zero, or at zero if it has no bounds. Let v be Jx⁰ − limit
-    in the rows that x⁰ violates, and zero elsewhere. With t = 1, x⁰ satisfies the rows if Jx − vt takes the place of
-    Jx. So t is the share of the violation that is left. It is one more variable, from 0 to 1, with a cost that is
-    likely to exceed what a feasible decision costs. Once t is zero, the kernel leaves t there. The working set at the
-    start is t alone.
+    in the rows that x⁰ violates, and zero elsewhere. The kernel's rows have one more variable t, from 0 to 1, and the
+    products Jx − vt in place of Jx. With t = 1, x⁰ satisfies these rows. A point with t = 0 satisfies the rows of the
+    program, so that t is the share of the violation that is left. The cost of t is likely to exceed what a feasible
+    decision costs. Once t is zero, the kernel leaves t there. The working set at the start is t alone.
 
     Attributes:
         distance: (B,) the largest distance of x⁰ to a row that x⁰ violates.
@@ -246,9 +246,9 @@ class ElasticPrimalMethod(PrimalMethod):
         )
 
     def extend_curvature(self, H: Tensor, qp: QuadraticProgram) -> Tensor:
-        """Return H with a curvature of t that takes t to zero in one step: (B, n, n), or (B, n) if H is diagonal.
+        """Return H with a diagonal entry for t, the last variable: (B, n, n), or (B, n) if H is diagonal.
 
-        Here t is the last variable, the share of the violation that is left.
+        The curvature of t is such that t falls to zero in one step. See the class for t.
         """
         corner = self._violation_cost(qp.c, qp)
         if qp.diagonal:
@@ -258,16 +258,17 @@ class ElasticPrimalMethod(PrimalMethod):
         return padded
 
     def extend_costs(self, costs: Tensor, qp: QuadraticProgram) -> Tensor:
-        """Return (K, B, n) costs, with a cost of the violation for the first of the K costs.
+        """Return (K, B, n) costs. Among the first of the K costs, t, the last variable, has the cost of the violation.
 
-        The search for the first cost has to end the violation.
+        In the search for the first cost, t falls to zero and then stays there, so that it needs no cost in later
+        searches.
         """
         padded = pad(costs, (0, 1))
         padded[0, :, -1] = self._violation_cost(costs[0], qp)
         return padded
 
     def _violation_cost(self, cost: Tensor, qp: QuadraticProgram) -> Tensor:
-        """Return (B,) a cost of the violation that is likely to exceed what a feasible point costs."""
+        """Return (B,) a cost of the last variable t that is likely to exceed what a feasible point costs."""
         slope = cost.abs() + matvec(qp.H, self.x[:, :-1].expand(len(cost), -1)).abs()
         price = _PRICE * slope.sum(1) * self.distance
         return torch.where(price > 0, price, 1.0)

@@ -50,7 +50,10 @@ def primal_working_set_row_products(columns, v, r, j, R, n):  # type: ignore[no-
 
 @triton.jit
 def gather_to_primal_working_set(by_variable, by_row, slot, n):  # type: ignore[no-untyped-def]
-    """Return one number for each slot: the entry of ``by_variable`` for its variable, or of ``by_row`` for its row."""
+    """Return one number for each slot: the entry of ``by_variable`` for a variable, or of ``by_row`` for a row.
+
+    An empty slot gets zero.
+    """
     free = (slot >= 0) & (slot < n)
     held = slot >= n
     of_variables = tl.gather(by_variable, tl.where(free, slot, 0), 0)
@@ -89,9 +92,10 @@ def primal_working_set_column(H, J, slot, entering, n, diagonal: tl.constexpr, r
 def update_primal_working_set(  # type: ignore[no-untyped-def]
     M, w, factor, slot, position, row_position, entering, leaving, at, s, j, r, n, rows: tl.constexpr
 ):
-    """Let an index enter or leave the working set at slot ``at``; the inverse M changes by a matrix of rank one.
+    """Let an index enter or leave the working set at slot ``at``; return M, ``slot``, ``position``, ``row_position``.
 
-    ``w`` is M times the entering column, or the leaving column of M. ``factor`` is one over the pivot.
+    The inverse M changes by a matrix of rank one. ``w`` is M times the entering column, or the leaving column of M.
+    ``factor`` is one over the pivot.
     """
     M += w[:, None] * (w * factor)[None, :]
     if leaving >= 0:  # exact zeros in place of rounding errors
