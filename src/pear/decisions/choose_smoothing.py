@@ -1,4 +1,7 @@
-"""The choice that ``smoothing="auto"`` makes: the curvature λ, from costs and the decisions under them."""
+"""The choice of the smoothing λ for ``smoothing="auto"``, from sample costs and the decisions under them.
+
+Smoothing adds curvature λ to the objective, so that decisions change continuously with the costs.
+"""
 
 from __future__ import annotations
 
@@ -35,18 +38,20 @@ _CURVED = "smoothing='auto' settled on λ = 0: the objective is curved by itself
 def choose_smoothing(
     problem: Problem, cost: Tensor, smoothing: float | str, whole: Problem | None = None, **overrides: Any
 ) -> Smoothing:
-    """Return the smoothing of a given λ or, for "auto", choose λ from costs and the decisions under them.
+    """Return the smoothing for a given λ, or for the λ that "auto" chooses from costs and the decisions under them.
 
-    A given λ is added in every direction. For a linear objective, so is a λ that "auto" chooses. If the problem has a
-    Q, "auto" adds, along each direction in which Q has less curvature than λ, only the difference. If the call gives a
-    Q, "auto" adds λ in every direction if this Q is singular for some sample, and nothing otherwise.
+    * A given λ is curvature that is added to the objective in every direction.
+    * For a linear objective, the λ of "auto" is added in every direction, too.
+    * If the problem has a Q, "auto" raises the curvature to λ in those directions in which Q has less.
+    * If ``overrides`` have a Q, "auto" adds λ in every direction, but only if this Q is singular for some sample.
+    * If the objective has a smooth term φ, "auto" adds nothing.
 
     Args:
         problem: the continuous problem, with the samples of ``cost``.
         cost: (B, n) costs.
         smoothing: λ or "auto".
-        whole: the problem with all samples, if ``problem`` contains only some of them. The choice is kept if the Q of
-            any sample of ``whole`` has less curvature than λ.
+        whole: the problem with all samples, if ``problem`` contains only some of them. If the Q of every sample of
+            ``whole`` has at least the curvature λ, nothing is added.
         **overrides: as for ``pear.solve``.
     """
     given = given_fields(**overrides)
@@ -61,11 +66,11 @@ def choose_smoothing(
 
 
 def choose_given_or_auto(smoothing: float | str, choose: Callable[[], Smoothing]) -> Smoothing:
-    """Return the smoothing of a given λ. For "auto", choose the smoothing by a function, and log the choice.
+    """Return the smoothing for a given λ. For "auto", return the result of ``choose``, and log its note.
 
     Args:
         smoothing: λ or "auto".
-        choose: chooses the smoothing for "auto".
+        choose: a function that returns the smoothing for "auto".
     """
     check_smoothing_setting(smoothing)
     if smoothing != "auto":
@@ -76,13 +81,16 @@ def choose_given_or_auto(smoothing: float | str, choose: Callable[[], Smoothing]
 
 
 def drop_idle_choice(found: Smoothing, problem: Problem) -> Smoothing:
-    """Return ``found``, or a smoothing of 0 if Q has at least the curvature ``found.floor`` > 0 in every direction."""
+    """Return ``found``, or a smoothing of 0 if ``found`` would add nothing to the Q of a problem.
+
+    It adds nothing if ``found.floor`` is positive and Q has at least this curvature in every direction.
+    """
     idle = found.floor > 0 and found.added_curvature(problem) is None
     return Smoothing(0.0, note=_CURVED) if idle else found
 
 
 def _choice_is_needed(problem: Problem, cost: Tensor, overrides: dict[str, Any]) -> bool:
-    """Return whether the Q of a call is singular for a sample. Samples whose objective is not convex do not count."""
+    """Return whether the Q in ``overrides`` is singular for some sample with a convex objective."""
     Q = problem.sign * problem.checked(cost, **overrides)["Q"].detach()
     H = Q if Q.ndim == 3 else Q[None]
     H = H[H.flatten(1).isfinite().all(1)]
@@ -90,7 +98,7 @@ def _choice_is_needed(problem: Problem, cost: Tensor, overrides: dict[str, Any])
 
 
 def _choose_from_costs(problem: Problem, cost: Tensor, overrides: dict[str, Any]) -> Smoothing:
-    """Solve some of the samples without smoothing, and choose λ from their decisions."""
+    """Choose λ from the decisions of some of the samples, which are solved here without smoothing."""
     fields, enough = problem.checked(cost, **overrides), _ENOUGH_SPARSE if problem.is_sparse else _ENOUGH
     Q: Any = fields.get("Q")
     curved = Q is not None and bool(Q.any())
@@ -136,24 +144,29 @@ def choose_smoothing_from_decisions(
     H: Matrix | None = None,
     floor: bool = False,
 ) -> Smoothing:
-    """Choose the smoothing λ_j = ρ s / u_j² of each variable j from sample costs and the optimal decisions for them.
+    """Choose the smoothing ``λ_j = ρ s / u_j²`` of each variable j from sample costs and the optimal decisions.
 
-    u_j is the range of variable j. s measures the extra cost of another sample's decision per unit of squared distance:
-    the median of ``cᵢᵀ(zₖ − zᵢ) / ‖(zₖ − zᵢ)/u‖²`` over pairs of samples i and k with costs cᵢ and decisions zᵢ and zₖ.
-    ρ is the constant STRENGTH. Smoothing adds half the sum of all λ_j times the square of variable j to the objective.
-    ρ is the size of this term relative to the typical difference in cost between two decisions. The choice does not
-    depend on the units of costs and decisions. If all ranges are equal, λ is one number. If the objective has a
-    curvature H, the extra cost of another decision is ``(cᵢ + Hzᵢ)ᵀd + ½dᵀHd`` with d = zₖ − zᵢ.
+    Smoothing adds ``½ Σ λ_j z_j²`` to the objective of a decision z.
+
+    * u_j is the range of variable j.
+    * s is what another sample's decision typically costs more, per unit of squared distance: the median of
+      ``cᵢᵀ(zₖ − zᵢ) / ‖(zₖ − zᵢ)/u‖²`` over pairs of samples i and k with costs cᵢ and decisions zᵢ and zₖ. If the
+      objective has a curvature H, the numerator is ``(cᵢ + Hzᵢ)ᵀd + ½dᵀHd`` with d = zₖ − zᵢ.
+    * ρ is the constant STRENGTH, the size of the added term relative to the typical difference in cost between two
+      decisions.
+
+    The choice does not depend on the units of costs and decisions. If all ranges are equal, all λ_j are equal.
 
     Args:
         costs: (N, n) costs of N samples, to be minimised; rows that are not finite are ignored.
         decisions: (N, n) optimal decisions for these costs, without smoothing.
         solved: (N,) bool, whether a sample has an optimal decision.
-        bounds: lb and ub of the problem.
-        reach: maps the numbers (k,) of k variables to the ranges (k,) that the constraints allow them; NaN for unknown
-            ranges.
+        bounds: lb and ub of the problem; None where the problem has none.
+        reach: maps the positions (k,) of k variables to the ranges (k,) that the constraints allow these variables; NaN
+            for unknown ranges.
         H: (n, n) or (N, n, n) curvature of the minimised objective; None if it is linear.
-        floor: whether λ becomes the ``floor`` of the smoothing instead of its ``value``.
+        floor: whether λ becomes ``Smoothing.floor``, the least curvature of every direction, instead of
+            ``Smoothing.value``, which is added in every direction.
     """
     costs, decisions = costs.detach().double(), decisions.detach().double()[solved]
     units, deciding, costs = (
@@ -182,10 +195,11 @@ def choose_smoothing_from_decisions(
 def _choose_units(
     decisions: Tensor, bounds: tuple[Tensor | None, Tensor | None], reach: Callable[[Tensor], Tensor]
 ) -> Tensor:
-    """Compute the range of every variable, (n,), which is its unit; NaN for unknown ranges.
+    """Compute the range of every variable, (n,), in which the variable is measured; NaN for unknown ranges.
 
-    The range is the distance between the bounds of the variable or, if the bounds are far apart or infinite, the spread
-    of the decisions. If a bound is infinite and the decisions do not vary, the constraints determine the range.
+    The range is the distance between the bounds of the variable. If the decisions vary, and this distance is infinite
+    or more than ten times their spread, the range is the spread. If the decisions do not vary, and the distance is
+    infinite or zero, the range comes from ``reach``.
 
     Args:
         decisions: (N, n) decisions of N samples.
@@ -214,28 +228,28 @@ def _choose_units(
 
 
 class _CurvatureInUnits(NamedTuple):
-    """The curvature UHU of variables that are measured in units, as a function that multiplies vectors.
+    """The curvature UHU of an objective whose variables are measured in units; a call multiplies it by vectors.
 
     Attributes:
         H: (n, n) or (N, n, n) curvature in the user's variables.
-        units: (n,) the diagonal of U.
+        units: (n,) the unit of each variable, which is the diagonal of U.
     """
 
     H: Matrix
     units: Tensor
 
     def __call__(self, vectors: Tensor) -> Tensor:
-        """Multiply UHU by vectors (N, n), one per sample."""
+        """Multiply UHU by vectors (N, n), one per sample; return the products (N, n)."""
         H = self.H if self.H.is_sparse or self.H.ndim == 3 else self.H[None]
         return self.units * matvec(H, self.units * vectors)
 
 
 def _choose_size(costs: Tensor, decisions: Tensor, curvature: _CurvatureInUnits | None = None) -> float:
-    """Compute the median, over pairs of samples, of the extra cost of the other sample's decision per squared distance.
+    """Compute what another sample's decision typically costs more, per unit of squared distance.
 
-    Without curvature this is the median of ``cᵢᵀ(zₖ − zᵢ) / ‖zₖ − zᵢ‖²``, where cᵢ and zᵢ are the costs and the
-    decision of sample i. Only pairs with different decisions and a positive extra cost count. The result is 0 if no
-    such pair exists.
+    Without curvature this is the median of ``cᵢᵀ(zₖ − zᵢ) / ‖zₖ − zᵢ‖²`` over pairs of samples i and k, where cᵢ and zᵢ
+    are the costs and the decision of sample i. Only pairs with different decisions and a positive extra cost count. If
+    there are none, the result is 0.
 
     Args:
         costs: (N, n) costs of N samples, for variables measured in their units.
@@ -258,23 +272,29 @@ def _choose_size(costs: Tensor, decisions: Tensor, curvature: _CurvatureInUnits 
 
 
 def _choose_size_from_costs(costs: Tensor) -> float:
-    """Return the standard deviation of all costs (B, n); their absolute value if all are equal, 1 if all are zero."""
+    """Return the standard deviation of all entries of costs (N, n).
+
+    If all entries are equal, return their absolute value; if all are zero, return 1.
+    """
     entries = costs.flatten()
     return float(_deviation_for_choice(entries)) or float(entries.abs().sum()) / max(len(entries), 1) or 1.0
 
 
 def _deviation_for_choice(values: Tensor) -> Tensor:
-    """Return the standard deviation over the first dimension, or 0 if that dimension is empty."""
+    """Return the standard deviation of values (N, …) over the first dimension; 0 if N is 0."""
     return values.std(0, correction=0) if len(values) else values.sum(0)
 
 
 def _choose_units_from_costs(spread: Tensor, units: Tensor, known: Tensor) -> Tensor:
-    """Choose units (n,) for variables of unknown range, in which their costs vary as much as the costs of the others.
+    """Choose units for the variables of unknown range, so that their costs vary as much as those of other variables.
 
     Args:
         spread: (n,) the standard deviation of each variable's cost.
         units: (n,) the units of variables whose range is known.
         known: (n,) bool, the variables whose range is known.
+
+    Returns:
+        (n,) units; the entries of variables whose range is known have no meaning.
     """
     typical = (spread * units)[known & (spread > 0)]
     if not len(typical):

@@ -1,4 +1,7 @@
-"""Continuous programs: the pipeline solves quadratic ones, and Newton's method those with a smooth convex term φ."""
+"""``solve_continuous_programs``: solves programs without integers, by the pipeline or by Newton's method.
+
+The pipeline solves linear and quadratic programs. Newton's method solves programs whose objective has a smooth term φ.
+"""
 
 from __future__ import annotations
 
@@ -23,14 +26,20 @@ def solve_continuous_programs(
     known: Tensor | None = None,
     **overrides: Any,
 ) -> VerifiedSolutions:
-    """Solve the continuous relaxation exactly, in float64 and as a minimisation.
+    """Solve a problem without integers exactly, for a batch of costs, in float64.
 
-    Failed samples raise no error; their statuses give the reasons.
+    Failed samples raise no error; their statuses give the reasons. A maximisation is solved as a minimisation, and the
+    result has the signs of the minimisation.
 
     Args:
-        problem, cost, smoothing, solver, overrides: as for ``pear.solve``.
+        problem: the problem, without integers.
+        cost: (B, n) costs.
+        smoothing: λ.
+        solver: "auto" or a name that ``pear solvers`` lists.
         start: warm starts, or None.
-        known: (B,) int8 statuses of samples that are known to fail, SOLVED for all other samples; or None.
+        known: (B,) int8 of ``Status``, the statuses of samples that are known to fail and SOLVED for all other samples;
+            None if no sample is known to fail.
+        **overrides: fields that replace those of the problem in this call.
     """
     qp = problem.canonical(cost, smoothing, **overrides)
     kind = "lp" if problem.phi is None and qp.is_linear else "qp"

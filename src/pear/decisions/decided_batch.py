@@ -24,10 +24,10 @@ class DecidedBatch:
 
     Args:
         found: the result of the fused pass or of the pipeline.
-        solve: solves the samples at the given positions (k,), or all samples for None, in the pipeline. This function
-            is called if a fused pass cannot give a derivative.
+        solve: a function that solves the samples at positions (k,) in the pipeline, or all samples for None. It is
+            called if a fused pass cannot give a derivative.
         rest: the pipeline's solutions of the samples that the fused pass did not solve; None if no sample was left.
-        program: makes the programs of the batch, from which derivatives with respect to constraints are computed.
+        program: a function that returns the programs of the batch. Derivatives with respect to constraints need them.
 
     Attributes:
         x: (B, n) decisions; zero for failed samples.
@@ -54,7 +54,7 @@ class DecidedBatch:
 
     @property
     def all_solved(self) -> bool:
-        """True if all samples are certainly solved; if False, the statuses say which samples are."""
+        """Whether all samples are certainly solved. If False, ``status`` says which samples are solved."""
         return self._fused is not None and self._rest is None
 
     @cached_property
@@ -64,9 +64,9 @@ class DecidedBatch:
         return self._solve(None)
 
     def derivatives(self, w: Tensor, sign: int) -> list[Derivative]:
-        """Return functions for the derivatives of a loss with respect to the cost, Q, A, b, G, h, lb and ub.
+        """Return eight functions, which compute the derivatives of a loss with respect to the data of the problem.
 
-        Each derivative has one row per sample.
+        The data are, in this order, the cost, Q, A, b, G, h, lb and ub. Each derivative has one row per sample.
 
         Args:
             w: (B, n) upstream gradient, the derivative of the loss with respect to the decisions.
@@ -94,7 +94,7 @@ class DecidedBatch:
 
     @staticmethod
     def _replace_rows(whole: Derivative, part: Derivative, rows: Tensor) -> Derivative:
-        """Return a function that computes the derivative ``whole`` with ``part`` in place of its ``rows`` (k,)."""
+        """Return a function that computes the derivative ``whole``, with its rows ``rows`` (k,) taken from ``part``."""
 
         def derivative() -> Tensor:
             found = whole().clone()
@@ -104,7 +104,9 @@ class DecidedBatch:
         return derivative
 
     def project(self, w: Tensor) -> Tensor:
-        """Project vectors w (B, n) onto the tangent spaces at the decisions; the rows of failed samples are zero.
+        """Project vectors w (B, n) onto the tangent spaces of the constraints that are active at the decisions.
+
+        The result is (B, n); the rows of failed samples are zero.
 
         Raises:
             NotUniqueError: a decision is not unique.

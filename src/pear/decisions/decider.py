@@ -1,4 +1,7 @@
-"""``Decider``: decides one problem for many batches, and reuses the solutions of samples with ids (keys)."""
+"""``Decider``: solves one problem for many batches of costs.
+
+It stores the solution of each sample that has an id (key), and starts from it when the sample comes again.
+"""
 
 from __future__ import annotations
 
@@ -32,12 +35,12 @@ class Decider:
     """A decision problem with its solver, and with stored solutions and failures of samples.
 
     Args:
-        problem: the decision problem, continuous.
+        problem: the decision problem, without integers.
         solver: "auto" or a name that ``pear solvers`` lists.
 
     Attributes:
-        starts: the stored failures and solutions. The solutions serve as warm starts. The store is empty in a deep copy
-            and after unpickling.
+        starts: the stored failures and solutions. The solutions serve as warm starts. A deep copy or a pickle of the
+            ``Decider`` has empty ``starts``.
     """
 
     def __init__(self, problem: Problem, solver: str) -> None:
@@ -46,7 +49,7 @@ class Decider:
 
     @cached_property
     def fused(self) -> FusedPass | None:
-        """The fused pass, by which the solver solves, verifies and projects a whole batch in one call.
+        """The solver's fused pass, which solves and verifies a whole batch, and computes gradients, in one call.
 
         It is None if the solver has no fused pass for this problem.
         """
@@ -59,7 +62,7 @@ class Decider:
         return self.fused if isinstance(self.fused, FusedRowPass) else None
 
     def restore(self, state: Mapping[str, Any]) -> None:
-        """Restore the stored solutions and failures from a saved ``starts.state()``.
+        """Restore the stored solutions and failures from a result of ``starts.state()``.
 
         Raises:
             DataError, KeyError, TypeError, ValueError: ``state`` does not come from ``starts.state()``.
@@ -75,15 +78,18 @@ class Decider:
         return nullcontext() if keys is None else self.starts.lock
 
     def row_numbers(self, keys: list[Hashable] | None, rows: Tensor | None = None) -> Tensor | None:
-        """Return the rows of the problem's fields that belong to the samples, (B,); None if these are all rows.
+        """Return the row numbers (B,) of samples in a problem with fields per sample; None for all rows in order.
 
-        If the fields differ between samples, the keys are row numbers and become the result. The argument ``rows`` is
-        returned instead if there are no keys, or if all samples share the fields.
+        In such a problem the keys are row numbers, and are returned. Without keys, or if all samples share the fields,
+        ``rows`` is returned.
         """
         return rows if keys is None or self.problem.batch is None else torch.tensor(keys, device=self.problem.device)
 
     def problem_of(self, keys: list[Hashable] | None, rows: Tensor | None = None) -> Problem:
-        """Return the problem of these samples: its fields per sample have only the rows of these samples."""
+        """Return the problem with only the rows of these samples in its fields per sample.
+
+        The arguments are those of ``row_numbers``.
+        """
         rows = self.row_numbers(keys, rows)
         return self.problem if rows is None else self.problem[rows]
 
@@ -96,7 +102,7 @@ class Decider:
         by_rows: bool,
         by_matrices: bool = False,
     ) -> DecidedBatch:
-        """Decide for a batch, by the fused pass if possible and otherwise by the pipeline.
+        """Return the decisions for a batch, from the fused pass if possible and otherwise from the pipeline.
 
         Args:
             cost: (B, n) costs.
@@ -150,7 +156,10 @@ class Decider:
     def _decide_in_pass(
         self, cost: Tensor, smoothing: float, keys: list[Hashable] | None, fields: dict[str, Any], by_rows: bool
     ) -> FusedPassDecisions | None:
-        """Decide by the fused pass; return None if no fused pass gives what is needed, so that the pipeline decides."""
+        """Decide by the fused pass; return None if there is none, or if it cannot give what the caller needs.
+
+        The arguments are those of ``decide``.
+        """
         if not by_rows:
             return None if self.fused is None else self.fused.decide(cost, smoothing, keys, fields)
         one = self.fused_with_rows
@@ -168,11 +177,12 @@ class Decider:
         """Solve a batch in the pipeline; samples with keys start from their stored solutions.
 
         Args:
-            cost: (B, n).
+            cost: (B, n) costs.
             smoothing: λ.
             keys: sample ids, or None.
             rows: for samples without keys, their row numbers in a problem with fields per sample; None for all rows.
-            known: (B,) int8 statuses of samples that are known to fail, or None.
+            known: (B,) int8 of ``Status``, the statuses of samples that are known to fail and SOLVED for all other
+                samples; None if no sample is known to fail.
             **fields: fields that replace those of the problem in this call.
         """
         problem = self.problem_of(keys, rows)
@@ -194,7 +204,9 @@ class Decider:
         known: Tensor | None = None,
         **fields: Any,
     ) -> tuple[Start, Tensor]:
-        """Solve for true costs, or return the stored solutions if cost, λ and fields of no sample have changed.
+        """Return the solutions under true costs, which are stored and reused for samples with keys.
+
+        If the cost, λ and the fields of every sample are the same as before, nothing is solved.
 
         Args:
             cost, smoothing, keys, rows, known, fields: as for ``solve``.
@@ -248,7 +260,10 @@ class Decider:
     def _keep_failures(
         self, name: str, status: Tensor, cost: Tensor, smoothing: float, keys: list[Hashable], fields: dict[str, Any]
     ) -> None:
-        """Store the failures in ``status`` (B,) for ``known_failures``, in place of those stored for these samples."""
+        """Replace the stored failures of these samples by new ones; ``known_failures`` returns them later.
+
+        ``status`` (B,) int8 has the status of each sample. The other arguments are those of ``known_failures``.
+        """
         infeasible = status == Status.INFEASIBLE
         by_rows, by_cost = self._fingerprints(cost, smoothing, fields)
         self.starts.failures.put(_BY_CONSTRAINTS, keys, torch.where(infeasible, status, 0), by_rows)
@@ -257,7 +272,10 @@ class Decider:
     def _fingerprints(
         self, cost: Tensor, smoothing: float, fields: dict[str, Any]
     ) -> tuple[Callable[[], Tensor], Callable[[], Tensor]]:
-        """Return two functions that compute fingerprints (B,): of the constraints, and of constraints, cost and λ."""
+        """Return two functions that compute a fingerprint of each sample, (B,).
+
+        The first fingerprint covers the constraints in ``fields``. The second covers all ``fields``, the cost and λ.
+        """
         given = given_fields(**fields)
         rows = {name: value for name, value in given.items() if name != "Q"}
         return lambda: fingerprint(cost[:, :0], 0.0, rows), lambda: fingerprint(cost, smoothing, given)
@@ -288,10 +306,10 @@ class Decider:
 
     @staticmethod
     def _stored_starts(table: WarmStartTable[Start], slots: Any) -> Start:
-        """Return the solutions at these row numbers of a table."""
+        """Return the solutions at the row numbers ``slots`` (B,) of a table."""
         rows: Start = table.rows[torch.from_numpy(slots).to(table.rows.x.device)]
         return rows
 
     def __getstate__(self) -> dict[str, Any]:
-        """Return the state to pickle. ``WarmStarts`` pickles as an empty store."""
+        """Return the attributes to pickle. The stored solutions are left out: ``WarmStarts`` pickles as empty."""
         return {"problem": self.problem, "solver": self.solver, "starts": self.starts}

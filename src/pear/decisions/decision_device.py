@@ -47,12 +47,15 @@ _copies: WeakKeyDictionary[Problem | Model, dict[torch.device, Any]] = WeakKeyDi
 
 
 def estimate_device_times(problem: Problem, samples: int, fused: bool) -> tuple[float, float]:
-    """Estimate the time that one CPU core and that a GPU take to decide a batch, in microseconds.
+    """Estimate the times that one CPU core and a GPU take to decide a batch.
 
     Args:
         problem: the problem, not a model.
         samples: the number of samples.
         fused: whether one GPU kernel may decide the batch, as for a loss or layer with curvature.
+
+    Returns:
+        The time of the CPU core and the time of the GPU, in microseconds.
     """
     rows = sum(side.shape[-1] for side in (problem.b, problem.h) if side is not None)
     core = samples * CPU_ENTRY * (problem.n + rows) * (rows + CPU_ROWS)
@@ -107,7 +110,7 @@ def _kind_decided_on_cpu(problem: Problem | Model, fused: bool) -> str:
 
 
 def move_problem_to_device(problem: Decidable, device: torch.device) -> Decidable:
-    """Return the problem or model on a device. One copy per device is made, and lives as long as the original."""
+    """Return the problem or model on a device. Each copy is made once, and lives as long as the original."""
     plain = problem_of_model(problem)
     if plain.device == device:
         return problem
@@ -120,7 +123,10 @@ def move_problem_to_device(problem: Decidable, device: torch.device) -> Decidabl
 
 
 def bring_to_decision_device(problem: Decidable, costs: Tensor) -> tuple[Decidable, Tensor]:
-    """Return the problem and costs (B, n) on one device; if theirs differ, choose one of them and log the choice."""
+    """Return the problem and costs (B, n) on one device.
+
+    If they are on different devices, ``choose_device`` chooses one of the two, and the choice is logged.
+    """
     if problem_of_model(problem).device == costs.device:
         return problem, costs
     device, note = choose_device(problem, costs.device, len(costs))
@@ -191,5 +197,5 @@ def move_result_to_device(result: Result, device: torch.device) -> Result:
 
 
 def _describe_device_time(microseconds: float) -> str:
-    """Describe a time, given in microseconds, as milliseconds with two significant digits."""
+    """Return a time in microseconds as text, in milliseconds with two significant digits."""
     return f"{microseconds / 1000:.2g} ms"

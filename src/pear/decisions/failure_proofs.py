@@ -1,8 +1,8 @@
 """Proofs that a failed sample is infeasible or unbounded.
 
-A proof is a certificate: multipliers of the constraints for infeasibility, a direction for unboundedness. Linear
-programs compute candidates for certificates, and ``optimality.certificate`` checks them. A solver's own claim is never
-trusted. Samples with the same constraints are tested for feasibility only once.
+Multipliers of the constraints prove that a sample is infeasible, and a direction proves that it is unbounded. Such a
+proof is called a certificate. Linear programs compute candidates for certificates, and ``optimality.certificate``
+checks them. A solver's own claim is never trusted. Samples with the same constraints are tested for feasibility once.
 """
 
 from __future__ import annotations
@@ -41,11 +41,11 @@ _SOLVES = 3  # solves of the least-squares system
 
 
 def prove_failures(qp: QuadraticProgram) -> Tensor:
-    """Find out why the samples of a batch were not solved.
+    """Return why each sample of a batch was not solved.
 
-    A sample is INFEASIBLE if a Farkas certificate proves it: the multipliers of the least total violation of the rows.
-    A feasible sample is UNBOUNDED if a direction d proves it: Hd = 0, Ad = 0, Gd ≤ 0, cᵀd < 0, and no bound limits d. A
-    sample is INACCURATE if neither is proven.
+    A sample is INFEASIBLE if a Farkas certificate proves it. Multipliers of a linear program that minimises the total
+    violation of the rows are tried as certificates. A feasible sample is UNBOUNDED if a direction d proves it, with
+    Hd = 0, Ad = 0, Gd ≤ 0, cᵀd < 0 and no bound that limits d. A sample is INACCURATE if neither is proven.
 
     Returns:
         (B,) int8 of ``Status``.
@@ -62,7 +62,7 @@ def prove_failures(qp: QuadraticProgram) -> Tensor:
 
 
 def known_infeasibility_proofs(qp: QuadraticProgram) -> Tensor | None:
-    """Look up which samples have constraints that ``prove_failures`` proved infeasible before.
+    """Return which samples have constraints that ``prove_failures`` has already proven infeasible.
 
     The results of ``prove_failures`` are kept in ``qp.plan``, which all programs of one problem share.
 
@@ -83,14 +83,14 @@ def _prove_by_distinct_data(
     prove: Callable[[QuadraticProgram, int], Status],
     known: dict[bytes, Status],
 ) -> list[Status]:
-    """Compute the status of each sample, only once for all samples with the same data.
+    """Return the status of each sample. ``prove`` is called only once for all samples with the same data.
 
     Args:
         qp: the programs.
         names: the fields that the status depends on.
         samples: the numbers of the samples.
         prove: computes the status of one sample.
-        known: known statuses by digest of the fields, to which new statuses are added.
+        known: the known statuses by digest of the fields. New statuses are added to it.
     """
     result = []
     for i in samples:
@@ -102,7 +102,7 @@ def _prove_by_distinct_data(
 
 
 def _digest_failure_data(qp: QuadraticProgram, names: tuple[str, ...], i: int) -> bytes:
-    """Compute a digest of the fields ``names`` of sample i. Sparse matrices are left out: all programs share them."""
+    """Return a digest of the fields ``names`` of sample i, without sparse matrices, which all samples share."""
     digest = blake2b(digest_size=20)
     for name in names:
         field = getattr(qp, name)
@@ -134,7 +134,7 @@ class _FailureConstraints(NamedTuple):
 
     @classmethod
     def of_sample(cls, qp: QuadraticProgram, i: int) -> _FailureConstraints:
-        """Read the constraints of sample i."""
+        """Return the constraints of sample i of the programs."""
         A, b, G, h, lb, ub = (matrix_of_sample(getattr(qp, name), i) for name in _FEASIBILITY)
         present = np.isfinite(h)
         return cls(A, b, G[present], h[present], lb, ub, present)
@@ -158,9 +158,10 @@ def _prove_infeasible(qp: QuadraticProgram, i: int) -> Status:
 
 
 def _find_infeasible_equalities(A: sparse.csr_array, b: Array) -> Array | None:
-    """Find multipliers y (p,) with Aᵀy = 0 and yᵀb < 0 by regularised least squares; None if none are found.
+    """Find multipliers y (p,) with Aᵀy = 0 and bᵀy < 0, which prove that Az = b has no solution.
 
-    Up to a scaling of rows, a factor and the sign, y is the part of b outside the range of A.
+    The result is None if none are found. With the rows scaled to a largest entry of 1, y is a multiple of the part of b
+    that is orthogonal to the range of A. Regularised least-squares systems compute it.
     """
     weight = _proof_row_weights(A)
     p, n = A.shape
@@ -217,10 +218,10 @@ def _prove_infeasible_by_least_violation(s: _FailureConstraints, proven: Callabl
 
 
 def _refine_infeasibility_proof(s: _FailureConstraints, y: Array, u: Array) -> tuple[Array, Array]:
-    """Refine the multipliers y (p,) and u (k,) of a certificate.
+    """Return multipliers near y (p,) and u (k,) that satisfy the equations of a certificate to rounding.
 
-    The result is the nearest multipliers with ``(Aᵀy + Gᵀu)_j = 0`` for every variable j that has no bound on the side
-    that the sign of this sum requires.
+    In a certificate, entry j of Aᵀy + Gᵀu may be positive only if variable j has a lower bound, and negative only if it
+    has an upper bound. The entries that violate this become zero.
     """
     if not (y.any() or u.any()):
         return y, u
@@ -232,7 +233,7 @@ def _refine_infeasibility_proof(s: _FailureConstraints, y: Array, u: Array) -> t
 
 
 def _prove_unbounded(qp: QuadraticProgram, i: int) -> Status:
-    """Return UNBOUNDED if a direction proves this for sample i, otherwise INACCURATE."""
+    """Return UNBOUNDED if a direction proves that sample i is unbounded, otherwise INACCURATE."""
     s, one = _FailureConstraints.of_sample(qp, i), qp[i : i + 1] if qp.batch > 1 else qp
     c, flat = qp.c[i].cpu().numpy(), stack_matrices(s.A, matrix_of_sample(qp.H, i))
     flat, rows = (_scale_proof_rows(_proof_row_weights(matrix), matrix) for matrix in (flat, s.G))
@@ -256,13 +257,13 @@ def _prove_unbounded(qp: QuadraticProgram, i: int) -> Status:
 
 
 def _proof_options(n: int, rows: int) -> dict[str, float]:
-    """Return the options of linprog for the highest accuracy, with a time limit for programs of this size."""
+    """Return the options of linprog: the highest accuracy, and a time limit for n variables and this many rows."""
     tolerances = dict.fromkeys(("primal_feasibility_tolerance", "dual_feasibility_tolerance"), _STRICT)
     return {**tolerances, "time_limit": time_limit.time_per_sample(n, rows)}
 
 
 def _refine_proof_vector(d: Array, rows: Array) -> Array:
-    """Return the vector nearest to d (n,) with ``rows @ d = 0`` to rounding; tiny entries of d become zero."""
+    """Set tiny entries of d (n,) to zero, and return the nearest vector for which ``rows @ d`` is 0 to rounding."""
     moves = np.abs(d) > _MET * np.abs(d).max()
     J, refined = rows[:, moves], np.where(moves, d, 0.0)
     for _ in range(2):

@@ -80,7 +80,10 @@ def _stack_level_of_failure_warning() -> int:
 
 
 def _describe_failure_gaps(status: Status, gap: Tensor | None, samples: list[int]) -> str:
-    """Describe the gaps (B,) of these samples if their status is TIME_LIMIT; return "" for other statuses."""
+    """Return the gaps of ``samples`` in words if ``status`` is TIME_LIMIT, otherwise "".
+
+    ``gap`` (B,) has the gap of every sample of the batch; NaN without a point.
+    """
     if status != Status.TIME_LIMIT or gap is None:
         return ""
     found = [float(gap[i]) for i in samples if not bool(gap[i].isnan())]
@@ -91,9 +94,10 @@ def _describe_failure_gaps(status: Status, gap: Tensor | None, samples: list[int
 
 
 def _describe_failure_claims(status: Status, unchecked: Tensor | None, samples: list[int]) -> str:
-    """Describe how many of these samples are INFEASIBLE or UNBOUNDED only by the claim of a single solver.
+    """Return in words how many of ``samples`` have ``status`` only by the claim of a single solver.
 
-    ``unchecked`` (B,) marks the samples of which this is true. The result is "" for other statuses.
+    The result is "" if there are none, or if the status is neither INFEASIBLE nor UNBOUNDED. ``unchecked`` (B,) bool
+    marks all samples of the batch whose status rests on such a claim.
     """
     if status not in (Status.INFEASIBLE, Status.UNBOUNDED) or unchecked is None:
         return ""

@@ -1,4 +1,4 @@
-"""The check of integer candidates: they are rounded, and compared with rows, bounds and the proven objective bound."""
+"""The check of a solver's integer points: are they integral and feasible, and is no better point possible?"""
 
 from __future__ import annotations
 
@@ -47,7 +47,11 @@ class CheckedIntegers(TensorRecord):
 
 
 def check_integers(qp: QuadraticProgram, candidate: Candidate) -> CheckedIntegers:
-    """Round a candidate to integers, and check that it was integral, is feasible and reaches the solver's bound."""
+    """Round the points of a candidate to integers, and check them.
+
+    A point passes if it was integral within a tolerance, and if the rounded point satisfies the constraints and its
+    objective reaches the proven bound ``candidate.bound``.
+    """
     assert qp.integer is not None
     x = torch.where(qp.integer, candidate.x.round(), candidate.x) + 0.0  # turns −0.0 into 0.0
     distance = torch.where(qp.integer, (candidate.x - x).abs(), 0.0).amax(1)
@@ -87,7 +91,7 @@ def complete_integers(qp: QuadraticProgram, candidate: Candidate) -> Candidate:
 
 
 def _fix_integers(qp: QuadraticProgram, fixed: Tensor, rest: Tensor) -> QuadraticProgram:
-    """Make the linear programs in the continuous variables that result from fixing the integers.
+    """Return the linear programs of the continuous variables alone, with the integers fixed.
 
     Args:
         qp: B programs in all n variables.
@@ -104,7 +108,7 @@ def _fix_integers(qp: QuadraticProgram, fixed: Tensor, rest: Tensor) -> Quadrati
 
 
 def _multiply_integers(matrix: Any, x: Tensor) -> Tensor:
-    """Multiply matrices (B or 1, r, n) by x (B, n), one sample after another.
+    """Multiply matrices (B or 1, r, n) by x (B, n), one sample after another; return the products (B, r).
 
     The rounding of a batched product would depend on the size of the batch.
     """
@@ -118,8 +122,8 @@ def _integer_slacks_to_check(qp: QuadraticProgram, x: Tensor) -> tuple[Tensor, T
     Each slack is divided by the size of the terms from which it is computed. Zero terms do not count, however large
     their coefficients: a violation by 1 must not look small because a variable that is 0 has a coefficient of 1e9. For
     a row with an integer, the size is at least the smallest non-zero coefficient of the row, so that a rounded
-    right-hand side is not a violation. A continuous variable near zero has its natural size, so that −1e-115 does not
-    violate a bound of 0.
+    right-hand side is not a violation. A continuous variable near zero counts with a typical size, derived from the
+    program, so that −1e-115 does not violate a bound of 0.
     """
     assert qp.integer is not None
     terms = mixed_decision_sizes(qp, x)
@@ -156,8 +160,8 @@ def _integer_gap_to_check(qp: QuadraticProgram, x: Tensor, bound: Tensor | None)
     """Compute the relative gap between the objectives c·x of points x (B, n) and their bounds (B,). Shape (B,).
 
     ``|c·x − bound|`` is divided by the sum of the absolute terms of c·x, but at least by the smallest non-zero cost of
-    one unit of a variable. The gap is infinite without a bound, and zero if it is within rounding. A bound above the
-    objective proves nothing; its gap counts like that of a bound below.
+    changing a variable by one unit. The gap is infinite without a bound, and zero if it is within rounding. A bound
+    above the objective proves nothing; its distance is a gap, too.
     """
     if bound is None:
         return torch.full_like(x[:, 0], torch.inf)

@@ -3,8 +3,9 @@
 An integer solver proposes the integer variables and a bound on the objective. The continuous variables are then the
 solution of a linear program, which the pipeline of continuous programs solves exactly. PEAR does not trust the claims
 of other packages' solvers. A short search by branch and bound looks for a better point, or proves that no point is
-better. If the search cannot decide, a claim of optimality is marked as unchecked. A claim that a program is infeasible
-or unbounded then goes to the next solver, and is marked as unchecked unless that solver confirms it.
+better. If the search cannot decide, a claim of optimality is marked as unchecked. If a solver claims that a program is
+infeasible or unbounded, and the search cannot decide, the next solver gets the program. The claim is marked as
+unchecked unless that solver confirms it.
 """
 
 from __future__ import annotations
@@ -117,7 +118,7 @@ class _IntegerProgramRun:
     def execute(self, solver: str) -> None:
         """Try one solver after another until every sample has a status.
 
-        "auto" tries the relaxation before the first solver that has no proofs of its own.
+        For "auto", a short search of the relaxations comes before the first solver that does not prove its own claims.
         """
         status, relaxed = self.found.status, solver != "auto"
         for backend in usable_backends(resolve_backends(solver, "milp", self.qp.is_sparse), self.qp):
@@ -135,7 +136,7 @@ class _IntegerProgramRun:
             status[status == Status.INACCURATE] = int(Status.TIME_LIMIT)
 
     def _open(self) -> Tensor:
-        """Return the positions of the samples that have no status yet."""
+        """Return the positions (k,) of the samples that have no final status yet."""
         return (self.found.status == Status.INACCURATE).nonzero()[:, 0]
 
     def _programs_at(self, index: Tensor) -> QuadraticProgram:
@@ -143,14 +144,14 @@ class _IntegerProgramRun:
         return self.qp if len(index) == self.qp.batch else self.qp[index]
 
     def _try_relaxation(self) -> None:
-        """Solve the samples that a short search of the relaxation decides without an integer solver."""
+        """Search the relaxations of all open samples for a short time, and store what the search proves."""
         index = self._open()
         if len(index):
             part = self._programs_at(index)
             self._search(index, part, torch.full_like(part.c[:, 0], torch.inf), NODES)
 
     def _ask(self, backend: Backend, index: Tensor) -> None:
-        """Let a solver propose points for the samples at ``index`` (k,), and check its claims."""
+        """Let a solver propose points for the samples at ``index`` (k,); check them and the solver's claims."""
         part = self._programs_at(index)
         checked = check_integers(part, complete_integers(part, backend.solve(part, OPTIMAL)))
         if backend.own_proofs:
@@ -178,7 +179,7 @@ class _IntegerProgramRun:
 
         Args:
             index: (k,) the positions of the samples.
-            part: their programs.
+            part: the programs of these samples.
             value: (k,) the objective of the known point of each sample; infinite if no point is known.
             nodes: the largest number of linear programs per sample.
         """
@@ -197,7 +198,10 @@ class _IntegerProgramRun:
         self.unchecked[index[empty | searched.ray]], self.unchecked[false] = False, False
 
     def _accept(self, index: Tensor, part: QuadraticProgram, x: Tensor, bound: Tensor) -> None:
-        """Store those points x (k, n) that pass the check with their bounds (k,)."""
+        """Check points x (k, n) against proven bounds ``bound`` (k,), and store the points that pass.
+
+        ``index`` (k,) are the positions of the samples, and ``part`` their programs.
+        """
         proposal = self._proposal(part, x, bound)
         checked = check_integers(part, proposal)
         rounded = (checked.status != Status.SOLVED).nonzero()[:, 0]
@@ -208,7 +212,11 @@ class _IntegerProgramRun:
         self.unchecked[index[good]] = False
 
     def _note_claims(self, index: Tensor, said: Tensor) -> None:
-        """Store claims ``said`` (k,) of a solver that samples have no solution; a repeated claim becomes the status."""
+        """Store a solver's claims that samples are infeasible or unbounded.
+
+        A claim that a second solver repeats becomes the status. ``index`` (k,) are the positions of the samples, and
+        ``said`` (k,) the statuses that the solver claims.
+        """
         for name in _WITHOUT_POINT:
             still = index[(said == name) & (self.found.status[index] == Status.INACCURATE)]
             twice = still[self.claimed[still] == name]
@@ -216,9 +224,10 @@ class _IntegerProgramRun:
             self.claimed[still] = int(name)
 
     def _judge_unbounded(self, index: Tensor) -> None:
-        """Check a solver's claim that samples are unbounded, by a direction of the relaxation and a feasible point.
+        """Check a solver's claim that the samples at ``index`` (k,) are unbounded, and store what is proven.
 
-        A feasible integer program with rational numbers is unbounded if and only if its relaxation is.
+        A feasible integer program with rational numbers is unbounded if and only if its relaxation is. A feasible point
+        and an unbounded direction of the relaxation therefore prove the claim.
         """
         costs = self.qp.c[index].any(1)
         self.claimed[index[~costs]] = int(Status.SOLVED)  # an objective of zero is bounded
@@ -237,6 +246,6 @@ class _IntegerProgramRun:
 
     @staticmethod
     def _proposal(qp: QuadraticProgram, x: Tensor, bound: Tensor) -> Candidate:
-        """Make a candidate of points (B, n) with proven bounds (B,), which claims that the points are optimal."""
+        """Return points x (B, n) with proven bounds (B,) as a candidate with the status SOLVED, to be checked."""
         status = torch.zeros(qp.batch, dtype=torch.int8, device=qp.c.device)
         return replace(empty_candidate(qp.batch, qp.n, qp.p, qp.m, like=qp.c), x=x, status=status, bound=bound)

@@ -1,8 +1,8 @@
 """Results of integer programs that are kept with the problem, so that equal programs are solved only once.
 
-Validation needs the same decisions many times: under the true costs for every contender, under a constant forecast for
-many samples, and under the same first weights for every loss that is trained. A key is a digest of all numbers of a
-program, so that a kept result is the one that a new search would find.
+Validation needs the same decisions many times: under the true costs for every model that is compared, under a constant
+forecast for many samples, and under the same first weights for every loss that is trained. A result is kept under a
+digest of all numbers of its program. It is therefore the result that solving the program again would give.
 """
 
 from __future__ import annotations
@@ -49,9 +49,9 @@ def solve_unless_kept(
         problem: the problem that keeps the results. Results of programs on a GPU, or with matrices per sample, are not
             kept.
         qp: B integer programs of this problem.
-        solver: the name of the solver, part of the keys because solvers may choose different ones of equally good
-            points.
-        solve: solves some of the programs.
+        solver: the name of the solver. Each solver has its own kept results, because solvers may choose different ones
+            of equally good points.
+        solve: a function that solves some of the programs.
     """
     if qp.c.is_cuda or not qp.shares_matrices or not qp.batch:
         return solve(qp)
@@ -89,7 +89,7 @@ class _KeptResult:
 
 
 def _split_into_kept_results(results: IntegerResults) -> list[_KeptResult]:
-    """Copy the results of a batch into one row for each program."""
+    """Return the results of a batch as one row of numbers for each program."""
     numbers = torch.cat([value.reshape(len(value), -1).double() for value in results.tensors()], 1)
     like = results.map(lambda value: value.new_empty(0, *value.shape[1:]))
     return [_KeptResult(row.copy(), like) for row in numbers.numpy()]
@@ -109,7 +109,10 @@ def _join_kept_integers(kept: list[_KeptResult]) -> IntegerResults:
 
 
 def _keys_of_kept_results(qp: QuadraticProgram, solver: str) -> list[bytes]:
-    """Return a key of each program: the solver and digests of its numbers. All programs share the matrices."""
+    """Return a key for each program, made of the solver's name and digests of the program's vectors.
+
+    The matrices are left out, because all programs share them.
+    """
 
     def digest(values: np.ndarray) -> bytes:
         return blake2b(values.tobytes(), digest_size=16).digest()

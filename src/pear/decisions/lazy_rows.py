@@ -1,4 +1,7 @@
-"""``lazy_oracle``: a problem with so many rows that they are added only when a decision violates them."""
+"""``lazy_oracle``: decisions of a problem with too many constraint rows to list them all.
+
+Such rows are lazy: a row is added to the problem only when a decision violates it.
+"""
 
 from __future__ import annotations
 
@@ -24,10 +27,10 @@ _MOST_ROUNDS = 1_000  # of solving and separating
 
 
 class LazyRows:
-    """A function from costs to decisions of a problem with lazy rows, which a function ``separate`` finds.
+    """A function from costs to decisions of a problem with lazy rows.
 
-    A call solves the problem, finds violated rows, adds them, and solves again until no row is violated. The added rows
-    stay for all later samples.
+    Lazy rows are added only when a decision violates them. A call solves the problem, finds violated rows by
+    ``separate``, adds them, and solves again until no row is violated. The added rows stay for all later samples.
 
     Args:
         problem: the problem without the lazy rows, the same for all samples.
@@ -44,11 +47,11 @@ class LazyRows:
         self._lock = Lock()
 
     def __call__(self, costs: Array) -> Array:
-        """Decide for costs (B, n); return decisions (B, n) that violate no row.
+        """Return decisions (B, n) for costs (B, n), which violate no row.
 
         Raises:
-            ProblemError: ``separate`` returns arrays of a wrong shape or with numbers that are not finite, only rows
-                that the decision satisfies, or a row that was added before; or it finds rows in every round.
+            ProblemError: ``separate`` returns arrays of a wrong shape, numbers that are not finite, a row that was
+                added before, or only rows that the decision satisfies; or it finds violated rows in 1,000 rounds.
             SolveError: a sample has no decision.
         """
         decisions, todo = np.zeros_like(costs), np.arange(len(costs))
@@ -67,7 +70,10 @@ class LazyRows:
         )
 
     def _solve(self, costs: Array, samples: list[int]) -> Array:
-        """Solve for costs (k, n) with the rows added so far; errors name the given sample numbers."""
+        """Return decisions (k, n) for costs (k, n), with the rows added so far.
+
+        ``samples`` are the numbers of these k samples, which error messages name.
+        """
         problem = problem_with_rows(self.problem, self.rows, self.sides) if len(self.rows) else self.problem
         try:
             return solve(problem, torch.from_numpy(costs)).x.numpy()
@@ -79,7 +85,7 @@ class LazyRows:
 
         Args:
             z: (n,) the decision.
-            known: the keys of the lazy rows of the program whose solution is z.
+            known: the keys (``_lazy_row_keys``) of the lazy rows that were in the problem when z was computed.
 
         Raises:
             ProblemError: the rows have a wrong shape or are not finite, z satisfies all of them, or one is known.
@@ -106,7 +112,7 @@ class LazyRows:
         return rows, sides
 
     def _add(self, rows: Array, sides: Array) -> None:
-        """Add those of rows (r, n) with right-hand sides (r,) that have not been added yet."""
+        """Add rows (r, n) with right-hand sides (r,), except those that were added before."""
         known = {*self._lazy_row_keys(self.rows, self.sides)}
         new = [i for i, key in enumerate(self._lazy_row_keys(rows, sides)) if key not in known]
         self.rows, self.sides = np.vstack([self.rows, rows[new]]), np.append(self.sides, sides[new])
@@ -125,12 +131,12 @@ class LazyRows:
 
 
 def lazy_oracle(problem: Problem, separate: Separate) -> Oracle:
-    """Make an ``Oracle`` of a problem with lazy rows, which a function finds, such as the subtours of a round trip.
+    """Make an ``Oracle`` for a problem with too many rows to list, such as the subtour constraints of a round trip.
 
-    The problem is solved without the lazy rows. ``separate`` finds rows that the decision violates. These rows are
-    added, and the problem is solved again, until no row is violated. Added rows stay for all samples. A decision is
-    optimal under the added rows, and therefore under all rows if ``separate`` misses no violated row. PEAR trains on
-    the problem without the lazy rows.
+    These rows are lazy: a row is added only when a decision violates it. The problem is first solved without the lazy
+    rows. The function ``separate`` finds rows that the decision violates. They are added, and the problem is solved
+    again, until no row is violated. Added rows stay for all samples. A decision is optimal under the added rows, and
+    therefore under all rows if ``separate`` misses no violated row. PEAR trains on the problem without the lazy rows.
 
     Args:
         problem: the problem without the lazy rows, the same for all samples; it may have integers.

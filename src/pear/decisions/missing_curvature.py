@@ -23,10 +23,10 @@ _MOST_COUPLED, _MOST_COUPLED_SPARSE = 2_000, 500
 
 
 def missing_curvature(H: Matrix, least: float) -> Matrix | None:
-    """Compute the curvature S that raises all eigenvalues of H to at least ``least``; None if H needs none.
+    """Compute the curvature S for which all eigenvalues of H + S are at least ``least``; None if S is zero.
 
-    A group of more than 2,000 coupled variables (500 if H is sparse) gets ``least`` on the diagonal instead, unless all
-    its eigenvalues are large enough.
+    In an H that all samples share, the eigenvalues of more than 2,000 coupled variables (500 if H is sparse) would take
+    too long. S then has ``least`` on the diagonal of these variables, or zeros if their eigenvalues are large enough.
 
     Args:
         H: (n, n) symmetric positive semidefinite, dense or sparse; or dense (N, n, n), one matrix per sample.

@@ -1,7 +1,7 @@
 """Newton's method for convex programs whose objective has a smooth term φ.
 
-In each step, a QP is solved whose objective has the same value, gradient and Hessian at the point z as the true
-objective. A backtracking line search then lowers the true objective along the direction to the QP's solution. Near the
+Each step solves a QP whose objective has the same gradient and Hessian at the current point z as the true objective. A
+backtracking line search then lowers the true objective along the direction from z to the QP's solution. Near the
 solution of the program, full steps converge quadratically. The gradient of the decision uses the last QP, whose H is
 the Hessian at the solution.
 """
@@ -85,7 +85,7 @@ def _find_newton_start(
 
 
 def _newton_model(problem: Problem, base: QuadraticProgram, z: Tensor) -> QuadraticProgram:
-    """Make the QPs whose objective has the same gradient and Hessian at z (B, n) as the true objective."""
+    """Return the QPs whose objective has the same gradient and Hessian at z (B, n) as the true objective."""
     assert problem.phi is not None
     curvature = problem.sign * problem.phi.hessian(z)
     slope = problem.sign * problem.phi.gradient(z)
@@ -102,7 +102,10 @@ def _newton_objective(problem: Problem, base: QuadraticProgram, z: Tensor) -> Te
 
 
 def _newton_step_length(problem: Problem, base: QuadraticProgram, z: Tensor, direction: Tensor) -> Tensor:
-    """Return the largest of 1, ½, ¼, … that lowers the objective enough, (B, 1); 1 for a direction of zero."""
+    """Return the length (B, 1) of a step along ``direction`` (B, n) from z (B, n), by a backtracking line search.
+
+    It is the largest of 1, ½, ¼, … with which the step lowers the objective enough; 1 for a direction of zero.
+    """
     assert problem.phi is not None
     slope = base.c + matvec(base.H, z) + problem.sign * problem.phi.gradient(z)
     fall = (slope * direction).sum(1)

@@ -1,7 +1,8 @@
 """``solve_in_one_pass``: the solutions of a batch from one call of a solver, without the pipeline.
 
-Some solvers have a pass that solves and verifies a whole batch. If all samples pass the verification, the pipeline is
-not needed. The pass is made once for a problem, so that a call takes little more time than the solver itself.
+Some solvers have a fused pass, which solves and verifies a whole batch in one call. If all samples pass the
+verification, the pipeline is not needed. The fused pass is made once for a problem, so that a call takes little more
+time than the solver itself.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ from pear.solvers.warm_starts import WarmStarts
 
 
 def solve_in_one_pass(problem: Problem, cost: Tensor, smoothing: float | str, solver: str) -> Solution | None:
-    """Solve a batch by the pass of a solver, without fields that replace those of the problem.
+    """Solve a batch by the fused pass of a solver, with the problem's own fields.
 
     Args:
         problem: the decision problem.
@@ -30,7 +31,7 @@ def solve_in_one_pass(problem: Problem, cost: Tensor, smoothing: float | str, so
         solver: "auto" or a name that ``pear solvers`` lists.
 
     Returns:
-        The solutions; None if there is no such pass for this problem, or if it leaves a sample to the pipeline.
+        The solutions; None if the solver has no fused pass for this problem, or if the pass does not solve all samples.
     """
     if isinstance(problem, Oracle) or problem.is_integer:
         return None
@@ -49,7 +50,7 @@ def solve_in_one_pass(problem: Problem, cost: Tensor, smoothing: float | str, so
         return None
 
     def zeros(kind: type[np.generic]) -> Tensor:
-        """Return zeros (B,); NumPy makes few numbers several times as fast as torch."""
+        """Return zeros (B,), made by NumPy, which is several times as fast as torch for few numbers."""
         return torch.from_numpy(np.zeros(len(found.x), kind))
 
     return Solution(
@@ -67,7 +68,10 @@ def solve_in_one_pass(problem: Problem, cost: Tensor, smoothing: float | str, so
 
 
 def _make_one_pass(problem: Problem, solver: str, kind: str) -> FusedSolvingPass | None:
-    """Make the solver's pass for a problem of this kind; return None if it has none that also gives multipliers."""
+    """Return the solver's fused pass for a problem; None if it has none that also gives multipliers.
+
+    ``kind`` is "lp" or "qp".
+    """
     row = choose_backend(kind) if solver == "auto" else get_backend(solver)
     one = row.fused_pass(problem, WarmStarts())
     return one if isinstance(one, FusedSolvingPass) else None

@@ -1,4 +1,4 @@
-"""Decisions of an ``Oracle``, which its function claims to be best, as a ``Solution``."""
+"""Decisions of an ``Oracle`` as a ``Solution``. The user's function claims that they are best; nothing proves it."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _MOST_COMPLAINTS = 3  # that a message quotes
 
 
 def decide_by_oracle(oracle: Oracle, cost: Tensor, smoothing: Any, solver: str, **fields: Any) -> tuple[Solution, str]:
-    """Decide for costs (B, n) by the function of an oracle.
+    """Return the decisions of an oracle's function for costs (B, n).
 
     Args:
         oracle: the oracle.
@@ -33,7 +33,7 @@ def decide_by_oracle(oracle: Oracle, cost: Tensor, smoothing: Any, solver: str, 
         smoothing, solver, fields: arguments of ``pear.solve`` that an oracle does not support.
 
     Returns:
-        The decisions, and words for an error message: who decided, and what is wrong with which sample.
+        The decisions, and words for an error message, which say who decided and what is wrong with each sample.
 
     Raises:
         ProblemError: ``smoothing``, ``solver`` or ``fields`` are given.

@@ -53,7 +53,7 @@ def solve_in_pipeline(
     named: bool = False,
     proximal: bool = True,
 ) -> VerifiedSolutions:
-    """Solve a batch of continuous programs; every returned solution satisfies its optimality conditions.
+    """Solve a batch of continuous programs; solutions with the status SOLVED satisfy their optimality conditions.
 
     Args:
         qp: B programs; B may be 0.
@@ -61,9 +61,9 @@ def solve_in_pipeline(
         start: warm starts. A sample whose warm start passes the check needs no solver.
         check_convexity: whether to test H; samples whose H has a negative eigenvalue get NOT_CONVEX.
         seek_vertex: whether to return a vertex if a linear program has several solutions and a solver can find one.
-        known: (B,) int8 statuses of samples that are known to fail, which no solver gets; SOLVED for all others.
-        named: whether the user chose the first solver by name; UnknownSolverError if it does not support the programs.
-        proximal: whether to try proximal points; False for proximal programs themselves.
+        known: (B,) int8, the statuses of samples that are known to fail and go to no solver, SOLVED for all others.
+        named: whether the user chose the first solver by name, which raises an error if it does not support ``qp``.
+        proximal: whether to try proximal points (``proximal_points``); False for proximal programs themselves.
     """
     solvers = list(solvers)
     if not qp.is_sparse:
@@ -96,7 +96,7 @@ class _PipelineRun:
         status: (B,) int8, SOLVED for samples that are verified or may still be solved.
         complete: whether the last solver got all samples in one batch, and all its points were verified.
         examined: (B,) bool, whether linear programs have looked for the reason of a sample's failure.
-        agreed: (B,) the number of a sample's candidates with a working set that failed before.
+        agreed: (B,) how many candidates of a sample led to a working set with which a repair had failed before.
         solver: the name of the solver whose candidates are being checked.
     """
 
@@ -169,8 +169,8 @@ class _PipelineRun:
         The first solver gets all samples at once, and so does every solver on a GPU. Other solvers get each unsolved
         sample alone: rounding depends on the shape of a batch, and a hard sample must not depend on its neighbours.
 
-        ``wanted`` (B,) are the samples to solve, of which ``left`` (B,) have not been solved by any solver. ``first``
-        is the first solver; None before it has run.
+        ``wanted`` (B,) marks the samples to solve, and ``left`` (B,) those among them that no solver has solved yet.
+        ``first`` is the first solver; None before it has run.
         """
         if first is None or self.x.is_cuda:
             return [wanted]
@@ -179,7 +179,7 @@ class _PipelineRun:
         return [*alone, together] if bool(together.any()) else alone
 
     def prove_failures_of(self, suspects: Tensor) -> None:
-        """Find out by linear programs which samples ``suspects`` (B,) are infeasible or unbounded, each only once."""
+        """Set the statuses of those samples among ``suspects`` (B,) that linear programs prove to fail, each once."""
         left = (suspects & ~self.examined).nonzero()[:, 0]
         if len(left):
             self.examined[left] = True
@@ -215,7 +215,7 @@ class _PipelineRun:
         self.exchanges.zero_()
 
     def solve_with(self, solver: Backend, wanted: Tensor, start: Start | None, last_only: bool) -> None:
-        """Solve samples with one solver, to rising accuracy.
+        """Solve samples with one solver, in rounds of rising accuracy.
 
         Args:
             solver: the solver.
@@ -246,14 +246,14 @@ class _PipelineRun:
                 begun = candidate if candidate.resume is not None else None
 
     def prove_claims(self, index: Tensor, good: Tensor, candidate: Candidate) -> None:
-        """Try to prove a candidate's claims that samples at ``index`` (k,) fail; ``good`` samples are skipped."""
+        """Test a candidate's claims that samples at ``index`` (k,) fail, except for solved samples ``good`` (k,)."""
         claimed = (candidate.status == Status.INFEASIBLE) | (candidate.status == Status.UNBOUNDED)
         suspects = torch.zeros_like(self.verified)
         suspects[index] = claimed & ~good
         self.prove_failures_of(suspects & self.todo())
 
     def solve_as_sparse(self, solver: Backend, wanted: Tensor, start: Start | None) -> None:
-        """Solve dense programs with few non-zeros as sparse programs; finished samples become False in ``wanted``."""
+        """Solve dense programs with few non-zeros as sparse ones; set ``wanted`` (B,) to False for finished samples."""
         left = wanted.nonzero()[:, 0]
         programs = None if self.qp.is_sparse else self.programs_at(left).sparse_form()
         if programs is None or not len(left):
@@ -347,13 +347,13 @@ class _PipelineRun:
         return tried
 
     def _repair(self, index: Tensor, x: Tensor, duals: Duals, working: ActiveSet, max_exchanges: int) -> Tensor:
-        """Repair points of the samples at ``index`` (k,), and keep points that pass; return which do, (k,) bool."""
+        """Repair points of the samples at ``index`` (k,), and keep points that pass; return which pass, (k,) bool."""
         if not len(index):
             return self.verified[index]
         return self._accept_repair(index, repair(self.programs_at(index), x, duals, working, max_exchanges))
 
     def _accept_repair(self, index: Tensor, result: RepairResult) -> Tensor:
-        """Keep those repaired points of the samples at ``index`` (k,) that pass; return which do, (k,) bool."""
+        """Keep the repaired points that pass, for samples at ``index`` (k,); return which pass, (k,) bool."""
         self._accept(index, result.solved, result.x, result.duals, result.working)
         self.exchanges[index] += result.exchanges + ~result.solved
         self.sharpened[index] = result.sharpened

@@ -1,8 +1,7 @@
-"""Proximal points: solutions of programs with a singular H, found with the help of programs with only one solution.
+"""Proximal points: a help for programs with a singular H, which may have many solutions.
 
-If H is singular, many points may be optimal, with different working sets. A solver may end between these points, where
-no working set fits, or far out along a direction in which the objective is constant. For a given point z₀ and a small
-number ρ > 0, the proximal program
+The many solutions have different working sets. A solver may end between them, where no working set fits, or far out
+along a direction in which the objective is constant. For a point z₀ and a small number ρ > 0, the proximal program
 
     min ½zᵀHz + cᵀz + ½ρ‖z − z₀‖²    over the same constraints
 
@@ -44,11 +43,12 @@ def try_proximal_points(
 
     Args:
         qp: dense programs with a singular H.
-        solve: solves proximal programs.
-        repair: repairs points of the samples at positions (k,) and returns which samples are solved, (k,) bool.
+        solve: a function that solves proximal programs.
+        repair: a function that repairs points of the samples at positions (k,) and returns which samples are solved,
+            (k,) bool.
 
     Returns:
-        (B,) bool, whether the proximal program is infeasible, and so the program itself.
+        (B,) bool, whether a program is infeasible. Its proximal program has the same constraints and proves it.
     """
     rho = _RHO * qp.H.diagonal(dim1=1, dim2=2).amax(1)[:, None]
     H = qp.H + torch.diag_embed(rho.expand(-1, qp.n))

@@ -1,9 +1,9 @@
 """``RecourseDecider``: decisions of a model that predicts right-hand sides.
 
-The decision under a forecast is a solution of the elastic problem, in which slacks may violate the predicted rows at a
-price. A ``Penalty`` gives these prices. For a ``Projection`` the prices are raised until the violation is the least
-that the forecast allows. If the forecast is feasible, this violation is zero, and the decision solves the problem
-itself.
+The decision under a forecast is a solution of the elastic problem. Its slack variables let the decision violate the
+predicted rows at a price. If the model's recourse is a ``Penalty``, it gives these prices. If it is a ``Projection``,
+the prices are raised until the violation is the least that the forecast allows. If the forecast is feasible, this
+violation is zero, and the decision solves the problem itself.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ _PRICE_FACTOR, _PRICES = 100.0, 4  # the factor that raises the price, and the l
 
 
 class LeastViolation(NamedTuple):
-    """The least total price that any decision pays for violating the right-hand sides, with its derivatives.
+    """The least total price that a decision must pay for violating the right-hand sides, with its derivatives.
 
     Attributes:
         value: (B,) the least total price.
@@ -61,7 +61,7 @@ class ForecastDecisions:
     Attributes:
         solved: the solutions of the elastic problem.
         cost: (B, n + slacks) the costs of the elastic problem, with the prices of its slacks.
-        fields: the values that the forecast gives to fields of the elastic problem.
+        fields: the fields of the elastic problem that the forecast replaces, by name.
         least: the least violation that the forecast allows; 0 for feasible forecasts.
     """
 
@@ -73,7 +73,7 @@ class ForecastDecisions:
 
 @dataclass(frozen=True)
 class RealisedCosts:
-    """The outcome of decisions under the truth, after recourse.
+    """The outcome of decisions under the true values, after recourse.
 
     Attributes:
         x: (B, n) decisions after recourse; with a ``Penalty``, decisions and violations (B, n + slacks).
@@ -100,8 +100,9 @@ class RecourseDecider:
     Attributes:
         forecasts: the ``Decider`` for forecasts, on the elastic problem.
         truths: the ``Decider`` for true right-hand sides and true costs.
-        guides: the ``Decider`` for true right-hand sides and predicted costs.
-        side_guides: the ``Decider`` for predicted right-hand sides and true costs, on the elastic problem.
+        guides: the ``Decider`` for true right-hand sides and predicted costs, which guidance needs.
+        side_guides: the ``Decider`` for predicted right-hand sides and true costs, on the elastic problem, which
+            guidance needs.
         deciders: all deciders in use, by name.
         plain: the model's problem, relaxed and smoothed.
         weights: (n,) the weights of the distance of a ``Projection``; None for a ``Penalty``.
@@ -127,7 +128,7 @@ class RecourseDecider:
         return RecourseDecider(self.model, *self._made_with)
 
     def values(self, values: Tensor, keys: list[Hashable] | None) -> RecourseValues:
-        """Compute costs and right-hand sides from values (B, k), in float64 and differentiable."""
+        """Compute costs, right-hand sides and coefficients from values (B, k), in float64 and differentiable."""
         values = values.double()
         own = constraint_sides(select_by_keys(self.model.problem, keys))
         sides = own | self.model.right_hand_sides(values, keys)
@@ -136,7 +137,7 @@ class RecourseDecider:
     def decide(
         self, forecast: RecourseValues, keys: list[Hashable] | None, known: Tensor | None = None
     ) -> ForecastDecisions:
-        """Decide under a forecast.
+        """Return the decisions under a forecast, and the least violation that the forecast allows.
 
         Args:
             forecast: detached costs and right-hand sides.
@@ -191,11 +192,11 @@ class RecourseDecider:
         return solve_integer_programs(problem, cost, smoothing, self._made_with[0], **fields)
 
     def elastic_data(self, values: RecourseValues) -> tuple[Tensor, dict[str, Any]]:
-        """Return the costs (B, n + slacks) of the elastic problem, and the fields that the values replace in it."""
+        """Return the costs (B, n + slacks) of the elastic problem, and the fields of it that the values replace."""
         return self.elastic.cost(values.cost), self.elastic.fields(values.sides, values.matrices)
 
     def true_data(self, truth: RecourseValues) -> tuple[Tensor, dict[str, Any]]:
-        """Return the costs of the true problem, and the fields that the true values replace in it.
+        """Return the costs of the true problem, and the fields of it that the true values replace.
 
         The true problem is the elastic problem for a ``Penalty``, and the model's own problem for a ``Projection``.
         """
@@ -205,17 +206,17 @@ class RecourseDecider:
         return truth.cost, {name: truth.sides[name] for name in self.model.constraint_map.sides} | {**truth.matrices}
 
     def best(self, truth: RecourseValues, keys: list[Hashable] | None) -> tuple[Start, Tensor]:
-        """Solve the true problem; return the solutions and their statuses (B,)."""
+        """Solve the true problem (see ``true_data``); return the solutions and their statuses (B,)."""
         cost, fields = self.true_data(truth)
         return self.truths.solve_true(cost, 0.0, keys, **fields)
 
     def known_failures(self, forecast: RecourseValues, keys: list[Hashable] | None) -> Tensor | None:
-        """Return the statuses (B,) of samples that failed before under the same forecast; None for no failures."""
+        """Return the statuses (B,) of samples that failed before under the same forecast; None if none failed."""
         cost, fields = self.elastic_data(forecast)
         return self.forecasts.known_failures("predicted", cost, 0.0, keys, fields)
 
     def realise(self, z: Tensor, truth: RecourseValues, keys: list[Hashable] | None, wanted: bool) -> RealisedCosts:
-        """Apply the recourse to decisions under the true values.
+        """Return the outcome of decisions under the true values, after recourse.
 
         Args:
             z: (B, n) decisions.

@@ -2,19 +2,20 @@
 
 Let ĉ be the predicted costs, ẑ the decision under the forecast, and C(z) the realised cost of a decision z under the
 true values, recourse included. The regret is ``R = C(ẑ) − min C``. With w = ∇C(ẑ), the curvature H and the active rows
-J, the solution of ``[H Jᵀ; J 0][p; q] = [w; 0]`` gives ``∂R/∂ĉ = −p`` and ``∂R/∂(right-hand sides) = q``. With the
-multipliers v of the rows J, it gives ``∂R/∂(coefficients) = −(v pᵀ + q ẑᵀ)``. Where the gradient of R is zero, that of
-three further terms may differ from zero. All three are convex and never negative:
+J, let p and q solve ``[H Jᵀ; J 0][p; q] = [w; 0]``. Then ``∂R/∂ĉ = −p`` and ``∂R/∂(right-hand sides) = q``. With the
+multipliers v of the active rows, ``∂R/∂(coefficients) = −(v pᵀ + q ẑᵀ)``.
+
+The gradient of R is often zero. The loss therefore has three further terms, which are convex and never negative:
 
 * F is the suboptimality of the true decision z° under the predicted costs and the true right-hand sides. Its derivative
-  is z° − z, where z is the best decision under these costs and right-hand sides.
+  with respect to the costs is z° − z, where z is the best decision under these costs and right-hand sides.
 * ``D = L(b̂) − L(b) + y°ᵀ(b̂ − b)`` compares the least cost L(b̂) under the predicted right-hand sides b̂ with the tangent
-  of L at the true right-hand sides b. y° and y are the multipliers under b and b̂, and the derivative of D is y° − y.
-  Predicted coefficients Â change the right-hand sides to ``b̂ − (Â − A) z°``.
+  of L at the true right-hand sides b. y° and y are the multipliers under b and b̂. The derivative of D with respect to
+  b̂ is y° − y. If coefficients Â are predicted, too, b̂ is replaced by ``b̂ − (Â − A) z°``.
 * V is the least violation that an infeasible forecast allows, minus the least violation that the true values allow. Its
-  derivative is −y, where y are the multipliers of the linear program for the forecast.
+  derivative with respect to b̂ is −y, where y are the multipliers of the linear program for the least violation.
 
-The guidance α multiplies F and D, and falls to zero during training.
+F and D are multiplied by the guidance α, which falls to zero during training.
 """
 
 from __future__ import annotations
@@ -68,7 +69,7 @@ class _RecourseSlopes(NamedTuple):
 
 
 class RecourseRegretFinder(RegretFinder):
-    """A ``RegretFinder`` for predicted right-hand sides, whose calls have values (B, k) in place of costs.
+    """Computes the regrets of a model that predicts right-hand sides. Its calls have values (B, k) in place of costs.
 
     Args:
         decider: the ``RecourseDecider`` of the model.
@@ -78,7 +79,10 @@ class RecourseRegretFinder(RegretFinder):
         self.decider = decider
 
     def known_failures(self, call: RegretCall) -> tuple[Tensor | None, Tensor | None]:
-        """Return known failures under the forecast and the true values: statuses (B,), or None for no failures."""
+        """Return the statuses (B,) of samples that are known to fail, first under the forecast, then under the truth.
+
+        Either result is None if it has no failure.
+        """
         if call.keys is None:
             return None, None
         forecast, truth = self._forecast_and_truth(call)
@@ -87,7 +91,7 @@ class RecourseRegretFinder(RegretFinder):
         return self.decider.known_failures(forecast, call.keys), true
 
     def regrets_of_failures(self, status: Tensor, true_status: Tensor) -> RegretCallResults:
-        """Return zero regrets with these statuses (B,) under the forecast and the true values."""
+        """Return regrets of zero, with the given statuses (B,) under the forecast and under the true values."""
         wide = torch.zeros(len(status), self.decider.model.inputs, dtype=torch.float64, device=status.device)
         zeros = RegretCallResults.of_failures(status, true_status, self.decider.elastic.n)
         return replace(zeros, exact=wide, injected=wide.clone(), extra=wide[:, 0].clone(), gradient=wide.clone())
@@ -100,7 +104,11 @@ class RecourseRegretFinder(RegretFinder):
     def solve_regrets(
         self, call: RegretCall, wanted: bool, seconds: dict[str, float]
     ) -> tuple[RegretCallResults, bool]:
-        """Compute the regrets of a batch, with guidance and violations in ``extra`` and ``gradient`` of the result."""
+        """Compute the regrets of a batch. Arguments and results are those of ``RegretFinder.solve_regrets``.
+
+        ``extra`` of the regrets is α F + α D + V, and ``gradient`` is the gradient of the regret plus ``extra``, with
+        the normal component that ``call.injection`` adds. The module defines F, D and V.
+        """
         decider, ids = self.decider, call.keys
         forecast, truth = self._forecast_and_truth(call)
         with Stopwatch(seconds, "solve"):
@@ -154,7 +162,7 @@ class RecourseRegretFinder(RegretFinder):
 
         Args:
             found: the decisions under the forecast.
-            realised: their outcome under the true values, with the derivative of its cost.
+            realised: the outcome of these decisions under the true values, with the derivative of the realised cost.
         """
         upstream = self._with_zero_slacks(torch.where(realised.upstream.isfinite(), realised.upstream, 0.0))
         by_cost, _, by_A, by_b, by_G, by_h, *_ = all_derivatives(found.solved, upstream, self.decider.plain.sign)
@@ -164,10 +172,10 @@ class RecourseRegretFinder(RegretFinder):
         return _RecourseSlopes(by_cost()[:, :n], by_b(), by_h(), A, G)
 
     def _slopes_of_limits(self, by_cost: Tensor, by_b: Tensor, by_h: Tensor, z: Tensor) -> _RecourseSlopes:
-        """Apply the chain rule: differentiate a function of the costs, b − Az and h − Gz with respect to the data.
+        """Compute the derivatives of a function of the costs, b − Az and h − Gz with respect to all data.
 
-        The derivatives with respect to the three arguments are ``by_cost`` (B, n), ``by_b`` (B, p) and ``by_h`` (B, m).
-        The decisions z (B, n) are constant.
+        Its derivative with respect to the costs is ``by_cost`` (B, n), with respect to b − Az ``by_b`` (B, p), and with
+        respect to h − Gz ``by_h`` (B, m). The decisions z (B, n) are constant.
         """
         predicted = self.decider.model.constraint_map
         assert predicted is not None
@@ -200,7 +208,8 @@ class RecourseRegretFinder(RegretFinder):
     ) -> tuple[Tensor, Tensor]:
         """Compute α F (B,) and its derivative with respect to the costs (B, n).
 
-        α is ``call.guidance``, and the module defines F. Both results are zero if no cost is predicted.
+        α is ``call.guidance``, and F is the suboptimality of the true decision under the predicted costs and the true
+        right-hand sides. Both results are zero if no cost is predicted.
         """
         decider, (forecast, truth), strength = self.decider, pair, call.guidance
         if strength == 0 or not decider.model.predicts_costs:
@@ -221,8 +230,9 @@ class RecourseRegretFinder(RegretFinder):
     ) -> tuple[Tensor, tuple[Tensor, Tensor]]:
         """Compute α D (B,) and its derivatives with respect to b and h of the elastic problem.
 
-        α is ``call.guidance``, and the module defines D. The results are zero if the model has a ``Projection`` and the
-        forecast is infeasible.
+        α is ``call.guidance``. D is the least cost under the predicted right-hand sides minus the tangent, at the true
+        right-hand sides, of the least cost as a function of right-hand sides. The results are zero if the model has a
+        ``Projection`` and the forecast is infeasible.
         """
         decider, (forecast, truth), (best, program), strength = self.decider, pair, ideal, call.guidance
         solved = found.solved
@@ -276,7 +286,10 @@ class RecourseRegretFinder(RegretFinder):
 
     @staticmethod
     def _effective_limits(pair: tuple[RecourseValues, RecourseValues], z: Tensor) -> dict[str, Tensor]:
-        """Return the right-hand sides of a forecast, b and h minus the effect of its errors in A and G at z (B, n)."""
+        """Return the right-hand sides of a forecast by name, with ``b − (Â − A) z`` for b and ``h − (Ĝ − G) z`` for h.
+
+        Â and Ĝ are predicted coefficients, A and G the true ones, and z (B, n) decisions.
+        """
         forecast, truth = pair
         limits = dict(forecast.sides)
         for name, side in (("A", "b"), ("G", "h")):

@@ -1,4 +1,4 @@
-"""``RecourseValues``: the costs, right-hand sides and coefficients that predicted or true values lead to."""
+"""``RecourseValues``: the costs, right-hand sides and coefficients that follow from predicted or true values."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from torch import Tensor
 
 
 class RecourseValues(NamedTuple):
-    """The costs and right-hand sides that predicted or true values lead to.
+    """The costs, right-hand sides and coefficients that follow from predicted or true values.
 
     Attributes:
         cost: (B, n) costs.
@@ -24,7 +24,7 @@ class RecourseValues(NamedTuple):
     matrices: Mapping[str, Tensor] = MappingProxyType({})
 
     def detach(self) -> RecourseValues:
-        """Return the values without a gradient."""
+        """Return the same numbers, detached from their autograd graph."""
         sides, matrices = ({name: one.detach() for name, one in part.items()} for part in (self.sides, self.matrices))
         return RecourseValues(self.cost.detach(), sides, matrices)
 

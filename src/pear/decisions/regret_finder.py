@@ -33,8 +33,8 @@ class BatchRegrets(NamedTuple):
 
     Attributes:
         regrets: the regrets of all samples; zero for failed samples.
-        known: the statuses (B,), under the predicted and under the true data, of failures that were known before any
-            solver was called; None if no failure was known.
+        known: two tensors (B,) of statuses, under the predicted and under the true data. They have the failures that
+            were known before any solver was called. None if no failure was known.
         all_solved: whether all samples are certainly solved; if not, the statuses say which are.
     """
 
@@ -44,7 +44,10 @@ class BatchRegrets(NamedTuple):
 
 
 class RegretFinder(ABC):
-    """A computation of the regrets of batches, which does not solve samples again that failed with the same data."""
+    """The base class of objects that compute the regrets of batches.
+
+    A sample that failed before is not solved again with the same data.
+    """
 
     def find(self, call: RegretCall, wanted: bool, seconds: dict[str, float]) -> BatchRegrets:
         """Compute the regrets of a batch.
@@ -72,11 +75,14 @@ class RegretFinder(ABC):
 
     @abstractmethod
     def known_failures(self, call: RegretCall) -> tuple[Tensor | None, Tensor | None]:
-        """Return known failures under the predicted and the true data: statuses (B,), or None for no failures."""
+        """Return the statuses (B,) of samples that are known to fail, first under predicted, then under true data.
+
+        Either result is None if it has no failure.
+        """
 
     @abstractmethod
     def regrets_of_failures(self, status: Tensor, true_status: Tensor) -> RegretCallResults:
-        """Return zero regrets with these statuses, for B samples.
+        """Return regrets of zero for B samples, with the given statuses.
 
         Args:
             status: (B,) statuses under the predicted data.
@@ -148,7 +154,7 @@ class RegretFinder(ABC):
 
 
 class CostRegretFinder(RegretFinder):
-    """A ``RegretFinder`` for predicted costs.
+    """Computes the regrets of predicted costs.
 
     Args:
         decider: the ``Decider`` of the problem.
@@ -158,13 +164,16 @@ class CostRegretFinder(RegretFinder):
         self.decider = decider
 
     def known_failures(self, call: RegretCall) -> tuple[Tensor | None, Tensor | None]:
-        """Return known failures under the predicted and the true costs: statuses (B,), or None for no failures."""
+        """Return the statuses (B,) of samples that are known to fail, first under predicted, then under true costs.
+
+        Either result is None if it has no failure.
+        """
         look_up, lam, keys = self.decider.known_failures, call.smoothing, call.keys
         predicted = look_up("predicted", call.predicted, lam, keys, {"Q": call.Q})
         return predicted, look_up("true", call.true, lam, keys, {"Q": call.true_Q})
 
     def regrets_of_failures(self, status: Tensor, true_status: Tensor) -> RegretCallResults:
-        """Return zero regrets with these statuses (B,) under the predicted and the true costs."""
+        """Return regrets of zero, with the given statuses (B,) under the predicted and under the true costs."""
         return RegretCallResults.of_failures(status, true_status, self.decider.problem.n)
 
     def solve_regrets(

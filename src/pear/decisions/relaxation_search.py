@@ -1,9 +1,9 @@
 """A check of integer solutions by branch and bound, with verified linear programs and few nodes.
 
-A solver of another package claims that no point is better than its own, or that no point is feasible. In the search
-here, each node is a continuous program whose optimum satisfies the optimality conditions, or whose infeasibility has a
-certificate. The search knows the solver's point, and closes a node whose optimum is not better than this point. A
-sample that needs too many nodes stays undecided.
+A solver of another package may claim that no point is better than its own, or that no point is feasible. The search
+tests this claim. Each of its nodes is a continuous program. Either the optimum of the node satisfies the optimality
+conditions, or a certificate proves that the node is infeasible. The search knows the solver's point, and closes a node
+if its optimum is not better than this point. A sample that needs too many nodes stays undecided.
 """
 
 from __future__ import annotations
@@ -73,7 +73,10 @@ class _RelaxationNode(NamedTuple):
     value: float
 
     def halves(self) -> list[tuple[Tensor, Tensor]]:
-        """Return the bounds lb and ub of two halves; the half nearer to the optimum comes last and is split first."""
+        """Return the bounds (lb, ub) of the two halves of the node, split at the fractional variable.
+
+        The half nearer to the optimum comes last, and is split first.
+        """
         # value may exceed a bound by rounding; each half must contain a whole number
         middle = min(max(math.floor(self.value), float(self.lb[self.at])), float(self.ub[self.at]) - 1.0)
         upper, lower = self.ub.clone(), self.lb.clone()
@@ -83,7 +86,7 @@ class _RelaxationNode(NamedTuple):
 
 
 def search_relaxations(qp: QuadraticProgram, value: Tensor, nodes: int = NODES) -> SearchedRelaxations:
-    """Search for points that are better than ``value``, and close every branch that contains none.
+    """Search integer programs for points with a lower objective than ``value``, by branch and bound.
 
     Args:
         qp: B integer programs.
@@ -118,7 +121,7 @@ class _RelaxationSearch:
         self.open: list[list[_RelaxationNode] | None] = [[] for _ in range(qp.batch)]
 
     def run(self) -> SearchedRelaxations:
-        """Search until the search of every sample is complete or gives up."""
+        """Search until the search of every sample is complete or gives up; return the results."""
         qp = self.qp
         assert qp.integer is not None
         lb = torch.where(qp.integer, (qp.lb - INTEGRAL).ceil(), qp.lb).expand(qp.batch, qp.n)
@@ -138,7 +141,10 @@ class _RelaxationSearch:
         )
 
     def _next_halves(self, i: int) -> list[tuple[Tensor, Tensor]]:
-        """Return the halves of sample i's next node that may be better; [] if there is none or the search gives up."""
+        """Return the bounds of the two halves of sample i's next open node.
+
+        Open nodes without a better point are closed. If none is left, or if the search gives up, the result is [].
+        """
         stack = self.open[i]
         while stack:
             node = stack.pop()
@@ -156,7 +162,7 @@ class _RelaxationSearch:
         return objective >= self.best[i] - 0.5 * GAP * terms
 
     def _solve_nodes(self, samples: list[int], lb: Tensor, ub: Tensor) -> Tensor:
-        """Solve the relaxations of K nodes, store points that are better, and keep open nodes.
+        """Solve the relaxations of K nodes, store better integer points, and add nodes that must be split to ``open``.
 
         Args:
             samples: the number of the sample of each node.
@@ -248,7 +254,10 @@ def _relaxation_row_slacks(qp: QuadraticProgram, x: Tensor) -> Tensor:
 
 
 def _relaxation_columns_to_round(matrix: Any, sample: Tensor, at: Tensor) -> Tensor:
-    """Return the columns ``at`` (K,) of the matrices (B or 1, r, n) of the samples ``sample`` (K,). Shape (K, r)."""
+    """Return K columns of the matrices (B or 1, r, n) of B samples. Shape (K, r).
+
+    Entry k of the result is column ``at[k]`` of the matrix of sample ``sample[k]``.
+    """
     if matrix.is_sparse:
         return torch.from_numpy(matrix.csr[:, at.numpy()].toarray().T)
     shared: Tensor = matrix[0][:, at].T if matrix.shape[0] == 1 else matrix[sample, :, at]

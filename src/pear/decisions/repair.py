@@ -61,7 +61,7 @@ class RepairResult:
 
 
 def repair(qp: QuadraticProgram, x: Tensor, duals: Duals, working: ActiveSet, max_exchanges: int) -> RepairResult:
-    """Solve exactly on the working sets, and exchange constraints until all optimality conditions hold.
+    """Solve programs exactly for given working sets, and exchange constraints until all optimality conditions hold.
 
     Args:
         qp: the programs.
@@ -119,7 +119,7 @@ def _repair_by_exchanges(
     Args:
         qp: the programs of the whole batch.
         found: the points of the whole batch, which are updated in place.
-        start: the multipliers from which the repair started.
+        start: the multipliers of the whole batch from which the repair started.
         wrong: the constraints of the k samples to exchange first.
         todo: (k,) the positions of the samples.
         cheap: whether factorisations are cheap enough to exchange a single constraint.
@@ -206,7 +206,7 @@ def _repair_with_systems(
 def _repair_in_cuda_graph(
     qp: QuadraticProgram, x: Tensor, duals: Duals, working: ActiveSet
 ) -> tuple[ReducedSystems, Verification]:
-    """Do the same as ``_repair_on_working_set`` for dense programs on a GPU, with a CUDA graph if possible."""
+    """Return what ``_repair_on_working_set`` returns, for dense programs on a GPU, with a CUDA graph if possible."""
     systems, verdict = DenseReducedSystems.replayed(qp, working, _repair_for_cuda_graph, x, duals)
     vars(verdict)["qp"] = qp
     return systems, verdict
@@ -345,9 +345,10 @@ def _choose_repair_exchanges(wrong: ActiveSet, fewest: Tensor, patience: Tensor)
 
 
 def _repair_working_set(qp: QuadraticProgram, working: ActiveSet, exchange: ActiveSet, x: Tensor) -> ActiveSet:
-    """Return the working sets after an exchange: members among the exchanged constraints leave, others enter.
+    """Return the working sets after an exchange.
 
-    A variable that would then be at both bounds is at the bound nearer to x (B, n).
+    Constraints in ``exchange`` leave the working set if they are members, and enter it otherwise. A variable that would
+    then be at both bounds is at the bound nearer to x (B, n).
     """
     lower, upper = working.lower ^ exchange.lower, working.upper ^ exchange.upper
     both = lower & upper
@@ -356,7 +357,7 @@ def _repair_working_set(qp: QuadraticProgram, working: ActiveSet, exchange: Acti
 
 
 class FailedRepairs(dict[tuple[int, bytes], str]):
-    """The guessed working sets from which a repair failed, each with the name of the first solver that led to it.
+    """Guessed working sets from which a repair failed, each with the name of the first solver that led to this guess.
 
     A repair that fails from a guess nearly always fails from the same guess of another solver, too, because both
     candidates agree to several digits. A more accurate candidate of the same solver is repaired again.
@@ -374,7 +375,7 @@ class FailedRepairs(dict[tuple[int, bytes], str]):
             self.setdefault(key, solver)
 
     def have_failed(self, index: Tensor, guess: ActiveSet, solver: str) -> Tensor:
-        """Return which guesses led to a failed repair when a solver other than ``solver`` made them, (k,) bool.
+        """Return which guesses already led to a failed repair with another solver, (k,) bool.
 
         The arguments are those of ``add_failed``.
         """

@@ -47,7 +47,7 @@ class Smoothing:
         return replace(self, value=factor * self.value, floor=factor * self.floor, note=note)
 
     def state(self) -> dict[str, Any]:
-        """Return the units, the note and the floor, which are saved together with λ."""
+        """Return ``units``, ``note`` and ``floor`` by name, which are saved together with λ."""
         return {"units": self.units, "note": self.note, "floor": self.floor}
 
     @classmethod
@@ -57,7 +57,10 @@ class Smoothing:
         return None if value is None else cls(value, state.get("units"), state.get("note", ""), state.get("floor", 0.0))
 
     def problem(self, problem: Problem) -> Problem:
-        """Convert a problem to ``units``, and raise the curvature of its Q to ``floor`` in every direction."""
+        """Return a problem with its variables in ``units``, and with the curvature of its Q raised to ``floor``.
+
+        ``value`` is not added; it is an argument of the solve.
+        """
         scaled = self._in_units(problem)
         missing = self._missing(scaled)
         return scaled if missing is None else problem_with_curvature(scaled, missing)
@@ -82,7 +85,7 @@ class Smoothing:
         return (self.value / units.square()).to(problem.device) if self.value > 0 else None
 
     def _in_units(self, problem: Problem) -> Problem:
-        """Convert a problem to ``units``."""
+        """Return a problem with its variables in ``units``."""
         return problem if self.units is None else problem_in_units(problem, self.units.to(problem.device))
 
     def _missing(self, scaled: Problem) -> Matrix | None:
@@ -92,17 +95,24 @@ class Smoothing:
         return missing_curvature(minimised_problem_curvature(scaled), self.floor)
 
     def fields(self, fields: Mapping[str, Any]) -> dict[str, Any]:
-        """Convert fields of the problem to ``units``."""
+        """Return fields of a problem by name, for variables in ``units``."""
         return dict(fields) if self.units is None else fields_in_units(fields, self.units)
 
     def curvature(self, Q: Any) -> Any:
-        """Convert a curvature to ``units``; None stays None."""
+        """Return a curvature Q for variables in ``units``; None stays None."""
         return None if Q is None else self.fields({"Q": Q})["Q"]
 
     def times_units(self, values: Tensor) -> Tensor:
-        """Convert the user's costs (B, n) to ``units``, or decisions (B, n) in ``units`` to the user's variables."""
+        """Multiply values (B, n) by ``units``.
+
+        This converts the user's costs to costs of variables in ``units``, or decisions in ``units`` to the user's
+        variables.
+        """
         return values if self.units is None else values * self.units.to(values)
 
     def per_unit(self, values: Tensor) -> Tensor:
-        """Convert multipliers of bounds (B, n) for variables in ``units`` to those for the user's variables."""
+        """Divide values (B, n) by ``units``.
+
+        This converts the multipliers of bounds in ``units`` to those of the user's bounds.
+        """
         return values if self.units is None else values / self.units.to(values)

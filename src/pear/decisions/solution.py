@@ -22,8 +22,8 @@ class Solution(TensorRecord):
     """Verified solutions of a batch.
 
     Attributes:
-        x: (B, n) decisions. The row of a sample whose status is neither SOLVED nor CLAIMED contains NaN or, if the
-            status is TIME_LIMIT and a feasible point was found, the best such point.
+        x: (B, n) decisions. Samples with the status SOLVED or CLAIMED have one. For the status TIME_LIMIT, the row has
+            the best feasible point that was found, if any. All other rows are NaN.
         value: (B,) objective at ``x`` in the problem's own sense, smoothing included; NaN without a point.
         status: (B,) int8 of ``Status``.
         active: the constraints that are tight at ``x``.
@@ -70,7 +70,7 @@ class Solution(TensorRecord):
         )
 
     def _facts(self) -> dict[str, str]:
-        """Return what the description says after the statuses, as text by name."""
+        """Return what ``repr`` shows after the statuses, as text by name."""
         found = self.value[self.value.isfinite()]
         mean = {"mean value": f"{float(found.mean()):.4g}"} if len(found) else {}
         unchecked = int(self.unchecked.sum())
@@ -79,7 +79,7 @@ class Solution(TensorRecord):
 
 
 def describe_solution_statuses(status: Tensor, variables: int) -> str:
-    """Describe a batch in one line, with its number of samples of each status, from statuses (B,)."""
+    """Return one line of text with the number of samples of each status (B,), and with the number of variables."""
     kinds, counts = status.unique(return_counts=True)
     found = ", ".join(f"{int(k)} {Status(int(s)).name}" for s, k in zip(kinds, counts, strict=True))
     samples = "1 sample" if len(status) == 1 else f"{len(status)} samples"
@@ -87,7 +87,7 @@ def describe_solution_statuses(status: Tensor, variables: int) -> str:
 
 
 def worst_solution_residual(residual: Tensor) -> dict[str, str]:
-    """Return the largest finite residual of (B,) as text, under the name "kkt_residual"; {} if none is finite."""
+    """Return a dictionary from "kkt_residual" to the largest finite residual (B,) as text; {} if none is finite."""
     known = residual[residual.isfinite()]
     return {"kkt_residual": f"≤ {float(known.max()):.1e}"} if len(known) else {}
 
@@ -120,7 +120,7 @@ def solution_in_dtype(solution: Solution, dtype: torch.dtype) -> Solution:
 
 
 def solution_in_user_units(solution: Solution, scale: Smoothing) -> Solution:
-    """Convert a solution of a problem in the units of a smoothing to the variables of the user's problem."""
+    """Convert decisions and multipliers of bounds from the units of a smoothing to the user's variables."""
     if scale.units is None or solution.duals is None:
         return solution
     duals = replace(solution.duals, bound=scale.per_unit(solution.duals.bound))

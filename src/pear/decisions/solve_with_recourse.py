@@ -14,7 +14,9 @@ from pear.problem import Model
 
 
 def solve_with_recourse(model: Model, values: Tensor, smoothing: float | str, solver: str) -> Solution:
-    """Solve the elastic problem under predicted values, as ``pear.solve`` does if right-hand sides are predicted.
+    """Solve the elastic problem of a model that predicts right-hand sides, under predicted values.
+
+    In the elastic problem, slack variables let decisions violate the predicted right-hand sides at a price.
 
     Args:
         model: a model with a constraint map.

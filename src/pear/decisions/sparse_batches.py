@@ -33,9 +33,9 @@ def solve_sparse_batch(
 
     Args:
         qp: B > 0 sparse programs.
-        check_starts: checks the warm starts of the samples at positions (k,). A sample gets the status INACCURATE if
-            its warm start fails the check. None if there are no warm starts.
-        solve_one: solves one sample, whose position it gets as a tensor (1,).
+        check_starts: a function that checks the warm starts of the samples at positions (k,). A sample gets the status
+            INACCURATE if its warm start fails the check. None if there are no warm starts.
+        solve_one: a function that solves the sample at a position (1,).
     """
     everything = torch.arange(qp.batch)
     checked = [] if check_starts is None else [check_starts(at) for at in everything.split(_TOGETHER)]
