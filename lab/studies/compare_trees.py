@@ -6,7 +6,9 @@ runs every job in a process of its own, in each round first with the code of one
 It prints the median times, the median ratio, and the range of the ratios of single rounds. All times are processor
 time, so that other work on the machine counts little. A job reports the fastest of its repeats; jobs that measure the
 start of the package have no repeats. Each job runs once in each tree before its first round, to compile the kernels.
-Trainings begin with ``start="mse"``, which means the same in every tree; the default start has changed.
+Trainings begin with ``start="mse"`` or "given", which mean the same in every tree; the default start has changed. Jobs
+of a battery need the days of the PJM market under ``$PEAR_DATA``. Their ``epochs`` are a loop written by hand, and
+``fit`` is ``pear.fit`` with the same loss, for a linear model and for a network with a hidden layer of 64.
 """
 
 from __future__ import annotations
@@ -81,6 +83,14 @@ def epochs(count):
             loss(net(X[rows]), Y[rows], keys=rows.tolist()).backward()
             adam.step()
             loss.step()
+
+def fit(count, *layers):
+    torch.manual_seed(0)
+    net = torch.nn.Sequential(*layers) if layers else torch.nn.Linear(101, 24)
+    config = pear.FitConfig(max_epochs=count, check_every=count, start="given")
+    pear.fit(net.double(), pear.PEARLoss(model, smoothing=0.0, injection=0.0), (X, Y), (X[:32], Y[:32]), config=config)
+
+mlp = lambda: (torch.nn.Linear(101, 64), torch.nn.ReLU(), torch.nn.Linear(64, 24))
 """
 DENSE = """
 generator = torch.Generator().manual_seed(0)
@@ -148,6 +158,11 @@ fastest(lambda: loss(cost.clone().requires_grad_(), true).backward(), 5)
 """,
     "battery-first-epoch": BATTERY + "fastest(lambda: epochs(1), 1)",
     "battery-five-epochs": BATTERY + "fastest(lambda: epochs(5), 1)",
+    **{
+        f"battery-fit-{name}-{count}": f"{BATTERY}fastest(lambda: fit({count}{layers}), 1)"
+        for name, layers in {"linear": "", "mlp": ", *mlp()"}.items()
+        for count in (1, 5)
+    },
     "scaling-grid": """
 task = pear.tasks.shortest_path((40, 40))
 c = torch.rand(2, task.problem.n, dtype=torch.float64, generator=torch.Generator().manual_seed(0))

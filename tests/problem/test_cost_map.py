@@ -11,6 +11,7 @@ import pear
 from pear.errors import ProblemError
 from pear.losses import METHODS, OwnProblem, make_loss
 from pear.losses.regret_metrics import regret_gradient
+from pear.problem import cost_map
 
 HOURS = 4
 
@@ -47,6 +48,18 @@ def test_the_map_is_what_it_says(kind: str) -> None:
     torch.testing.assert_close(m.cost(y[0]), m.cost(y)[0], rtol=0, atol=0)
     assert m.cost(y.float()).dtype is torch.float32
     assert torch.autograd.gradcheck(m.cost, y.requires_grad_())
+
+
+def test_a_large_sparse_map_sums_its_entries(monkeypatch: pytest.MonkeyPatch) -> None:
+    y, small = prices().requires_grad_(), battery("scipy")
+    monkeypatch.setattr(cost_map, "_FEW_NUMBERS", 0)
+    large = battery("scipy")
+    assert large.cost_map is not None
+    assert not isinstance(large.cost_map._factor, torch.Tensor)
+    torch.testing.assert_close(large.cost(y), small.cost(y), rtol=0, atol=0)
+    assert torch.autograd.gradcheck(large.cost, y)
+    up = torch.randn(len(y), large.problem.n, dtype=torch.float64, generator=torch.Generator().manual_seed(0))
+    torch.testing.assert_close(large.cost_map.pull_back(up), battery().cost_map.pull_back(up), rtol=0, atol=1e-15)  # type: ignore[union-attr]
 
 
 @pytest.mark.parametrize("kind", KINDS)

@@ -40,16 +40,16 @@ def trained(dtype: torch.dtype, compiled: bool, monkeypatch: pytest.MonkeyPatch,
         loss = pear.PEARLoss(
             options.pop("problem", PATHS.problem), options.pop("smoothing", 0.1), guidance=0.0, injection=0.1
         )
-        optimizer = torch.optim.Adam(model.parameters(), lr=0.05)
+        optimizer = torch.optim.Adam(model.parameters(), lr=0.05, fused=options.pop("fused", None))
         config = FitConfig(max_epochs=options.pop("max_epochs", 3), check_every=1, batch_size=7)
         data = samples(dtype)
         history = fit(model, loss, *data, PATHS.normalized_regret, config, optimizer=optimizer, **options)
     return model, loss, optimizer, history
 
 
-@pytest.mark.parametrize("bias", [True, False])
-def test_same_weights_and_history(bias: bool, monkeypatch: pytest.MonkeyPatch) -> None:
-    here, plain = (trained(torch.float64, way, monkeypatch, bias=bias) for way in (True, False))
+@pytest.mark.parametrize("options", [{}, {"bias": False}, {"fused": True}])
+def test_same_weights_and_history(options: dict[str, bool], monkeypatch: pytest.MonkeyPatch) -> None:
+    here, plain = (trained(torch.float64, way, monkeypatch, **options) for way in (True, False))
     torch.testing.assert_close(here[0].weight, plain[0].weight, rtol=1e-9, atol=1e-11)
     for mine, theirs in zip(here[3].checks, plain[3].checks, strict=True):
         assert mine.loss == pytest.approx(theirs.loss, rel=1e-9)

@@ -14,6 +14,9 @@ from pear.problem.matrix import is_sparse_matrix, to_csr_matrix
 from pear.problem.sample_index import sample_index
 from pear.problem.tensor_conversion import ArrayLike, tensor_shape, to_float64_tensor, to_tensor
 
+_FEW_NUMBERS = 1 << 14
+"""Largest number of entries, zeros included, of a sparse matrix that is multiplied as a dense one, which is faster."""
+
 
 class CostMap:
     """The linear map ``cost = M ŷ + known`` from predicted values ŷ (k,) to costs (n,).
@@ -53,8 +56,7 @@ class CostMap:
             fixed = _check_cost_map_array(
                 "known of a cost map", to_float64_tensor("known", known), (1, 2), "(n,) or (N, n)"
             )
-        # ``_times`` sums the few entries, because torch's sparse tensors would issue warnings
-        self._entries = _cost_map_entries(self.M) if is_sparse_matrix(self.M) else None
+        self._factor = _cost_map_factor(self.M)
         self.n = self.M.shape[0] if self.M is not None else fixed.shape[-1]  # type: ignore[union-attr]
         self.inputs = self.n if self.M is None else self.M.shape[1]
         self.known = torch.zeros(self.n, dtype=torch.float64) if fixed is None else fixed
@@ -103,12 +105,12 @@ class CostMap:
 
     def _times(self, rows: Tensor, width: int, forward: bool) -> Tensor:
         """Multiply every row by M if ``forward`` is True, else by the transpose of M. Shape (B, width)."""
-        if self.M is None:
+        if self._factor is None:
             return rows
-        if self._entries is None:
-            M = self.M.to(rows.device)
+        if isinstance(self._factor, Tensor):
+            M = self._factor.to(rows.device)
             return rows @ (M.T if forward else M)
-        row, column, entries = (part.to(rows.device) for part in self._entries)
+        row, column, entries = (part.to(rows.device) for part in self._factor)
         to, source = (row, column) if forward else (column, row)
         return rows.new_zeros(len(rows), width).index_add(1, to, rows[:, source] * entries)
 
@@ -136,8 +138,16 @@ class CostMap:
         return f"CostMap({self.inputs} predicted values → {self.n} costs, {kind}{own})"
 
 
-def _cost_map_entries(M: Any) -> tuple[Tensor, Tensor, Tensor]:
-    """Return the rows, columns and values of the non-zeros of a sparse matrix."""
+def _cost_map_factor(M: Any) -> Tensor | tuple[Tensor, Tensor, Tensor] | None:
+    """Return the matrix of a cost map in the form in which ``_times`` multiplies by it; None for the identity.
+
+    A large sparse matrix becomes the rows, columns and values of its non-zeros, whose products ``_times`` sums, because
+    torch's sparse tensors would issue warnings. Any other matrix becomes a dense tensor.
+    """
+    if M is None or isinstance(M, Tensor):
+        return M
+    if M.shape[0] * M.shape[1] <= _FEW_NUMBERS:
+        return torch.from_numpy(M.toarray())
     row, column, entries = (torch.from_numpy(part) for part in sparse.find(M))
     return row.long(), column.long(), entries
 

@@ -95,7 +95,7 @@ class LinearEpochs:
         mine = [id(q) for q in model.parameters() if q.requires_grad]
         plain = len(optimizer.param_groups) == 1 and [id(q) for q in group["params"]] == mine
         plain = plain and len(mine) == (1 if model.bias is None else 2) and isinstance(group["lr"], float)
-        plain = plain and all(group.get(name) == value for name, value in _PLAIN.items()) and not group.get("fused")
+        plain = plain and all(group.get(name) == value for name, value in _PLAIN.items())
         fused, smoothing = loss.decider.fused, loss.chosen_smoothing
         if not isinstance(fused, CompiledPass) or smoothing is None or loss.reduction != "mean" or hooks:
             return False
