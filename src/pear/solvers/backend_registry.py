@@ -36,7 +36,7 @@ class Backend:
         module: the name of a module, imported on first use, or an object. Its function ``solve(qp, tol, **options)``
             returns a ``Candidate``. Three more functions are optional: ``prepare(qp)`` computes what depends on the
             constraints only, ``supports(qp)`` returns whether the solver takes these programs, and
-            ``fits_gpu(n, rows)`` returns whether one kernel on a GPU solves curved programs of this size.
+            ``fits_gpu(n, rows)`` returns whether one kernel on a GPU solves programs of this size with curvature.
         packages: import names of the packages that the solver needs.
         extra: the extra of ``pear-dfl`` that installs these packages; empty if no extra does.
         kinds: the kinds of programs that the solver solves: "lp", "qp", "milp".
@@ -379,7 +379,7 @@ def order_backends_by_cost(rows: list[Backend], qp: QuadraticProgram) -> list[Ba
 
 
 def usable_backends(solvers: Iterable[Backend], qp: QuadraticProgram, named: bool = False) -> Iterator[Backend]:
-    """Iterate over the backends that take these programs. Backends that are not installed are skipped.
+    """Iterate over the backends that take these programs. Those after the first are skipped if they are not installed.
 
     Args:
         solvers: backends in the order in which to try them.

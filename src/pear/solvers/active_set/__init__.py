@@ -1,11 +1,12 @@
 """An exact active-set solver. On the CPU it is compiled and solves one program at a time; ``gpu`` has kernels for GPUs.
 
-The *primal method* is a simplex method that may stop between vertices. The R rows J = [A; G] get slacks s, with ``Jx +
-s = r`` for the right-hand sides r; the slacks of equalities are held at 0. Each of the N = n + R variables, slacks
-included, is *basic* (determined by the rows), *superbasic* (free to move; as many as the tangent space has dimensions)
-or *nonbasic* (at a bound). B is the matrix of the basic columns, and W = B⁻¹J_S, where J_S has the superbasic columns.
-The tangent space is spanned by the columns of Z = [−W; I]. With the gradient ∇ of the objective and its part ∇_B for
-the basic variables, the multipliers are y = B⁻ᵀ∇_B. The only system to solve, (ZᵀHZ) q = −Zᵀ∇, has one unknown for each
+The *primal method* is a simplex method that may stop between vertices. A program has n variables x and R rows J =
+[A; G]. The rows get slacks s, with ``Jx + s = r`` for the right-hand sides r; the slacks of equalities are held at 0.
+Each of the N = n + R variables, slacks included, is *basic* (determined by the rows), *superbasic* (free to move) or
+*nonbasic* (at a bound). The tangent space has as many dimensions as there are superbasic variables. B is the matrix of
+the basic columns, and W = B⁻¹J_S, where J_S has the superbasic columns. The tangent space is spanned by the columns of
+Z = [−W; I]. With the Hessian H and the gradient ∇ of the objective, and the part ∇_B of the gradient for the basic
+variables, the multipliers are y = B⁻ᵀ∇_B. The only system to solve, (ZᵀHZ) q = −Zᵀ∇, has one unknown for each
 superbasic variable. A portfolio of 100 assets has one row and a handful of superbasic variables; an LP has none.
 
 Each round starts from a feasible point and moves to the minimum on the working set. If the point meets a bound on the

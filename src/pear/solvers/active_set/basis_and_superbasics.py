@@ -45,7 +45,7 @@ def solve_for_basics(D: ProgramData, w: Workspace, goal: float) -> bool:
 
 @inner
 def basics_meet_rows(D: ProgramData, w: Workspace) -> bool:
-    """Return True if every residual in ``w.left`` is at most FEASIBLE, relative to the natural size of its row."""
+    """Return True if every residual in ``w.left``, relative to the natural size of its row, is at most FEASIBLE."""
     measure_compiled_sizes(D, w)
     for k in span(len(D.J)):  # noqa: SIM110 (a plain loop is what compiles well)
         if not abs(w.left[k]) <= FEASIBLE * w.terms[k]:
@@ -196,8 +196,7 @@ def rebalance_basis(w: Workspace) -> bool:
 
     A superbasic variable is swapped if a unit change of it changes some basic variable by more than UNBALANCED. It
     replaces the basic variable that changes most. Nearly parallel rows lead to such a basis, in which rounding hides
-    curvature. Each swap multiplies the determinant of the basis by the change of the basic variable, so that few swaps
-    are needed.
+    curvature. Each swap multiplies the determinant of the basis by more than UNBALANCED, so that few swaps are needed.
 
     Returns:
         True if any variables were swapped.

@@ -248,7 +248,7 @@ class CompiledPass:
         return self.programs.factor(P, np.zeros(1, np.int64))[0]
 
     def restore(self) -> None:
-        """Check and load the rows of a restored store; raise ``DataError`` if they do not belong to the problem."""
+        """Load and check the rows that a saved store of warm starts holds for this pass; see ``FusedPass.restore``."""
         self.store.restore()
 
 

@@ -175,9 +175,9 @@ class CompiledPrograms:
         return self._own_unique
 
     def _are_all_curved(self, P: Programs) -> bool:
-        """Return True if every Hessian of P is positive definite on the null space of the equality rows.
+        """Return True if every Hessian of P is positive definite on the null space of the equality rows A.
 
-        The test adds a multiple of AᵀA to each Hessian, where A has the equality rows.
+        The test is whether the Hessian plus a multiple of AᵀA is positive definite.
         """
         if self.is_definite(P):
             return True

@@ -109,7 +109,9 @@ class CompiledProjector:
 
     @staticmethod
     def _least_norm(q: Tensor, directions: Tensor, norm: Tensor) -> Tensor:
-        """Remove from q its part along the directions in which q is not determined.
+        """Return q without its part along the directions in which q is not determined.
+
+        The result is NaN if these directions depend linearly on each other.
 
         Args:
             q: (k, R) multipliers of the R rows.

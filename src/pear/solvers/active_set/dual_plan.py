@@ -93,7 +93,7 @@ def replace_dual_plan_rows(plan: DualPlan, n: int) -> DualPlan:
 
 
 def _is_dual_plan_worthwhile(P: Programs) -> bool:
-    """Return True if the dual method is faster than the primal one; see ``_ROWS_PER_VARIABLE``."""
+    """Return True if the dual method is faster than the primal one, and its Gram matrix is not too large."""
     _, rows, n = P.J.shape
     inequalities, many = rows - P.equalities, _ROWS_PER_VARIABLE * n
     if n + inequalities > MOST_CONSTRAINTS or (len(P.J) > 1 and n < _FEW_VARIABLES):

@@ -93,9 +93,10 @@ def most_violated_in_dual_search(D: ProgramData, w: Workspace) -> int:
 
 @inner
 def add_in_dual_search(D: ProgramData, w: Workspace, entering: int) -> bool:
-    """Raise the multiplier of a violated constraint until the constraint is met.
+    """Change the multiplier of a violated constraint until the constraint is met.
 
-    Constraints of the working set whose multipliers reach zero are dropped on the way.
+    Constraints of the working set whose multipliers reach zero are dropped on the way. A constraint whose value the
+    equalities fix is left as it is.
 
     Returns:
         False if the constraint contradicts those of the working set.

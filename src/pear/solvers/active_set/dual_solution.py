@@ -39,8 +39,7 @@ def find_dual_solution(
     empty working set.
 
     Returns:
-        True if the solution is SOLVED. Its working set then holds every tight constraint that does not depend on
-        others.
+        True if the solution is SOLVED, and its working set holds every tight constraint that does not depend on others.
     """
     w.tally[ix.METHOD] = ix.DUAL
     start_dual_search(D, w)

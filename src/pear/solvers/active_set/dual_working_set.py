@@ -36,7 +36,7 @@ def dual_working_set_limit(D: ProgramData, w: Workspace, i: int, place: int) -> 
 
 @inner
 def hold_in_dual_working_set(D: ProgramData, w: Workspace, i: int) -> float:
-    """Add constraint i to the working set with multiplier zero, unless it depends on the others.
+    """Add constraint i to the working set with multiplier zero, unless it depends on the others or there is no room.
 
     Returns:
         The square of the constraint's pivot, relative to the largest possible one. It is at most the threshold RANK if
@@ -54,7 +54,7 @@ def hold_in_dual_working_set(D: ProgramData, w: Workspace, i: int) -> float:
 
 @inner
 def drop_from_dual_working_set(w: Workspace, leaving: int) -> None:
-    """Drop the constraint at a position of the working set, and update the factor by rotations."""
+    """Drop the constraint at position ``leaving`` of the working set, and update the factor by rotations."""
     last = w.tally[ix.WORKING] - 1
     for a in span(leaving, last):
         w.sup[a], w.force[a] = w.sup[a + 1], w.force[a + 1]
@@ -164,7 +164,8 @@ def hold_tight_in_dual_working_set(D: ProgramData, w: Workspace) -> bool:
     """Add every tight constraint to the working set, unless it depends on others.
 
     Returns:
-        False if a constraint is nearly parallel to others: it cannot be added, but does not depend on them either.
+        False if a constraint is nearly parallel to others, so that it cannot be added although it does not depend on
+        them.
     """
     n, p, parallel = D.n, D.equalities, 0
     for i in span(gram_size(D)):

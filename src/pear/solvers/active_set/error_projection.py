@@ -185,12 +185,12 @@ def set_error_projection_residual(D: ProgramData, error: Array, w: Workspace) ->
 
 @inner
 def write_error_projection(D: ProgramData, w: Workspace, g: Array, noise: float) -> bool:
-    """Write the projection in ``w.step`` to g, or zeros if it consists of rounding alone.
+    """Write the projection in ``w.step`` to g, or zeros if no entry exceeds ``noise``, a bound on rounding errors.
 
     The test is that of ``is_naturally_zero``.
 
     Returns:
-        False if it may consist of rounding alone, and the units of the variables differ too much to tell.
+        False if the projection may consist of rounding alone, and the units of the variables differ too much to tell.
     """
     biggest = 0.0
     for j in span(D.n):
@@ -204,7 +204,7 @@ def write_error_projection(D: ProgramData, w: Workspace, g: Array, noise: float)
 def has_mixed_units(D: ProgramData) -> bool:
     """Return True if the variables seem to have different units.
 
-    The signs are that the curvatures of variables differ much, or the largest entries of their columns in the rows.
+    The signs of this are very different curvatures, or very different largest entries in the columns of J.
     """
     R, n = D.J.shape
     least = least_entry = math.inf

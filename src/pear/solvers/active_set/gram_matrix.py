@@ -57,10 +57,11 @@ def compute_gram_row(D: ProgramData, w: Workspace, i: int) -> None:
 
 @inner
 def add_gram_rows(D: ProgramData, w: Workspace) -> None:
-    """Update the values of all constraints for a change ``w.pull`` of the multipliers in the working set.
+    """Add Σ_a pull_a K_a to the values of all constraints.
 
-    The values change by Σ_a pull_a K_a. Here K_a is the row of the Gram matrix for position a of the working set. Four
-    rows are added at a time, because reading and writing the values would cost more than the products.
+    K_a is the row of the Gram matrix for position a of the working set. The sum is the change of the values if the
+    multipliers in the working set fall by ``w.pull``. Four rows are added at a time, because reading and writing the
+    values would cost more than the products.
     """
     N, size = gram_size(D), w.tally[ix.WORKING]
     whole = size - size % 4
@@ -78,9 +79,9 @@ def add_gram_rows(D: ProgramData, w: Workspace) -> None:
 
 @inner
 def append_gram_factor_row(D: ProgramData, w: Workspace, entering: int) -> float:
-    """Write the row that a constraint would add to the factor L, and return the square of the constraint's pivot.
+    """Write the row that a constraint would add to the factor ``w.L``, and return the square of the constraint's pivot.
 
-    L is the Cholesky factor of the working set's part of the Gram matrix.
+    ``w.L`` is the Cholesky factor of the working set's part of the Gram matrix.
     """
     size, row = w.tally[ix.WORKING], gram_row(D, w, entering)
     pivot = row[entering]

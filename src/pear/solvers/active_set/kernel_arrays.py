@@ -80,7 +80,7 @@ class Programs(NamedTuple):
         Q: (1 or K, n, n), or (0, 0, 0) if the objective has no Q.
         band: (n, 2) for each row of Q the first column with a non-zero entry in any program, and the column after the
             last such column; (0, 2) without Q.
-        sign: σ.
+        sign: σ, 1 to minimise and −1 to maximise.
         smoothing: λ.
         J: (1 or K, R, n) the R rows [A; G].
         norm: (1 or K, R) squared lengths of the rows.
@@ -266,14 +266,14 @@ class CompiledSolutions(NamedTuple):
     """The solutions that the kernel writes, one row for each sample, in the conventions of ``duals_and_active_sets``.
 
     Attributes:
-        code: SOLVED, CLOSE or GIVEN_UP.
-        changes: the number of changes of the working set.
-        x: points.
-        equality, inequality, bound: multipliers.
-        kkt_residual: KKT residuals.
-        rows, lower, upper: the active set.
-        weak_rows, weak_lower, weak_upper: the weakly active part of the active set.
-        weak: whether the sample has a weakly active constraint.
+        code: (B,) SOLVED, CLOSE or GIVEN_UP.
+        changes: (B,) the number of changes of the working set.
+        x: (B, n) points.
+        equality, inequality, bound: (B, p), (B, m) and (B, n) multipliers.
+        kkt_residual: (B,) KKT residuals.
+        rows, lower, upper: (B, m), (B, n) and (B, n) bool, the active set.
+        weak_rows, weak_lower, weak_upper: the weakly active part of the active set, of the same shapes.
+        weak: (B,) bool, whether the sample has a weakly active constraint.
     """
 
     code: Array

@@ -38,7 +38,7 @@ _NO_ROWS, _NO_VALUES = np.zeros((0, 0)), np.zeros(0)
 
 
 def call_kernel_for_start(P: Programs) -> States:
-    """Find one feasible working set for all samples that have no warm start.
+    """Return the start of all samples that have no warm start: one feasible working set.
 
     The result depends on the constraints alone, so that no solution depends on the other samples of a batch. If
     samples have constraints of their own, the result has no rows, and the kernel finds a start for each sample.
@@ -57,7 +57,7 @@ def call_kernel_for_start(P: Programs) -> States:
 def call_kernel_to_solve(
     P: Programs, cost: Array, at: Index, states: States, slots: Index, default: States, centred: bool = True
 ) -> CompiledSolutions:
-    """Solve a batch.
+    """Solve a batch, and return its solutions.
 
     Args:
         P: the programs.

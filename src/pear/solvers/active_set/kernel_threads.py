@@ -60,7 +60,7 @@ def count_kernel_threads(B: int, n: int, rows: int) -> int:
 
 
 def kernel_threads_for_batch(B: int, n: int, rows: int) -> ThreadTeam:
-    """Return the threads for a batch of B programs of n variables, ready to begin with the first sample."""
+    """Return the threads for a batch of B programs of this size, ready to begin with the first sample."""
     count = count_kernel_threads(B, n, rows)
     return kernel_thread_team(n, rows, count, max(1, B // (count * _PARTS)))
 

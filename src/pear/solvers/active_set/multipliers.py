@@ -79,11 +79,11 @@ def set_tight_multipliers(D: ProgramData, w: Workspace) -> None:
 
 @inner
 def centre_multipliers(D: ProgramData, w: Workspace) -> bool:
-    """Make those multipliers of tight constraints positive that are zero only because a variable is basic.
+    """Move multipliers of tight constraints away from zero if they are zero only because a variable is basic.
 
     If the multiplier of a tight basic variable grows by t, those of the nonbasic variables change by t times the row of
     B⁻¹J that belongs to the basic variable, where B has the basic columns of the rows J. The function takes half of the
-    largest t that keeps all multipliers nonnegative, so that all stay positive.
+    largest t at which all multipliers keep their signs, so that no other multiplier becomes zero.
 
     Returns:
         True if a multiplier has changed.

@@ -82,7 +82,10 @@ def _pack_field(fields: dict[str, Tensor], name: str, dimensions: int) -> Array 
 
 
 def _pack_rows(parts: list[Array | None], empty: tuple[int, ...]) -> Array:
-    """Stack equality rows above inequality rows. If only one part differs by sample, the other part is repeated."""
+    """Return the equality rows stacked above the inequality rows; zeros of shape ``empty`` if there are neither.
+
+    If only one part differs by sample, the other part is repeated.
+    """
     given = [part for part in parts if part is not None]
     if not given:
         return np.zeros(empty)

@@ -87,7 +87,7 @@ def check_refined_solution(D: ProgramData, w: Workspace, unbalanced: float) -> i
 
 @inner
 def check_solution_multipliers(D: ProgramData, w: Workspace) -> bool:
-    """Give the tight constraints their multipliers; return True if the KKT residual passes."""
+    """Set the multipliers of tight constraints, and return True if the KKT residual is then at most OPTIMAL."""
     set_tight_multipliers(D, w)
     return checked_kkt_residual(D, w) <= OPTIMAL
 
@@ -121,7 +121,7 @@ def checked_stationarity_residual(D: ProgramData, w: Workspace) -> float:
 
 @inner
 def check_solution_feasibility(D: ProgramData, w: Workspace) -> bool:
-    """Measure every slack relative to its natural size, and mark the tight constraints.
+    """Measure every slack relative to its natural size, and mark the tight constraints in ``w.held``.
 
     Returns:
         False if a constraint is violated, or is held and has a slack other than zero.

@@ -54,7 +54,10 @@ class SolutionStore:
         return self._load_table() if fits else None
 
     def _stored_rows(self, keys: list[Hashable] | None) -> tuple[SolutionTable, Index] | None:
-        """Return the stored table and the row numbers (B,) of these keys; None if the table has no rows for them."""
+        """Return the stored table and the row numbers (B,) of these keys.
+
+        The result is None if there are no keys, or if the table would take too much memory.
+        """
         if keys is None:
             return None
         slots, table = self.starts.slots(keys), self.stored_table()

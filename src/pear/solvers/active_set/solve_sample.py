@@ -78,9 +78,9 @@ def solve_sample_from_start(
 def write_solved_sample(
     D: ProgramData, states: States, slot: int, outcome: CompiledSolutions, k: int, held: bool, w: Workspace
 ) -> None:
-    """Write a solution to row k of ``outcome``, and keep it in ``states[slot]`` if ``held`` is True.
+    """Write a solution to row k of ``outcome``, and keep it in ``states[slot]`` as a start if ``held`` is True.
 
-    ``held`` says that the working set contains all tight constraints.
+    ``held`` says that the working set contains all tight constraints. If it is False, ``states[slot]`` becomes empty.
     """
     write_checked_solution(D, outcome, k, w)
     outcome.code[k] = ix.SOLVED
@@ -101,7 +101,10 @@ def solve_sample(
     k: int,
     w: Workspace,
 ) -> None:
-    """Solve the loaded sample, add the tight constraints to its working set, and write the results."""
+    """Solve the loaded sample, add the tight constraints to its working set, and write the results.
+
+    A sample whose working set cannot hold the tight constraints is given up, because nothing can be projected there.
+    """
     if solve_sample_by_dual(D, states, slot, fallback, fallback_slot, outcome, k, w):
         return
     if solve_sample_from_start(D, states, slot, fallback, fallback_slot, w) == ix.SOLVED:

@@ -61,7 +61,10 @@ def solve(qp: QuadraticProgram, tol: float) -> Candidate:
 
 
 def _solve_highs_lps(batch: ProgramArrays, candidates: CandidateRows, new_highs: Callable[[], highspy.Highs]) -> None:
-    """Solve the LPs of the batch in threads, and write their points to the candidates."""
+    """Solve the LPs of the batch in threads, and write their points to the candidates.
+
+    Every thread makes its own solver by ``new_highs``.
+    """
     ones, todo, stop = np.ones(batch.c.shape[1]), candidates.todo, Event()
 
     def solve_highs_job(job: tuple[Group, sp.csc_matrix, Array]) -> None:

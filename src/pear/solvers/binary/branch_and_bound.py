@@ -53,7 +53,10 @@ def _fix_branch_item(program: Program, node: Node, item: int, value: int) -> Non
 
 @inner
 def _fix_branch_items_by_cost(program: Program, node: Node, spare: float, u: Array) -> None:
-    """Fix the nonbasic items whose other value would lower the bound by more than ``spare``."""
+    """Fix the nonbasic items whose other value would lower the bound by more than ``spare``, at their present values.
+
+    ``u`` (M,) has the multipliers of the M rows.
+    """
     n, j = node.n, 0
     while j < node.size[0]:
         item = node.column[j]
@@ -213,7 +216,7 @@ def _guess_bound_gap(program: Program, work: SearchWorkspace) -> float:
 
 @inner
 def _accept_branch_selection(program: Program, z: Bytes, low: float, step: float, best: Bytes) -> tuple[float, bool]:
-    """Replace the selection ``best`` by the selection ``z`` if ``z`` has a greater value.
+    """Replace the selection ``best`` by the selection ``z`` if ``z`` is feasible and has a greater value.
 
     Args:
         program: the program.

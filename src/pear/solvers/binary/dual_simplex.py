@@ -107,7 +107,8 @@ def run_dual_simplex(program: Program, node: Node, least: float, work: SearchWor
     The search also ends after a largest number of pivots.
 
     Returns:
-        AT_OPTIMUM, BELOW, INFEASIBLE or STUCK; and the row that proves infeasibility, or −1 for another outcome.
+        AT_OPTIMUM, BELOW, INFEASIBLE, or STUCK after too many pivots; and the row that proves infeasibility, or −1 for
+        another outcome.
     """
     for _ in span(100 + 10 * node.M):
         if dictionary_objective(program, node) < least:

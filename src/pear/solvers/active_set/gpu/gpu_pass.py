@@ -67,8 +67,8 @@ class GPUPass:
 
     Args:
         problem: a continuous, dense problem on a GPU, without a smooth term φ.
-        solver: the name under which the problem keeps the ``GPUPlan`` of its constraints, which the pipeline uses as
-            well.
+        solver: the name under which the problem keeps the ``GPUPlan`` of its constraints. The pipeline uses the same
+            plan.
     """
 
     def __init__(self, problem: Problem, solver: str) -> None:

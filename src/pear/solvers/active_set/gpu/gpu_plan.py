@@ -44,7 +44,7 @@ def has_gpu_plan_method(qp: QuadraticProgram) -> bool:
 
 
 def fits_gpu_plan(n: int, rows: int, linear: bool) -> bool:
-    """Return True if a kernel takes programs of n variables and this number of rows."""
+    """Return True if a kernel takes programs of n variables and ``rows`` rows; ``linear`` says that H is zero."""
     dual = not linear and n + rows <= _MAX_DUAL_SIZE
     return n < _MAX_VARIABLES and (rows <= _MAX_PRIMAL_ROWS or dual)
 
@@ -117,9 +117,9 @@ class GPUPlan:
         return solution
 
     def _choose_method(self, solution: GPUSolution) -> None:
-        """Choose the method from the solutions of the first batch, once their working sets have enough room.
+        """Choose the method by the solutions of the first batch, unless their working sets had too little room.
 
-        The call waits for the device.
+        In that case a later batch decides. The call waits for the device.
         """
         no_room = bool(solution.no_room.any())
         if no_room and self.method.wider() is not None:

@@ -47,7 +47,7 @@ class GPUSolution:
         rows: (B, m) bool, inequalities that are held.
         optimal: (B,) bool, True if the kernel reports an optimum.
         no_room: (B,) bool, True if the working set became larger than its room.
-        singular: (B,) bool, True if the search met a working set without curvature.
+        singular: (B,) bool, True if the search had to follow a direction along which the objective has no curvature.
         method: the method that found the solutions.
         kept: tensors of the kernel that the projection reads.
         projection: a function of errors (B, n) and the tensors of ``kept``; see ``project``.
@@ -103,14 +103,14 @@ class GPUSolution:
     def project(self, e: Tensor) -> tuple[Tensor, Tensor]:
         """Project errors e (B, n), as ``CandidateProjector.project`` does.
 
-        After a solve for several costs, this projects at the solutions for the first cost alone.
+        After a solve for several costs, only the solutions for the first cost can be projected at.
         """
         return self.projection(e, *self.kept)
 
     def joined(self, other: GPUSolution) -> GPUSolution:
         """Return the solutions of this batch, then those of another one.
 
-        ``project`` of the result projects at this batch alone.
+        The method ``project`` of the result is that of this batch alone.
         """
         both: dict[str, Any] = {name: torch.cat([getattr(self, name), getattr(other, name)]) for name in _BY_POINT}
         return replace(self, **both)

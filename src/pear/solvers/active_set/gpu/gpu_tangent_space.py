@@ -37,10 +37,10 @@ class GPUTangentSpace:
     def project(self, e: Tensor) -> tuple[Tensor, Tensor]:
         """Project errors (B, n); return the projections (B, n), and (B,) bool, True if a projection is correct.
 
-        The kernel projects onto the null space of the constraints in the working set. The projection onto the null
-        space of all tight constraints, a part of it, is wanted. The kernel's result is correct if it has converged and
-        lies in this smaller space. At a degenerate vertex it always does, because the other tight constraints depend on
-        those in the working set.
+        The kernel projects onto the null space of the constraints in the working set. The null space of all tight
+        constraints may be smaller, and the projection onto the smaller space is wanted. The kernel's result is correct
+        if it has converged and lies in the smaller space. At a degenerate vertex it always does, because the other
+        tight constraints depend on those in the working set.
         """
         g, converged = self.solution.project(e)
         if self.proven:

@@ -70,7 +70,7 @@ def search_primal_kernel(  # type: ignore[no-untyped-def]
     """Go from a feasible point and its working set to the optimal ones, for one or several costs of each sample.
 
     A thread block handles ``costs`` of the costs of its sample, one after another. The blocks with the first cost of
-    each sample come first. Strides are 0 if all samples share a field.
+    each sample come first. The stride of a field is 0 if all samples share it.
 
     Args:
         H: (B or 1, n, n), or (B or 1, n) if H is ``diagonal``.
@@ -80,10 +80,10 @@ def search_primal_kernel(  # type: ignore[no-untyped-def]
         lower, upper: (B or 1, n) bounds.
         cost: (K, B, n). The second and later costs of a block start from the solution for the cost before.
         start_x, start_place: (B or 1, n) a feasible point, and codes of where its variables are.
-        start_slot: (slots,) int32 the working set there: ``begun`` free variables, as many held rows, then −1. If the
-            start is ``elastic``, the last variable alone.
+        start_slot: (slots,) int32 the working set at this point: ``begun`` free variables, as many held rows, then −1.
+            If the start is ``elastic``, the last variable alone.
         start_position, start_row_position: (n,) and (R,) int32 the slots of variables and of rows.
-        start_M: (slots, slots) the part of M there that depends on the rows alone.
+        start_M: (slots, slots) the part of M at this point that depends on the rows alone.
         x_all, curvature_all: (K, B, n) solutions and Hx; written.
         y_all: (K, B, R) multipliers; written.
         place_all: (K, B, n) int32 codes; written.
@@ -93,7 +93,7 @@ def search_primal_kernel(  # type: ignore[no-untyped-def]
         M_all: (B, slots, slots); written for the first cost.
         status: (K, B) int32, written: OPTIMAL, NO_ROOM, SINGULAR, or RUNNING if ``rounds`` steps were not enough.
         order, scratch: (blocks, slots) int32 and float64 memory to work with.
-        begun: number of free variables at the start.
+        begun: the number of held rows at the start, and of free variables unless the start is ``elastic``.
         rounds: the largest number of steps for each cost.
         elastic: whether the last variable, t, is the share that is left of the violation at the start. Once t is zero,
             it stays zero. If t is still free in a solution, the kernel raises the cost of t.

@@ -34,7 +34,8 @@ class PrimalStart:
         slot: (room,) int32, the index in each slot: j < n is a free variable, n + i a held row, −1 an empty slot.
         position, row_position: (n,) and (R,) int32, the slot of each variable and of each row, −1 if it has none.
         M: (room, room) the part of the inverse of the KKT matrix that depends on the rows alone.
-        free: the number of free variables, which have the first slots.
+        free: k, if the first k slots hold free variables and the next k the held rows. An elastic start has k = 0, and
+            its first slot holds the last variable.
     """
 
     slot: Tensor
@@ -54,7 +55,8 @@ class PrimalMethod(GPUMethod):
         equalities: the number of rows that are equalities.
         x: (B or 1, n) the point to start from.
         place: (B or 1, n) int32 codes that say for each variable whether it starts free or at which bound.
-        free, held: (k,) int64 the free variables and the held rows of the working set at the start.
+        free, held: int64 the free variables and the held rows of the working set at the start, k each. An elastic start
+            has one free variable and no held row.
         rooms: the possible sizes of a working set. Each comes with the number of warps of a block and of registers of a
             thread that keep M in registers.
         elastic: True if the last variable measures violation: it is 1 at the start and 0 at a feasible point.
@@ -246,9 +248,9 @@ class ElasticPrimalMethod(PrimalMethod):
         )
 
     def extend_curvature(self, H: Tensor, qp: QuadraticProgram) -> Tensor:
-        """Return H with a diagonal entry for t, the last variable: (B, n, n), or (B, n) if H is diagonal.
+        """Return H with a diagonal entry for the last variable t: (B, n, n), or (B, n) if H is diagonal.
 
-        The curvature of t is such that t falls to zero in one step. See the class for t.
+        t is the share of the violation that is left. Its curvature is such that it falls to zero in one step.
         """
         corner = self._violation_cost(qp.c, qp)
         if qp.diagonal:
@@ -258,17 +260,17 @@ class ElasticPrimalMethod(PrimalMethod):
         return padded
 
     def extend_costs(self, costs: Tensor, qp: QuadraticProgram) -> Tensor:
-        """Return (K, B, n) costs. Among the first of the K costs, t, the last variable, has the cost of the violation.
+        """Return the costs (K, B, n) of the kernel's programs. Only the first of the K costs has a cost of t.
 
-        In the search for the first cost, t falls to zero and then stays there, so that it needs no cost in later
-        searches.
+        t, the last variable, is the share of the violation that is left. The search for the first cost brings t to
+        zero, where it stays in the later searches.
         """
         padded = pad(costs, (0, 1))
         padded[0, :, -1] = self._violation_cost(costs[0], qp)
         return padded
 
     def _violation_cost(self, cost: Tensor, qp: QuadraticProgram) -> Tensor:
-        """Return (B,) a cost of the last variable t that is likely to exceed what a feasible point costs."""
+        """Return (B,) a cost of the violation that is likely to exceed what a feasible point costs."""
         slope = cost.abs() + matvec(qp.H, self.x[:, :-1].expand(len(cost), -1)).abs()
         price = _PRICE * slope.sum(1) * self.distance
         return torch.where(price > 0, price, 1.0)
