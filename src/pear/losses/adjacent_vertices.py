@@ -26,6 +26,9 @@ def adjacent_vertices_in_problem(problem: Problem, z: Tensor) -> list[Tensor]:
 
     Returns:
         B tensors (k, n), whose rows are the k adjacent vertices of a sample.
+
+    Raises:
+        ProblemError: the problem is sparse, or ``adjacent_vertices`` raises it.
     """
     if problem.is_sparse:
         raise ProblemError("the neighbours of a vertex are found for dense problems; this one is sparse: use PEAR")
@@ -42,10 +45,11 @@ def adjacent_vertices_in_problem(problem: Problem, z: Tensor) -> list[Tensor]:
 def adjacent_vertices(z: Array, G: Array, h: Array, lb: Array, ub: Array, A: Array | None = None) -> Array:
     """Find all vertices that share an edge with the vertex ``z``.
 
-    At z, the variables N are at a bound, the variables F are not, and the rows K are tight. Let y ≥ 0 measure how far a
-    direction leaves each of these bounds and rows. Eliminating the variables F from the rows K leaves a system ``M y =
-    0``, whose solutions y ≥ 0 are the feasible directions. If z is not degenerate, M is empty, and every unit vector is
-    an edge. Otherwise the edges are the extreme rays of the cone of feasible directions. Rows of A stay tight.
+    At z, the variables N are at a bound, the variables F are not, and the rows K are tight. Let y ≥ 0 be the distances
+    by which a direction moves away from each of these bounds and rows. Eliminating the variables F from the rows K
+    leaves the equations ``My = 0``. Their solutions y ≥ 0 are the feasible directions. If z is not degenerate, M is
+    empty, and every unit vector y is an edge. Otherwise the edges are the extreme rays of the cone
+    ``{y ≥ 0, My = 0}``. Rows of A stay tight.
 
     Args:
         z: (n,) a vertex.
@@ -85,11 +89,14 @@ def extreme_rays_at_vertex(M: Array) -> Array:
     """Compute the extreme rays of ``{y ≥ 0, My = 0}`` for M (r, q) by the double description method.
 
     The equations of M are added one after another. Each ray on one side of the new equation is combined with each
-    adjacent ray on the other side. Two rays are adjacent if the vectors that satisfy the earlier equations and are zero
-    where both rays are zero form a space of two dimensions.
+    adjacent ray on the other side. Two rays are adjacent if they span a face of two dimensions. This face contains the
+    vectors that satisfy the earlier equations and are zero wherever both rays are zero.
 
     Returns:
         (k, q) rays, each with a largest entry of 1.
+
+    Raises:
+        ProblemError: too many pairs of rays must be combined.
     """
     q = M.shape[1]
     rays = np.eye(q)
@@ -143,9 +150,14 @@ def _adjacent_ray_pairs(
 
 
 def _eliminate_vertex_columns(G_KF: Array) -> tuple[Array, Array]:
-    """Return an orthonormal basis (as rows) of the complement of the columns of G_KF, and the pseudo-inverse of G_KF.
+    """Return two matrices that eliminate the variables between their bounds from the tight rows.
 
-    G_KF are the columns of variables between their bounds in the tight rows.
+    Args:
+        G_KF: (k, f) the coefficients of these f variables in the k tight rows.
+
+    Returns:
+        An orthonormal basis (k − f, k) of the vectors orthogonal to all columns of G_KF, and the pseudo-inverse (f, k)
+        of G_KF.
 
     Raises:
         ProblemError: the columns are dependent, so that the point is not a vertex.
@@ -163,7 +175,10 @@ def _eliminate_vertex_columns(G_KF: Array) -> tuple[Array, Array]:
 
 
 def _adjacent_along_directions(z: Array, directions: Array, G: Array, h: Array, lb: Array, ub: Array) -> Array:
-    """Return the points at which directions (k, n) from z meet their first constraint; drop unlimited ones."""
+    """Return the points (l, n) at which directions (k, n) from z meet their first constraint.
+
+    Directions that meet no constraint are left out.
+    """
     size = np.maximum(np.abs(directions).max(1, keepdims=True, initial=0.0), 1e-300)
     directions = np.where(np.abs(directions) <= RANK * size, 0.0, directions)
     with np.errstate(divide="ignore", invalid="ignore"):

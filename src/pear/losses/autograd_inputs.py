@@ -21,12 +21,13 @@ def detach_input(value: Any) -> Any:
 def fit_gradient_to_input(gradient: Tensor, dtype: torch.dtype, shape: tuple[int, ...]) -> Tensor:
     """Convert a gradient to the dtype and shape of its input.
 
-    The gradient is summed over the samples that share the input, and over the variables that share a scalar.
+    If all samples share the input, the gradient is summed over the samples. If the input is a scalar, it is summed over
+    all entries.
 
     Args:
         gradient: (B, …) one gradient per sample.
         dtype: the dtype of the input.
-        shape: the shape of the input: that of ``gradient``, without the dimension B, or ().
+        shape: the shape of the input: (B, …), or (…) if all samples share it, or () for a scalar.
     """
     if len(shape) == gradient.dim() - 1:
         gradient = gradient.sum(0)

@@ -1,4 +1,4 @@
-"""``CaVELoss``: the angle between predicted costs and all costs that have the same best decision as the true ones."""
+"""``CaVELoss``: the angle between the predicted costs and the nearest costs with the right best decision."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ class CaVELoss(DrawingLoss):
     the solution of a verified QP. For maximisation every cost changes its sign. The best decision of a sample with an
     id is computed once. A training step solves one continuous QP per sample, also for an integer problem.
 
-    With ``inner_ratio`` r the loss compares ĉ with a point inside the cone, ``(1 − r) p/‖p‖ + r a``, where a is the
+    With ``inner_ratio`` r the loss compares −ĉ with a point inside the cone, ``(1 − r) p/‖p‖ + r a``, where a is the
     mean of the unit normals. This point replaces the inexact projection of CaVE+, which ends early. With
     ``solve_ratio`` below 1, some batches use −ĉ in place of p and solve nothing (CaVE Hybrid).
 
@@ -65,7 +65,11 @@ class CaVELoss(DrawingLoss):
         self.solve_ratio = check_share_setting("solve_ratio", solve_ratio)
 
     def values(self, predicted: Tensor, true: Tensor, ids: list[Hashable] | None) -> Tensor:
-        """Compute the loss of each sample, (B,). p is a constant, which leaves the derivative unchanged."""
+        """Compute the loss of each sample, (B,).
+
+        The gradient treats p as a constant. It is exact, because p has the smallest angle to −ĉ in the cone. With
+        ``inner_ratio`` the point inside the cone is a constant, too.
+        """
         best = self.best(true.double(), ids)
         ascent = -self.problem.sign * predicted
         with self.timed("solve"):
@@ -99,7 +103,7 @@ class _CaveCone(NamedTuple):
 
     @classmethod
     def at(cls, program: Problem, points: Tensor) -> _CaveCone:
-        """Find the constraints that are active at exact solutions (B, n), by their slacks."""
+        """Return the normal cones at exact solutions (B, n). Constraints with a slack of zero are active."""
         z = points.to(program.device)
         scale = z.abs().amax(1, keepdim=True).clamp_min(1.0)
         none = torch.zeros_like(z, dtype=torch.bool)
@@ -112,7 +116,10 @@ class _CaveCone(NamedTuple):
         return cls(program, slack <= TIGHT * scale * sizes, low, high)
 
     def project(self, vectors: Tensor) -> Tensor:
-        """Project vectors (B, n) on the cones, by subtracting their projections on the feasible directions."""
+        """Project vectors (B, n) on the cones.
+
+        A projection is the vector minus its projection on the feasible directions.
+        """
         program, inf = self.program, torch.inf
         fields: dict[str, Any] = {"lb": torch.where(self.low, 0.0, -inf), "ub": torch.where(self.high, 0.0, inf)}
         if program.A is not None and program.b is not None:
@@ -123,7 +130,10 @@ class _CaveCone(NamedTuple):
         return vectors - solve(directions, -vectors).x.to(vectors)
 
     def mean_normal(self) -> Tensor:
-        """Compute the mean (B, n) of the active constraints' unit normals; the two normals of an equation cancel."""
+        """Compute the mean (B, n) of the unit normals of the active constraints.
+
+        An equation counts as two constraints, whose normals cancel.
+        """
         program = self.program
         total = self.high.double() - self.low.double()
         count = self.high.sum(1) + self.low.sum(1)

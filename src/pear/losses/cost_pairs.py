@@ -1,4 +1,4 @@
-"""Pairs of predicted and true costs: their checks, their detached values, and the curvatures given with them."""
+"""Checks and conversions of pairs of predicted and true costs, and of the curvatures given with them."""
 
 from __future__ import annotations
 
@@ -56,6 +56,9 @@ def true_curvature_of_pair(problem: Problem, Q: Any, true_Q: Any, batch: int) ->
         Q: predicted curvature, or None.
         true_Q: (n, n) or (B, n, n) true curvature, or None.
         batch: B, the number of samples.
+
+    Raises:
+        ProblemError: one of the two curvatures is missing, or ``true_Q`` has a wrong shape.
     """
     if Q is None and true_Q is not None:
         raise ProblemError(

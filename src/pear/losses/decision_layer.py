@@ -33,13 +33,13 @@ class DecisionLayer(DecisionModule):
     """The decision z*(c, Q, A, b, G, h, lb, ub) as a layer with exact derivatives, for any loss on the decision.
 
     For an upstream gradient w, the backward pass solves the reduced system ``[H Jᵀ; J 0][p; q] = [w; 0]`` with the
-    factorisation of the forward pass. H is the curvature, and J has the active rows of A and G. The system is that of
-    the variables that are not at a bound; p is zero for the others. All derivatives follow from the solution p and q,
-    and from the decision z: ``∂c = −p``, ``∂Q = −½(p zᵀ + z pᵀ)``, ``∂(right-hand sides) = q``,
-    ``∂J = −(v pᵀ + q zᵀ)`` with the multipliers v, and for a variable at a bound ``∂bound = w − Hp − Jᵀq``. For a
-    maximum, ∂c and ∂Q have the opposite sign. Inactive constraints have derivative zero, and weakly active constraints
-    count as active. If rows are linearly dependent, right-hand sides get the derivative of least norm, with rows scaled
-    to length one.
+    factorisation of the forward pass. H is the curvature, and J has the active rows of A and G. The system contains
+    only the variables that are not at a bound; p is zero for the others. All derivatives of the loss L follow from p, q
+    and the decision z. With ∂c for ∂L/∂c and so on, they are ``∂c = −p``, ``∂Q = −½(p zᵀ + z pᵀ)``,
+    ``∂(right-hand sides) = q``, ``∂J = −(v pᵀ + q zᵀ)`` with the multipliers v, and for a variable at a bound
+    ``∂bound = w − Hp − Jᵀq``. For a maximum, ∂c and ∂Q have the opposite sign. Inactive constraints have derivative
+    zero, and weakly active constraints count as active. If rows are linearly dependent, right-hand sides get the
+    derivative of least norm, with rows scaled to length one.
 
     Args:
         problem: the decision problem; an integer problem is relaxed. The cost map of a ``Model`` maps predicted values
@@ -142,7 +142,7 @@ class DecisionLayer(DecisionModule):
         return found
 
     def _report_failures(self, decisions: DecidedBatch, inputs: Tensor) -> None:
-        """Store the statuses; raise an error or warn if samples failed."""
+        """Store the statuses of the call in ``status``; raise an error or warn if samples failed."""
         self.__dict__["status"] = decisions.status  # faster than Module.__setattr__, which checks the type
         if not decisions.all_solved:
             trained = torch.is_grad_enabled() and inputs.requires_grad

@@ -57,9 +57,9 @@ class DecisionLoss(nn.Module):
 
     Attributes:
         cost_map: the map from predicted values to costs; None if the costs themselves are predicted.
-        given: what decides in the default metric of ``pear.fit``: the problem as given or, if ``decide`` was given, an
-            ``Oracle`` of that function. ``make_loss`` assigns the task's exact problem to a loss that trains on relaxed
-            decisions.
+        given: the problem that is decided in the default metric of ``pear.fit``. It is the problem as given or, if
+            ``decide`` was given, an ``Oracle`` of that function. ``make_loss`` assigns the task's exact problem to a
+            loss that trains on relaxed decisions.
         seconds: the time spent since construction: "solve" for decisions, "gradient" for the rest of the loss.
     """
 
@@ -183,9 +183,10 @@ class DecisionLoss(nn.Module):
 
     @staticmethod
     def typical_deviation(costs: Tensor) -> float:
-        """Compute the mean distance of costs (N, n) from the median of their column, over rows of finite numbers.
+        """Compute the mean absolute difference between costs (N, n) and the median of their column.
 
-        If no column varies, as in a single sample, the result is the mean size of the costs, or 1 if all are zero.
+        Rows with numbers that are not finite are left out. If no column varies, as in a single sample, the result is
+        the mean absolute cost, or 1 if all costs are zero.
 
         Example:
             >>> import torch

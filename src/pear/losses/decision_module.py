@@ -68,7 +68,7 @@ class DecisionModule(nn.Module):
             ``Model``, predicted values replace costs.
         smoothing: λ ≥ 0, or "auto".
         solver: "auto" or a name that ``pear solvers`` lists.
-        on_failure: "raise" or "mask".
+        on_failure: "raise" raises an error for failed samples; "mask" leaves them out, with a warning.
 
     Attributes:
         given: the problem as the user gave it, with its integers or as an oracle.
@@ -183,7 +183,7 @@ class DecisionModule(nn.Module):
 
     @property
     def least_curvature(self) -> float:
-        """The curvature, in ``units``, to which "auto" raises a Q in every direction; 0 if it adds none."""
+        """The curvature, in ``units``, to which "auto" raises a Q in every direction; 0 if it raises none."""
         return 0.0 if self._chosen is None else self._chosen.floor
 
     @property
@@ -247,11 +247,15 @@ class DecisionModule(nn.Module):
         return chosen
 
     def times_units(self, values: Tensor) -> Tensor:
-        """Multiply by ``units``: convert decisions (..., n) to the user's variables, or the user's costs (..., n)."""
+        """Multiply values (..., n) by ``units``.
+
+        This converts decisions in ``units`` to the user's variables, or the user's costs to costs of variables in
+        ``units``.
+        """
         return values if self._chosen is None else self._chosen.times_units(values)
 
     def curvature_of_call(self, Q: Any, keys: list[Hashable] | None) -> Any:
-        """Convert the curvature of a call to ``units``, and add the curvature that "auto" adds to the problem.
+        """Convert the curvature of a call to ``units``, and add to it what "auto" adds to the problem's curvature.
 
         Args:
             Q: (n, n) or (B, n, n) curvature, or None, which is returned.
@@ -280,7 +284,7 @@ class DecisionModule(nn.Module):
             self.decider = Decider(problem, self._solver)
 
     def get_extra_state(self) -> dict[str, Any]:
-        """Return the λ in use, for ``state_dict``."""
+        """Return the smoothing in use, for ``state_dict``."""
         chosen = self._chosen
         return {"smoothing": None} if chosen is None else {"smoothing": chosen.value, **chosen.state()}
 

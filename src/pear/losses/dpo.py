@@ -66,8 +66,8 @@ class DPOLoss(DrawingLoss):
         """Perturb costs (B, n) by standard normal noise (m, B, n).
 
         Returns:
-            The perturbed costs (m, B, n), and the ratio of two derivatives of them, (B, n) or a scalar: the derivative
-            with respect to the noise over that with respect to the costs.
+            The perturbed costs (m, B, n), and their derivative with respect to the noise, divided by their derivative
+            with respect to the costs, (B, n) or a scalar.
         """
         size = cost.new_tensor(self.problem.sign * sigma * unit)
         return cost + size * noise, size
@@ -95,5 +95,9 @@ class DPOMultiplicativeLoss(DPOLoss):
     """
 
     def perturb(self, cost: Tensor, noise: Tensor, sigma: float, unit: float) -> tuple[Tensor, Tensor]:
-        """Multiply costs (B, n) by log-normal noise of mean 1; the second result is σĉ, and infinite for costs of 0."""
+        """Multiply costs (B, n) by log-normal noise of mean 1.
+
+        Returns:
+            The perturbed costs (m, B, n), and σĉ (B, n), which is replaced by infinity for costs ĉ of 0.
+        """
         return cost * (sigma * noise - 0.5 * sigma**2).exp(), torch.where(cost == 0, torch.inf, sigma * cost)

@@ -21,9 +21,9 @@ from pear.problem.tensor_conversion import to_batch_tensor
 
 
 class ForecastJudge:
-    """A function from forecasts to regrets, which computes the best decisions only once, in the constructor.
+    """Computes the regrets of many forecasts of the same true costs, as ``pear.regret`` does.
 
-    The regrets are those of ``pear.regret``.
+    The best decisions under the true costs are computed once, in the constructor. A call takes one forecast.
 
     Args:
         problem: the decision problem; it may have integers, recourse and fields per sample.

@@ -35,7 +35,7 @@ class FrankWolfePoints:
         z: (B, n) float64, the points.
         directions: (B, r, n) an orthonormal basis of the directions between the decisions that a point combines, in
             which it can move when its costs change; rows of zeros are padding.
-        gap: (B,) upper bounds of how much better the best point is, in the unit of the costs; 0 if
+        gap: (B,) upper bounds of how much lower the objective of the best point is than that of ``z``. They are 0 if
             ``max_iter`` is 1, because no bound is computed then.
         calls: the number of calls that computed decisions, each for all samples that were not finished.
     """
@@ -47,7 +47,7 @@ class FrankWolfePoints:
 
 
 class _FrankWolfeCorral:
-    """The decisions that the nearest point of one sample combines, with their weights (Wolfe calls them a corral).
+    """The decisions whose weighted mean is the nearest point found so far for one sample (Wolfe calls them a corral).
 
     Args:
         target: (n,) the point to which the nearest point of the hull is sought.
@@ -59,7 +59,7 @@ class _FrankWolfeCorral:
 
     @property
     def point(self) -> Array:
-        """(n,) the combination of the decisions."""
+        """The weighted mean of the decisions, (n,)."""
         return np.asarray(self.weights @ self.vertices)
 
     def holds(self, vertex: Array) -> bool:
@@ -85,7 +85,10 @@ class _FrankWolfeCorral:
             self.vertices, self.weights = self.vertices[kept], weights[kept] / weights[kept].sum()
 
     def _nearest_weights_in_span(self) -> Array:
-        """Compute the weights, of sum 1 and any sign, of the combination nearest to the target."""
+        """Compute weights of the r decisions, (r,), for which their weighted sum is nearest to the target.
+
+        The weights have the sum 1 and may be negative.
+        """
         first, others = self.vertices[0], self.vertices[1:] - self.vertices[0]
         found = np.linalg.lstsq(others.T, self.target - first, rcond=RANK)[0]
         return np.concatenate([[1.0 - found.sum()], found])
@@ -102,12 +105,12 @@ def find_frank_wolfe_points(
     """Find ``argmin_z ĉᵀz + ½λ‖z‖²`` over the hull of all decisions, for each sample.
 
     Args:
-        decide: maps the costs (K, n) of K samples, to be minimised, and the numbers (K,) of these samples to best
-            decisions (K, n).
+        decide: a function of the costs (K, n) of K samples, to be minimised, and the positions (K,) of these samples,
+            which returns best decisions (K, n).
         cost: (B, n) costs ĉ.
         strength: λ > 0.
-        max_iter: the largest number of decisions of a sample. If a sample needs more, its point is not the best one,
-            and ``gap`` bounds how much better the best point is.
+        max_iter: the largest number of decisions per sample. If a sample needs more, its point is not the best one, and
+            ``gap`` bounds how much lower the objective of the best point is.
 
     Example:
         >>> corners = torch.eye(3, dtype=torch.float64)
@@ -145,8 +148,8 @@ class FrankWolfeLoss(DecisionLoss):
 
     Args:
         strength: λ > 0, in units u of the costs; ĉ are the predicted costs.
-        max_iter: the largest number of decisions of a sample in a step. If a sample needs more, ``last.gap`` bounds how
-            much better its best point is.
+        max_iter: the largest number of decisions per sample in a step. If a sample needs more, its point is not the
+            best one, and ``last.gap`` bounds how much lower the objective of the best point is.
         problem, decide, mse_weight, cost_unit: as for ``DecisionLoss``.
 
     Attributes:

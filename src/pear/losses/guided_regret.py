@@ -53,13 +53,15 @@ def guided_regret(
 ) -> Tensor:
     """Compute the regret plus guidance, ``R + α F``, in the dtype of the predicted costs.
 
-    The result is differentiable if an input requires a gradient. The module defines F, and α is ``call.guidance``.
+    F is the suboptimality of the true decision under the forecast, and α is ``call.guidance``. The result is
+    differentiable if an input requires a gradient.
 
     Args:
         inputs: predicted costs, true costs, predicted curvature and true curvature, which may require gradients.
         call: the same inputs, detached.
         parts: the regrets. If right-hand sides are predicted, they already contain guidance, violations and gradient.
-        shares: the number that divides the sum over the samples; with 0 the result is the value of each sample, (B,).
+        shares: the number by which the sum over the samples is divided. With 0 there is no sum, and the result is the
+            value of each sample, (B,).
         sign: 1 for minimisation, −1 for maximisation.
         all_good: whether all samples are solved.
     """

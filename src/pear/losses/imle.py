@@ -93,11 +93,14 @@ class IMLELoss(DrawingLoss):
         return self.regret_of(with_surrogate_gradient(predicted, z.mean(0), pull_back), true, ids)
 
     def step_size(self, cost: Tensor, up: Tensor) -> float:
-        """Return λ for predicted costs (B, n), given the gradient w (B, n) of the loss by the mean decisions."""
+        """Return λ for predicted costs (B, n). ``up`` is w (B, n), the gradient with respect to the mean decisions."""
         return self.interpolation
 
     def adapt_step(self, difference: Tensor) -> None:
-        """Do nothing; ``AIMLELoss`` adapts λ here, given the differences of decisions (B, n) in a backward pass."""
+        """Do nothing. ``AIMLELoss`` overrides this method to adapt λ after a backward pass.
+
+        ``difference`` (B, n) is the gradient of the pass times the length of the step.
+        """
 
 
 class AIMLELoss(IMLELoss):
@@ -147,7 +150,7 @@ class AIMLELoss(IMLELoss):
         return self.alpha * float(cost.norm() / up.double().norm())
 
     def adapt_step(self, difference: Tensor) -> None:
-        """Count the non-zero entries of the gradient, and adapt α."""
+        """Adapt α to the number of non-zero entries of ``difference`` (B, n), which are those of the gradient."""
         found = float((difference != 0).sum() / len(difference))
         self.entries = MEMORY * self.entries + (1 - MEMORY) * found
         change = RATE if self.entries < self.target else -RATE

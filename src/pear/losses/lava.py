@@ -87,7 +87,7 @@ class LAVALoss(DecisionLoss):
             return sums / max(int(counts.max()), 1)
 
     def _dearer(self, away: list[_LavaDifferences], predicted: Tensor, true: Tensor) -> Tensor:
-        """Return by how much z*(c) costs more than each adjacent vertex, zero below the threshold.
+        """Return how much more z*(c) costs than each adjacent vertex under the forecast; 0 below the threshold.
 
         The result has one dimension, with the adjacent vertices of the first sample, then those of the second, and so
         on. It is not padded, because a degenerate vertex may have thousands of neighbours and another one a hundred.

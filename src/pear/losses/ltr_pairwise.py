@@ -16,10 +16,10 @@ from pear.setting_checks import check_number_setting
 class PairwiseLTRLoss(PoolLoss):
     """``ℓ = mean_v max(0, νu + ĉᵀb − ĉᵀv)`` over the solutions v ≠ b of a pool, mean over the batch.
 
-    ĉ are the predicted costs. b is the solution of the pool that is cheapest under the true costs: the best decision,
-    which is in the pool. The loss is zero if the forecast makes b cheaper than every other solution by at least the
-    margin νu, where u is the unit of the costs (pairwise learning to rank, best against rest, Mandi et al., 2022).
-    Without a margin, it is zero also for a forecast of zeros. For maximisation every cost changes its sign.
+    ĉ are the predicted costs, and u is the unit of the costs. The pool holds earlier solutions (see ``PoolLoss``). b is
+    the best decision under the true costs, which the pool also holds. The loss is zero if the forecast makes b cheaper
+    than every other solution by at least the margin νu (pairwise learning to rank, best against rest, Mandi et al.,
+    2022). Without a margin, it is zero also for a forecast of zeros. For maximisation every cost changes its sign.
 
     Args:
         margin: ν ≥ 0, in units u of the costs.
@@ -49,7 +49,7 @@ class PairwiseLTRLoss(PoolLoss):
         self.margin = check_number_setting("margin", margin, least=0.0)
 
     def compare(self, cost: Tensor, true: Tensor, best: Tensor, pooled: PooledSolutions) -> Tensor:
-        """Compute the mean over all pairs of the pool's best solution with another solution, (B,)."""
+        """Compute the mean loss over all pairs of the pool's best solution and another solution, (B,)."""
         sign, margin = self.problem.sign, self.margin * self.settle_unit(true)
         first = pooled.lowest(pooled.products(sign * true))[:, None]
         costs = pooled.products(sign * cost)

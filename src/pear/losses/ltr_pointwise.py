@@ -11,9 +11,9 @@ from pear.losses.solution_pool import PooledSolutions
 class PointwiseLTRLoss(PoolLoss):
     """``ℓ = mean_v (ĉᵀv − cᵀv)² / u`` over the solutions v of a pool, mean over the batch; u is the unit of the costs.
 
-    ĉ and c are the predicted and the true costs. The loss is the squared error of the predicted objective values
-    (pointwise learning to rank, Mandi et al., 2022). An error of the forecast that changes the cost of no solution does
-    not count.
+    ĉ and c are the predicted and the true costs. The pool holds earlier solutions (see ``PoolLoss``). The loss is the
+    squared error of the predicted objective values (pointwise learning to rank, Mandi et al., 2022). An error of the
+    forecast that changes the cost of no solution does not count.
 
     Args:
         problem, decide, solve_ratio, pool_size, seed, mse_weight, cost_unit: as for ``PoolLoss``.

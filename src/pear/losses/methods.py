@@ -115,7 +115,7 @@ class Method:
 
     @property
     def defaults(self) -> dict[str, Any]:
-        """The class's defaults of smoothing, injection and guidance that the row does not replace, by name.
+        """The defaults of smoothing, injection and guidance by name, without those that ``options`` replace.
 
         An experiment records them, because the defaults may change.
 
@@ -315,9 +315,10 @@ def check_loss_plugin(name: str, value: Any) -> Method:
 
 
 def as_method(given: Any) -> Method:
-    """Return the ``Method`` of a name, a row of ``METHODS``, a loss class, a function that makes a loss, or a loss.
+    """Return ``given`` as a ``Method``.
 
-    If ``given`` is a loss, ``Method.make`` copies it and accepts no options.
+    ``given`` may be the name of a method, a ``Method``, a loss class, a function that makes a loss, or a loss. If it is
+    a loss, ``Method.make`` copies it and accepts no options.
 
     Raises:
         ProblemError: ``given`` is none of these, or no method has this name.

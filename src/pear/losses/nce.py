@@ -1,4 +1,4 @@
-"""``NCELoss``: noise-contrastive estimation, the best decision compared with the mean of a pool of solutions."""
+"""``NCELoss``: noise-contrastive estimation, which compares the best decision with the mean of earlier solutions."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ from pear.losses.solution_pool import PooledSolutions
 class NCELoss(PoolLoss):
     """``ℓ = mean_v ĉᵀ(z*(c) − v)`` over the solutions v of a pool, mean over the batch; gradient ``z*(c) − mean_v v``.
 
-    ĉ and c are the predicted and the true costs, and z*(c) is the best decision under c. The loss falls as the forecast
-    makes the best decision cheaper than the solutions of the pool (noise-contrastive estimation, Mulamba et al., 2021).
-    It is linear in ĉ and has no least value, so that only its changes have a meaning; ``mse_weight`` keeps forecasts
-    from growing without end. The paper's variant with ĉ − c instead of ĉ differs by a constant and has the same
-    gradient. For maximisation every cost changes its sign.
+    ĉ and c are the predicted and the true costs, and z*(c) is the best decision under c. The pool holds earlier
+    solutions (see ``PoolLoss``). The loss falls as the forecast makes the best decision cheaper than these solutions
+    (noise-contrastive estimation, Mulamba et al., 2021). It is linear in ĉ and has no least value, so that only its
+    changes have a meaning; ``mse_weight`` keeps forecasts from growing without end. The paper's variant with ĉ − c
+    instead of ĉ differs by a constant and has the same gradient. For maximisation every cost changes its sign.
 
     Args:
         problem, decide, solve_ratio, pool_size, seed, mse_weight, cost_unit: as for ``PoolLoss``.

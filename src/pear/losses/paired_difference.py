@@ -147,7 +147,7 @@ def _means_of_difference_blocks(difference: NDArray[np.float64], block: int) -> 
 
 
 def _widening_of_difference_interval(degrees: float, level: float) -> float:
-    """Return the factor that widens the interval of few blocks: a quantile of Student's t over that of the normal."""
+    """Return the ratio of the quantiles of Student's t and of the normal distribution, which widens the interval."""
     from scipy.special import ndtri, stdtrit
 
     return float(stdtrit(degrees, (1 + level) / 2) / ndtri((1 + level) / 2))
@@ -156,7 +156,10 @@ def _widening_of_difference_interval(degrees: float, level: float) -> float:
 def _draw_paired_difference_deviations(
     deviations: NDArray[np.float64], blocks: int, draws: int, random: np.random.Generator
 ) -> NDArray[np.float64]:
-    """Draw ``blocks`` deviations with replacement and divide their sum by √blocks; return ``draws`` such numbers."""
+    """Return ``draws`` bootstrap deviations, (draws,).
+
+    Each is the sum of ``blocks`` deviations that are drawn with replacement, divided by √blocks.
+    """
     part = max(_MOST_NUMBERS // blocks, 1)
     sums = [
         deviations[random.integers(len(deviations), size=(min(part, draws - start), blocks))].sum(axis=1)

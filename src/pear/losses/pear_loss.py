@@ -178,9 +178,9 @@ class PEARLoss(DecisionModule):
         true_Q: Any = None,
         weight: Any = None,
     ) -> tuple[Tensor, LastCall]:
-        """Compute the loss, and return it with the decisions and statistics of the call.
+        """Compute the loss, and return it with a ``LastCall``, which has the decisions and statistics of the call.
 
-        The arguments are those of ``forward``. The attribute ``last`` is the same ``LastCall`` until the next call.
+        The arguments are those of ``forward``. The attribute ``last`` is this ``LastCall`` until the next call.
         """
         predicted, true = to_batch_tensor(predicted), to_batch_tensor(true)
         check_cost_pair(predicted, true)
@@ -241,7 +241,7 @@ class PEARLoss(DecisionModule):
     def convert_to_units(
         self, predicted: Tensor, true: Tensor, keys: list[Hashable] | None, Q: Any, true_Q: Any, shares_curvature: bool
     ) -> tuple[float, Tensor, Tensor, Any, Any]:
-        """Convert costs and curvatures to the units of the decider's problem.
+        """Convert costs and curvatures to ``units``, the units in which "auto" measures variables.
 
         Args:
             predicted: (B, n) predicted costs.

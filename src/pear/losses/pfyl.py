@@ -47,7 +47,10 @@ class PFYLLoss(DrawingLoss):
         self.samples, self.sigma = check_count_setting("samples", samples), check_positive_setting("sigma", sigma)
 
     def values(self, predicted: Tensor, true: Tensor, ids: list[Hashable] | None) -> Tensor:
-        """Compute the loss of each sample, (B,). Decisions are constants, which leaves the derivative unchanged."""
+        """Compute the loss of each sample, (B,).
+
+        The gradient treats the decisions as constants. It is exact, because each decision is best for its costs.
+        """
         best = self.best(true, ids)
         # Published numbers depend on the order of the draws: one draw of (m, B, n) per step.
         noise = self.draws.normal(self.samples, *predicted.shape).to(predicted)

@@ -58,7 +58,10 @@ class PGLoss(DecisionLoss):
         self.width, self.difference = check_positive_setting("width", width), difference
 
     def values(self, predicted: Tensor, true: Tensor, ids: list[Hashable] | None) -> Tensor:
-        """Compute the loss of each sample, (B,). Decisions are constants, which leaves the derivative unchanged."""
+        """Compute the loss of each sample, (B,).
+
+        The gradient treats the decisions as constants. It is exact, because each decision is best for its costs.
+        """
         below, above = {"forward": (0.0, 1.0), "backward": (1.0, 0.0), "central": (1.0, 1.0)}[self.difference]
         costs = torch.stack([predicted + above * self.width * true, predicted - below * self.width * true])
         z = self.decide_each(costs, ids)

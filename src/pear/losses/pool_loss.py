@@ -1,4 +1,4 @@
-"""``PoolLoss``: the base class of losses that compare the costs of solutions in a pool, and seldom solve."""
+"""``PoolLoss``: the base class of losses that compare the costs of earlier solutions, a pool, and seldom solve."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ class PoolSettings(DrawSettings, total=False):
 
 
 class PoolLoss(DrawingLoss):
-    """A loss that compares the costs of the solutions in a pool. A subclass defines ``compare``.
+    """A loss that compares the costs of earlier solutions, which a pool holds. A subclass defines ``compare``.
 
     ``calibrate``, which ``pear.fit`` calls, begins the pool with the best decisions of the training samples, or of
     ``pool_size`` evenly spaced samples if the training set has more. Each call of the loss adds the best decisions of
@@ -59,7 +59,7 @@ class PoolLoss(DrawingLoss):
 
     @property
     def pools(self) -> SolutionPools:
-        """The solutions so far. Assigning another problem empties the pools."""
+        """The pools of the solutions so far. Assigning another problem empties them."""
         if self._pools_of is not self.problem:
             self._pools, self._pools_of = SolutionPools(self.problem.n, self.pool_size), self.problem
         return self._pools
@@ -87,7 +87,10 @@ class PoolLoss(DrawingLoss):
         return unit
 
     def values(self, predicted: Tensor, true: Tensor, ids: list[Hashable] | None) -> Tensor:
-        """Add solutions to the pool, and compute the loss of each sample, (B,). All solutions are constants."""
+        """Add solutions to the pool, and compute the loss of each sample, (B,).
+
+        The gradient treats all solutions as constants.
+        """
         # in float64, because products of costs and solutions are compared with each other
         cost, true_cost = predicted.double(), true.double()
         best, sets = self.best(true_cost, ids), self._name_constraint_sets(ids, len(true))

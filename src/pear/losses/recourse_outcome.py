@@ -14,9 +14,10 @@ from pear.problem import Model
 
 
 class RecourseOutcome:
-    """A function from predicted values to the regret, with recourse, of the decisions under them.
+    """Computes the regrets, with recourse, of many forecasts of the same true values.
 
-    Decisions respect integers and use no smoothing. The constructor computes the best decisions under the true values.
+    The best decisions under the true values are computed once, in the constructor. A call takes one forecast. Decisions
+    respect integers and use no smoothing.
 
     Args:
         model: a model with a constraint map.
@@ -62,7 +63,7 @@ class RecourseOutcome:
         return self.model.problem.sign * realised.program.objective(realised.x)
 
     def decide(self, predicted: Tensor) -> Tensor:
-        """Decide under predicted values (B, k); return decisions (B, n).
+        """Return the decisions (B, n) under predicted values (B, k).
 
         Raises:
             SolveError: a sample has no decision under the forecast.
@@ -88,6 +89,6 @@ class RecourseOutcome:
 
 @on_chosen_device
 def best_recourse_status(model: Model, true: Tensor, keys: list[Hashable] | None) -> Tensor:
-    """Solve the continuous relaxation under true values (B, k); return the statuses (B,), int8 of ``Status``."""
+    """Solve the continuous relaxation of a model under true values (B, k); return the statuses (B,), int8."""
     decider = RecourseDecider(model)
     return decider.best(decider.values(true.detach(), keys), keys)[1]

@@ -1,4 +1,4 @@
-"""``RegretOutcome``: the regret of every sample of a forecast, next to the value of its best decision."""
+"""``RegretOutcome``: the regret of every sample under a forecast, and the value of the sample's best decision."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ class RegretOutcome(NamedTuple):
     def of_decisions(
         cls, problem: Problem, chosen: Tensor, best: Tensor, true: Tensor, true_Q: Any = None
     ) -> RegretOutcome:
-        """Compare decisions with the best decisions under the true costs.
+        """Return the regrets of given decisions, from the best decisions under the true costs.
 
         Args:
             problem: the decision problem.
@@ -100,7 +100,10 @@ def regret_outcome_of_forecast(
     time_limit: float | None = None,
     known: Any = None,
 ) -> RegretOutcome:
-    """Decide under predicted and under true costs, and compare; the arguments are those of ``pear.regret``."""
+    """Return the regrets of a forecast and the values of the best decisions.
+
+    The arguments are those of ``pear.regret``.
+    """
     problem = fill_known_samples(problem, known, predicted)
     model = model_with_predicted_rows(problem)
     if model is not None:

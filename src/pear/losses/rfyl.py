@@ -33,7 +33,10 @@ class RFYLLoss(FrankWolfeLoss):
     """
 
     def values(self, predicted: Tensor, true: Tensor, ids: list[Hashable] | None) -> Tensor:
-        """Compute the loss of each sample, (B,). Decisions are constants, which leaves the derivative unchanged."""
+        """Compute the loss of each sample, (B,).
+
+        The gradient treats z_λ(ĉ) as a constant. It is exact, because z_λ(ĉ) attains the minimum in the loss.
+        """
         best = self.best(true, ids)
         z = self.regularised(predicted.detach(), true, ids)
         with self.timed("gradient"):

@@ -1,4 +1,4 @@
-"""Weights of samples, which say how much each sample counts in a mean."""
+"""Weights of samples: checks of a weight argument, and weighted means and sums."""
 
 from __future__ import annotations
 

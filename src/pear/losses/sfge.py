@@ -164,7 +164,11 @@ class SFGELoss(DrawingLoss):
         return lost.to(true).view(count, batch)
 
     def settle_unit(self, costs: Tensor) -> float:
-        """Return the unit of the costs; if right-hand sides are predicted, also choose a unit for each value once."""
+        """Return the unit of the costs; for ``cost_unit="auto"`` the first call chooses it from true costs (B, n).
+
+        If right-hand sides are predicted, ``costs`` are true values (B, k), and the first call also chooses and stores
+        a unit for each of the k values.
+        """
         if self.model is not None and self._units is None and self.cost_unit == "auto":
             self._units = torch.tensor([self.typical_deviation(column[:, None]) for column in costs.T]).double()
         return super().settle_unit(costs)

@@ -45,7 +45,10 @@ class SolutionPool:
         return len(self._places)
 
     def add(self, names: Iterable[bytes], solutions: Tensor) -> None:
-        """Add solutions (k, n) whose names are new, in a full pool in place of the oldest; renew the age of others."""
+        """Add those solutions (k, n) whose names are new; the others count as added again.
+
+        In a full pool, a new solution replaces the oldest one.
+        """
         new: dict[int, int] = {}
         for source, name in enumerate(names):
             place = self._places.pop(name, None)
@@ -67,12 +70,12 @@ class SolutionPool:
         return moved
 
     def state(self) -> tuple[Tensor, Tensor, Tensor]:
-        """Return the solutions (P, n), their row numbers from the oldest to the newest, and their names as bytes."""
+        """Return the solutions (P, n), and their row numbers (P,) and names (P, 16) from the oldest to the newest."""
         names = np.frombuffer(b"".join(self._places), np.uint8).reshape(-1, _NAME_BYTES)
         return self.rows, torch.tensor(list(self._places.values())), torch.from_numpy(names.copy())
 
     def load_state(self, places: Tensor, names: Tensor) -> None:
-        """Restore the row numbers, from the oldest to the newest solution, and the names (P, 16) as bytes."""
+        """Restore the row numbers (P,), from the oldest to the newest solution, and the names (P, 16) as bytes."""
         self._places = {name.tobytes(): place for name, place in zip(names.numpy(), places.tolist(), strict=True)}
         if sorted(self._places.values()) != list(range(len(self.rows))):
             raise ValueError("the places of the solutions are not their row numbers")
@@ -103,7 +106,7 @@ class SolutionPools:
         return sum(map(len, self._pools.values()))
 
     def add(self, solutions: Tensor, sets: Sequence[Hashable], width: Tensor | None = None) -> None:
-        """Add solutions (B, n) to the pools of these B sets of constraints.
+        """Add the solutions of B samples to the pools of their sets of constraints.
 
         Args:
             solutions: (B, n) solutions, feasible for their sets of constraints.
@@ -122,7 +125,7 @@ class SolutionPools:
             self._pools[one].add([names[i] for i in rows], solutions[rows])
 
     def of(self, sets: Sequence[Hashable]) -> PooledSolutions:
-        """Return the solutions for samples with these B sets of constraints."""
+        """Return the pooled solutions for B samples, given the names of their sets of constraints."""
         rows = [self._pools[one].rows if one in self._pools else self._empty for one in sets]
         if len(set(sets)) == 1:
             return PooledSolutions(rows[0])
@@ -227,9 +230,9 @@ def name_pooled_solutions(solutions: Tensor, width: Tensor | None = None) -> lis
     """Compute a name of each solution, which is the same for solutions that differ only by rounding errors.
 
     The name is a digest of the entries, rounded to the relative accuracy ``OPTIMAL`` of a solution. An entry counts as
-    zero if it is below that share of the largest entry or of the distance between its bounds, whichever is smaller.
-    Solutions that differ only by rounding errors nevertheless have two names if an entry lies on two sides of a
-    rounding limit.
+    zero if it is below ``OPTIMAL`` times the largest entry or times the distance between its bounds, whichever is
+    smaller. In rare cases solutions that differ only by rounding errors still have two names, because an entry is
+    rounded up in one and down in the other.
 
     Args:
         solutions: (B, n) solutions.

@@ -32,7 +32,10 @@ class SPOPlusLoss(DecisionLoss):
     """
 
     def values(self, predicted: Tensor, true: Tensor, ids: list[Hashable] | None) -> Tensor:
-        """Compute the bound of each sample, (B,). Decisions are constants, which leaves the derivative unchanged."""
+        """Compute the bound of each sample's regret, (B,).
+
+        The gradient treats the decisions as constants. It is exact, because each decision is best for its costs.
+        """
         best = self.best(true, ids)
         beyond = 2 * predicted - true
         z = self.decide(beyond, ids)

@@ -53,7 +53,10 @@ class SSVMLoss(DecisionLoss):
         self.margin = check_positive_setting("margin", margin)
 
     def values(self, predicted: Tensor, true: Tensor, ids: list[Hashable] | None) -> Tensor:
-        """Compute the loss of each sample, (B,). Decisions are constants, which leaves the derivative unchanged."""
+        """Compute the loss of each sample, (B,).
+
+        The gradient treats the decisions as constants. It is exact, because each decision is best for its costs.
+        """
         best = self.best(true.double(), ids)
         away = torch.where(self._at_lower_bound(best, ids), 1.0, -1.0).to(predicted)
         closer = predicted - self.problem.sign * self.margin * self.settle_unit(true) * away

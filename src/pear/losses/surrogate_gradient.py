@@ -1,4 +1,4 @@
-"""Surrogate gradients: derivatives that methods put in the place of the derivative of a decision."""
+"""Surrogate gradients: derivatives that some methods use instead of the derivative of a decision."""
 
 from __future__ import annotations
 
