@@ -113,7 +113,7 @@ class DenseReducedSystems:
 
     @property
     def usable(self) -> Tensor:
-        """(B,) True. The solution of a system that cannot be factored is NaN, which fails every check."""
+        """(B,) bool, all True: a system that cannot be factored has the solution NaN, which fails every check."""
         return torch.ones(self._shape[0], dtype=torch.bool, device=self._free.device)
 
     def solve(self, f: Tensor, r_eq: Tensor, r_in: Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor]:
@@ -331,7 +331,7 @@ class DenseReducedSystems:
         return torch.where(curved, values, torch.ones_like(values)), vectors, curved
 
     def _gather(self, f: Tensor, r_eq: Tensor, r_in: Tensor) -> tuple[Tensor, Tensor]:
-        """Select the right-hand sides of the padded systems, (B, f) and (B, p + k), from those of the programs."""
+        """Return the right-hand sides of the padded and scaled systems, (B, f) and (B, p + k)."""
         f_free = torch.where(self._free_mask, f.gather(1, self._free), 0.0)
         return f_free, torch.cat(
             [r_eq, torch.where(self._rows_mask, r_in.gather(1, self._rows), 0.0)], 1

@@ -60,6 +60,7 @@ def all_derivatives(solved: VerifiedSolutions, w: Tensor, sign: int) -> list[Der
 
     Raises:
         NotUniqueError: a decision is not unique.
+        SolveError: a decision is unique, but its derivative could not be computed accurately.
     """
     keep = solved.solved[:, None]
     w = torch.where(keep, w, torch.zeros_like(w))

@@ -25,7 +25,8 @@ def project(solution: VerifiedSolutions, e: Tensor) -> Tensor:
         (B, n), zero for failed samples.
 
     Raises:
-        NotUniqueError: the objective has no curvature along some tangent direction.
+        NotUniqueError: a decision is not unique.
+        SolveError: a decision is unique, but its projection could not be computed accurately.
     """
     g, curved = project_and_test_curvature(solution, torch.where(solution.solved[:, None], e, torch.zeros_like(e)))
     require_unique(solution, curved)

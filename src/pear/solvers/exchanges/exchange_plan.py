@@ -1,4 +1,4 @@
-"""The plan of the compiled exchanges, which has what all samples of a problem share.
+"""The plan of the compiled exchanges. It holds what all samples of a problem share.
 
 The matrices of a plan are in equilibrated units; see ``equilibrated_program``. Decisions are divided by ``columns``,
 and multipliers of rows by ``rows``. These factors are powers of two, so that nothing is rounded.
@@ -41,7 +41,7 @@ It is relative to the largest curvature for a variable, and to one over the larg
 
 
 class ExchangePlan(NamedTuple):
-    """What all samples of a problem share.
+    """What the compiled exchanges compute once for all samples of a problem.
 
     The *whole system* is the matrix ``[H + D, Jᵀ; J, −E]`` with J = [A; G] and diagonal matrices D and E, which depend
     on the working set. The variables in ``alone`` are eliminated first. The matrix that is left is factored.

@@ -86,6 +86,7 @@ def minimum_degree_order(n: int, ptr: Array, neighbours: Array, max_work: float)
 
     An eliminated node represents the clique of its neighbours at that time. Each remaining node has a list of cliques,
     followed by the neighbours that belong to none of these cliques. A clique that a newer clique contains is dropped.
+    Nodes with very many neighbours come last in the order.
 
     Args:
         n: the number of nodes.

@@ -34,7 +34,7 @@ class SaddlePattern:
         J: (r, n) the r rows.
 
     Attributes:
-        affordable: False if even the factors of the preconditioner take too many multiplications.
+        affordable: False if all possible factors, those of the preconditioner included, take too many multiplications.
         direct: True if the whole matrix is factored, False if conjugate gradients are used.
     """
 

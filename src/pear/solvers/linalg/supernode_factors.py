@@ -20,7 +20,7 @@ _DENSE = 16  # dense products are used from so many columns on
 
 
 def factorise_supernodes(plan: SupernodeBlocks, data: Array, L: Array) -> tuple[Array, int]:
-    """Factor a matrix.
+    """Factor a symmetric matrix as LDLᵀ, and return the diagonal of D, the pivots.
 
     Args:
         plan: the storage plan of L.
@@ -28,7 +28,7 @@ def factorise_supernodes(plan: SupernodeBlocks, data: Array, L: Array) -> tuple[
         L: the numbers of L; overwritten.
 
     Returns:
-        The pivots (n,), and how many of them were computed: fewer than n if a pivot is zero or not finite.
+        (n,) the pivots, and how many of them were computed: fewer than n if a pivot is zero or not finite.
     """
     pivots = np.empty(len(plan.order))
     return pivots, _factorise_supernodes_compiled(plan, data, L, pivots, *supernode_memory(plan))
@@ -52,7 +52,7 @@ def _factorise_supernodes_compiled(
 def factorise_supernodes_into(
     plan: SupernodeBlocks, data: Array, L: Array, pivots: Array, stack: Array, tiles: Array, scratch: Array
 ) -> int:
-    """Factor a matrix in memory that the caller provides.
+    """Factor a symmetric matrix as LDLᵀ in memory that the caller provides.
 
     Args:
         plan, data, L: the arguments of ``factorise_supernodes``.

@@ -36,9 +36,10 @@ def _solve_triangular_compiled(
 def solve_triangular_into(
     order: Array, first: Array, row_start: Array, rows: Array, L: Array, pivots: Array, rhs: Array, memory: Array
 ) -> None:
-    """Solve LDLᵀx = rhs in memory that the caller provides, and write x to the second row of ``memory`` (2, n).
+    """Solve LDLᵀx = rhs in memory that the caller provides, and write x to the second row of ``memory``.
 
     The first four arguments are fields of ``SupernodeBlocks``, and the next three are those of ``solve_triangular``.
+    ``memory`` has at least two rows of n numbers.
     """
     n, x, result = len(order), memory[0], memory[1]
     for j in range(n):
