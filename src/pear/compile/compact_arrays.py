@@ -77,7 +77,7 @@ def _compact_type(kind: Any) -> Any:
 
 
 def _mark_compact_memory(instruction: Any, module: Any, memory: str) -> Any:
-    """Mark an instruction that reads or writes only the given kind of memory. Return the instruction."""
+    """Tell LLVM that an instruction reads or writes only memory of the kind ``memory``; return the instruction."""
     root = module.add_metadata(["pear"])
     kind = module.add_metadata([memory, root, ir.IntType(64)(0)])
     instruction.set_metadata("tbaa", module.add_metadata([kind, kind, ir.IntType(64)(0)]))
@@ -101,9 +101,9 @@ def _compact_value(context: Any, builder: Any, kind: Any, value: Any) -> Any:
 
 
 def _refer_compactly(typing: Any, value: Any) -> Any:
-    """Store a named tuple with compact arrays on the stack of the calling function, and return the address.
+    """Generate the code of ``refer(value)``, which returns the address of a named tuple with compact arrays.
 
-    This function is the numba intrinsic behind ``refer``. numba adds the first argument.
+    The tuple is stored on the stack of the function that calls ``refer``. numba adds the argument ``typing``.
     """
 
     def generate(context: Any, builder: Any, call: Any, arguments: Any) -> Any:

@@ -28,7 +28,7 @@ class CompilationNotice(event.Listener):
         self._watched.add(dispatcher.py_func)
 
     def on_start(self, happening: event.Event) -> None:
-        """Record the compilation of a function, and log the message if none has been logged."""
+        """Record the compilation of a watched function, and log the message if none has been logged."""
         dispatcher = happening.data["dispatcher"]
         if dispatcher.py_func not in self._watched:
             return

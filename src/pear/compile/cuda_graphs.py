@@ -73,8 +73,8 @@ def run_as_graph(name: Hashable, function: Callable[..., Any], arguments: Sequen
     Args:
         name: identifies the function and everything that its result depends on besides the arguments.
         function: the function to call.
-        arguments: the arguments, with all tensors on one device. A captured function gets empty dictionaries in place
-            of the dictionaries in them.
+        arguments: the arguments, with all tensors on one device. If they contain dictionaries, a captured function gets
+            empty ones instead.
         numbers: about how many numbers the function works on.
     """
     tensors: list[Tensor] = []

@@ -27,11 +27,11 @@ _ADDRESS, _INTEGER = ir.IntType(8).as_pointer(), ir.IntType(32)
 
 
 def _in_threads_intrinsic(typing: Any, address: Any, threads: Any, function: Any, arguments: Any) -> Any:
-    """Call a compiled function in several threads at once, with the same arguments in each thread.
+    """Generate the code of ``in_threads(address, threads, function, arguments)``.
 
-    Compiled code calls ``in_threads`` with the address of ``GOMP_parallel``, the number of threads, the function and a
-    tuple of arguments. The function returns nothing. The calling thread is one of the threads. OpenMP may start fewer
-    threads than requested.
+    It calls a compiled function in several threads at once, with the same arguments in each thread. ``address`` is that
+    of ``GOMP_parallel``, ``threads`` the number of threads, and ``arguments`` a tuple. The function returns nothing.
+    The calling thread is one of the threads. OpenMP may start fewer threads than requested.
     """
     kinds = tuple(arguments)
     function.get_call_type(typing, kinds, {})
@@ -66,9 +66,10 @@ in_threads: Any = intrinsic(_in_threads_intrinsic)
 
 
 def _fetch_add_intrinsic(typing: Any, array: Any, place: Any, count: Any) -> Any:
-    """Return ``array[place]`` and add ``count`` to this entry, in one atomic step.
+    """Generate the code of ``fetch_add(array, place, count)``.
 
-    Compiled code calls ``fetch_add(array, place, count)``. No two threads get the same number.
+    It returns ``array[place]`` and adds ``count`` to this entry, in one atomic step. No two threads get the same
+    number.
     """
     if not isinstance(array, CompactArray):
         return None
@@ -84,7 +85,7 @@ fetch_add: Any = intrinsic(_fetch_add_intrinsic)
 
 
 def _floor_intrinsic(typing: Any, x: Any) -> Any:
-    """Return the greatest integer that is at most x, as a float64, by one machine instruction."""
+    """Generate the code of ``floor(x)``: one machine instruction that rounds x down to an integer, as a float64."""
 
     def generate(context: Any, builder: Any, call: Any, arguments: Any) -> Any:
         return builder.call(builder.module.declare_intrinsic("llvm.floor", [arguments[0].type]), arguments)
@@ -96,9 +97,9 @@ floor: Any = intrinsic(_floor_intrinsic)
 
 
 def _call_address_intrinsic(typing: Any, address: Any, arguments: Any) -> Any:
-    """Call the compiled function at an address with a tuple of arguments.
+    """Generate the code of ``call_address(address, arguments)``.
 
-    Compiled code calls ``call_address(address, arguments)``. The function at the address must take arguments of exactly
+    It calls the compiled function at an address with a tuple of arguments. The function must take arguments of exactly
     these types and return nothing. A function that is called by its name would be compiled again as part of the caller.
     """
 

@@ -109,7 +109,7 @@ def _jit_fastmath(any_order: bool) -> Any:
 
 
 def cache_jit(dispatcher: Any) -> Any:
-    """Cache the machine code of a function on disk until one of its sources changes.
+    """Return a compiled function whose machine code is cached on disk until one of its sources changes.
 
     The first compilation in a process logs a message.
 

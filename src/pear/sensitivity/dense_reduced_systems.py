@@ -134,7 +134,7 @@ class DenseReducedSystems:
         return *self._scatter(x, v), good & self._definite
 
     def step(self, f: Tensor, r_eq: Tensor, r_in: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-        """Solve as ``solve`` does, but without the check of the residual, for callers that verify the result."""
+        """Return the first three results of ``solve``, for callers that verify them and need no residual check."""
         return self._scatter(*self._refined(*self._gather(f, r_eq, r_in)))
 
     def solve_carefully(self, f: Tensor, r_eq: Tensor, r_in: Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor]:
@@ -252,7 +252,7 @@ class DenseReducedSystems:
         return _reduced_J(qp.G[samples, self._rows] * self._rows_mask[:, :, None], self._free)
 
     def _definite_matrix(self) -> Tensor:
-        """Eliminate one block of [H Jᵀ; J −δI].
+        """Eliminate one block of [H Jᵀ; J −δI], and return the definite matrix that is left.
 
         Returns:
             H + JᵀJ/δ (B, f, f), or, for a diagonal H and fewer rows than variables, J H⁻¹ Jᵀ + δI (B, p + k, p + k).

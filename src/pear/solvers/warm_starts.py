@@ -271,7 +271,10 @@ def is_plain_sample_key(key: Hashable) -> bool:
 
 
 def _fits_warm_start_table(saved: Any, own: Any) -> bool:
-    """Return whether a saved array can fill the array of a table: its rows fit, and their number is the same or 0."""
+    """Return whether a saved array can fill an array of a table.
+
+    It can if the types and the shapes of rows are equal, and it has as many rows as the table's array, or none.
+    """
     same = type(saved) is type(own) and saved.dtype == own.dtype and saved.shape[1:] == own.shape[1:]
     return bool(same and len(saved) in (0, len(own)))
 
