@@ -14,20 +14,26 @@ from pear.solvers.linalg import Array
 from pear.solvers.linalg.supernode_factors import supernode_memory
 
 DX, F, HX, GRADIENT, SIZE, SCALE, ABS, STEP, STEP_H, STEP_JT, LEFT = range(11)
+CENTRE, CENTRE_BOUND, POINT, POINT_BOUND, SLOPE, DIAGONAL = range(11, 17)
 """Rows of ``ExchangeMemory.variables``.
 
 DX to ABS hold the step of the decisions x, the right-hand side of the system, the product Hx, the gradient, the natural
 sizes of the decisions, those of the gradient, and the latter divided by squared units. STEP to LEFT serve the
 refinement of a solution (x, v): they hold the last correction of x, the products Hx and Jᵀv with J = [A; G], and the
-residual.
+residual. CENTRE to DIAGONAL serve proximal steps: they hold the centre of the decisions and of the multipliers of the
+bounds, the point and its multipliers of the bounds, the gradient without the terms of rows and bounds, and the diagonal
+that is added to the curvature.
 """
 
 DV, R, SLACK, ROW_SIZE, ROW_SCALE, LENGTH, ROW_STEP, STEP_J, ROW_LEFT = range(9)
+ROW_CENTRE, ROW_POINT, EXCESS, ALONG, ROW_DIAGONAL = range(9, 14)
 """Rows of ``ExchangeMemory.sides``.
 
 DV to LENGTH hold the step of the multipliers v, the right-hand side of the system, the slacks, the natural sizes of the
 rows and of their multipliers, and the lengths of the rows over the free variables. ROW_STEP to ROW_LEFT serve the
 refinement of a solution (x, v): they hold the last correction of v, the product Jx with J = [A; G], and the residual.
+ROW_CENTRE to ROW_DIAGONAL serve proximal steps: they hold the centre of the multipliers, the multipliers, the amounts
+by which rows exceed their right-hand sides, their changes along a step, and the diagonal of the rows.
 """
 
 FREE, LOWER, UPPER = range(3)
@@ -46,7 +52,7 @@ class ExchangeSamples(NamedTuple):
         bound: (B, n) multipliers of the bounds.
         place: (B, n) int8, the places of the variables: FREE, LOWER or UPPER.
         held: (B, p + m) bool, the rows that are held; all equalities are.
-        exchanges: (B,) how often constraints were exchanged.
+        exchanges: (B,) how often constraints were exchanged, proximal steps included.
         done: (B,) bool, whether no constraint is wrong in the end and the residual is small.
     """
 
@@ -91,8 +97,8 @@ class ExchangeMemory(NamedTuple):
     Attributes:
         data, L, pivots, stack, tiles, positions, pair: for the factorisation and for solves with the factor.
         inverse: inverse diagonal entries of the variables that are eliminated first.
-        variables: vectors (n,), one in each of the rows DX to LEFT.
-        sides: vectors (p + m,), one in each of the rows DV to ROW_LEFT.
+        variables: vectors (n,), one in each of the rows DX to DIAGONAL.
+        sides: vectors (p + m,), one in each of the rows DV to ROW_DIAGONAL.
         inside: (p + m,) bool, the rows of the system: those that are held and have a free variable.
         wrong: (m + 2n,) bool, the constraints to exchange: inequalities, lower bounds, upper bounds.
     """
@@ -121,8 +127,8 @@ def new_exchange_memory(plan: ExchangePlan) -> ExchangeMemory:
         *supernode_memory(plan.blocks),
         np.empty((3, size)),
         np.empty(len(plan.alone)),
-        np.zeros((LEFT + 1, n)),
-        np.zeros((ROW_LEFT + 1, rows)),
+        np.zeros((DIAGONAL + 1, n)),
+        np.zeros((ROW_DIAGONAL + 1, rows)),
         np.zeros(rows, bool),
         np.zeros(rows - plan.equalities + 2 * n, bool),
     )

@@ -52,7 +52,9 @@ class ExchangedPoints(TensorRecord):
     done: Tensor
 
 
-def call_exchange_search(qp: QuadraticProgram, plan: ExchangePlan, start: Start, most: int) -> ExchangedPoints:
+def call_exchange_search(
+    qp: QuadraticProgram, plan: ExchangePlan, start: Start, most: int, proximal: int
+) -> ExchangedPoints:
     """Exchange constraints from the working sets of warm starts until no constraint is wrong.
 
     Args:
@@ -60,11 +62,12 @@ def call_exchange_search(qp: QuadraticProgram, plan: ExchangePlan, start: Start,
         plan: the plan of their matrices.
         start: the warm starts, one for each sample.
         most: the largest number of exchanges of a sample.
+        proximal: the largest number of factorisations of the proximal search that follows if the exchanges fail.
     """
     samples = _pack_exchange_call(qp, plan, start)
     _run_exchange_calls(
         qp.batch,
-        lambda first, last: search_exchanges(plan, samples, first, last, most, _exchange_call_memory(plan)),
+        lambda first, last: search_exchanges(plan, samples, first, last, most, proximal, _exchange_call_memory(plan)),
     )
     return _unpack_exchange_call(plan, samples)
 
@@ -150,7 +153,7 @@ def _pack_exchange_call(qp: QuadraticProgram, plan: ExchangePlan, start: Start) 
         ub=ub,
         x=start.x.nan_to_num().numpy() / plan.columns,
         v=v,
-        bound=np.zeros((B, qp.n)),
+        bound=start.duals.bound.nan_to_num().numpy() * plan.columns,
         place=place,
         held=np.concatenate([np.ones((B, p), bool), rows & np.isfinite(sides[:, p:])], 1),
         exchanges=np.zeros(B, np.int64),

@@ -1,8 +1,8 @@
 """The compiled exchanges of one sample.
 
 Each round solves on the working set, finds the constraints that are wrong, and exchanges them. A constraint is wrong
-if it is held and its multiplier has the wrong sign, or if it is not held and is violated. The rules are those of
-``pear.decisions.repair``, which repairs the samples that this search cannot finish.
+if it is held and its multiplier has the wrong sign, or if it is not held and is violated. If the rounds fail, the
+proximal search begins at the same start, and each of its working sets is tried.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ from pear.optimality.rule import FEASIBLE, FLOOR, SHARE_OF_FORCE, SHARE_OF_SIZE,
 from pear.solvers.active_set.compiled_sizes import smaller_compiled_size
 from pear.solvers.exchanges.exchange_arrays import (
     ABS,
+    CENTRE,
     DV,
     DX,
     FREE,
@@ -34,26 +35,74 @@ from pear.solvers.exchanges.exchange_arrays import (
 from pear.solvers.exchanges.exchange_matrix import multiply_abs_exchange_matrix, multiply_exchange_matrix
 from pear.solvers.exchanges.exchange_plan import ExchangePlan
 from pear.solvers.exchanges.masked_system import factor_masked_system, solve_masked_system
+from pear.solvers.exchanges.proximal_search import (
+    FIRST_SHARE,
+    LAST_SHARE,
+    SHARE_FACTOR,
+    keep_as_proximal_centre,
+    proximal_sizes,
+    solve_proximal_program,
+)
 
 _TINY = 2.2250738585072014e-308
 _FINAL_STEPS = 2  # steps on the right working set, at most, after the one that led to it
+_FEW_EXCHANGES = 3  # on the working set of a proximal program; also the most constraints of it that may be wrong
 _PATIENCE = 3  # exchanges in a row that may leave the number of wrong constraints as large as it was
 
 
 @entry
-def search_exchanges(P: ExchangePlan, S: ExchangeSamples, first: int, last: int, most: int, w: ExchangeMemory) -> None:
-    """Exchange constraints of the samples ``first`` to ``last − 1``, at most ``most`` times each."""
+def search_exchanges(
+    P: ExchangePlan, S: ExchangeSamples, first: int, last: int, most: int, proximal: int, w: ExchangeMemory
+) -> None:
+    """Exchange constraints of the samples ``first`` to ``last − 1``.
+
+    Args:
+        P: the plan.
+        S: the samples.
+        first, last: the first sample, and the end of the samples.
+        most: the largest number of exchanges of a sample.
+        proximal: the largest number of factorisations of a proximal search, which follows if the exchanges fail.
+        w: the memory of the thread.
+    """
     for i in range(first, last):
-        S.done[i] = _search_exchanges_of_sample(P, S, i, most, w)
+        keep_as_proximal_centre(P, S, i, w)
+        S.done[i] = _search_exchanges_of_sample(P, S, i, most, len(w.wrong), w)
+        if not S.done[i] and proximal > 0:
+            S.done[i] = _search_by_proximal_programs(P, S, i, proximal, w)
 
 
 @inner
-def _search_exchanges_of_sample(P: ExchangePlan, S: ExchangeSamples, i: int, most: int, w: ExchangeMemory) -> bool:
+def _search_by_proximal_programs(P: ExchangePlan, S: ExchangeSamples, i: int, most: int, w: ExchangeMemory) -> bool:
+    """Solve proximal programs of sample i until their working set is right; return False if that fails.
+
+    The search fails after ``most`` factorisations.
+    """
+    sizes, share, spent = proximal_sizes(P, S, i, w), FIRST_SHARE, 0
+    for j in range(len(P.curvature)):
+        S.x[i, j] = w.variables[CENTRE, j]
+    while spent < most:
+        steps = solve_proximal_program(P, S, i, share, sizes, most - spent, w)
+        if steps < 0:
+            return False
+        done = _search_exchanges_of_sample(P, S, i, _FEW_EXCHANGES, _FEW_EXCHANGES, w)
+        spent += steps + S.exchanges[i] + 1
+        S.exchanges[i] = spent
+        if done:
+            return True
+        share = max(share * SHARE_FACTOR, LAST_SHARE)
+    return False
+
+
+@inner
+def _search_exchanges_of_sample(
+    P: ExchangePlan, S: ExchangeSamples, i: int, most: int, tolerated: int, w: ExchangeMemory
+) -> bool:
     """Exchange constraints of sample i until no constraint is wrong; return False if that fails.
 
     All wrong constraints are exchanged together as long as their number falls, and a few times more. After that, one is
-    exchanged at a time. The search fails if it would need more than ``most`` exchanges, if a system cannot be factored,
-    if a number is not finite, or if the final residual is too large.
+    exchanged at a time. The search fails if it would need more than ``most`` exchanges, if more than ``tolerated``
+    constraints are wrong, if a system cannot be factored, if a number is not finite, or if the final residual is too
+    large.
     """
     place, held, fewest, patience = S.place[i], S.held[i], 1 << 60, _PATIENCE
     S.exchanges[i] = 0
@@ -72,7 +121,7 @@ def _search_exchanges_of_sample(P: ExchangePlan, S: ExchangeSamples, i: int, mos
             wrong, unbalanced = _mark_constraints_to_exchange(P, S, i, w)
         if wrong == 0:
             return unbalanced <= FEASIBLE
-        if wrong < 0 or S.exchanges[i] >= most:
+        if wrong < 0 or wrong > tolerated or S.exchanges[i] >= most:
             return False
         fell = wrong < fewest
         together = fell or patience > 0

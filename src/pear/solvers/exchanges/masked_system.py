@@ -13,9 +13,11 @@ import math
 from pear.compile.jit import entry, inner
 from pear.optimality.rule import PROJECTED, SHARP
 from pear.solvers.exchanges.exchange_arrays import (
+    DIAGONAL,
     FREE,
     LEFT,
     LENGTH,
+    ROW_DIAGONAL,
     ROW_LEFT,
     ROW_STEP,
     STEP,
@@ -65,7 +67,7 @@ def factor_masked_system(P: ExchangePlan, place: Array, held: Array, w: Exchange
     Returns:
         False if a pivot is zero or not finite.
     """
-    n, rows, apart = len(P.curvature), len(P.rows), HELD * P.largest
+    rows, apart = len(P.rows), HELD * P.largest
     for k in range(rows):
         squares = 0.0
         if held[k]:
@@ -73,19 +75,30 @@ def factor_masked_system(P: ExchangePlan, place: Array, held: Array, w: Exchange
                 if place[P.J.at[e]] == FREE:
                     squares += P.J.value[e] ** 2
         w.inside[k], w.sides[LENGTH, k] = squares > 0.0, math.sqrt(squares)
+        w.sides[ROW_DIAGONAL, k] = P.shift * squares if squares > 0.0 else HELD / P.largest
+    for j in range(len(P.curvature)):
+        w.variables[DIAGONAL, j] = P.lift if place[j] == FREE else apart
+    return factor_whole_system(P, w)
+
+
+@inner
+def factor_whole_system(P: ExchangePlan, w: ExchangeMemory) -> bool:
+    """Factor the whole system with D in row DIAGONAL of ``w.variables`` and E in row ROW_DIAGONAL of ``w.sides``.
+
+    Returns:
+        False if a pivot is zero or not finite.
+    """
+    n, D, E = len(P.curvature), w.variables[DIAGONAL], w.sides[ROW_DIAGONAL]
     for e in range(len(P.data)):
         w.data[e] = P.data[e]
     for a in range(len(P.alone)):
         j = P.alone[a]
-        w.inverse[a] = 1.0 / (P.curvature[j] + (P.lift if place[j] == FREE else apart))
+        w.inverse[a] = 1.0 / (P.curvature[j] + D[j])
         if not abs(w.inverse[a]) < 1e300:
             return False
     for a in range(len(P.left)):
         j = P.left[a]
-        if j < n:
-            w.data[P.diagonal[a]] = P.curvature[j] + (P.lift if place[j] == FREE else apart)
-        else:
-            w.data[P.diagonal[a]] = -(P.shift * w.sides[LENGTH, j - n] ** 2 if w.inside[j - n] else HELD / P.largest)
+        w.data[P.diagonal[a]] = P.curvature[j] + D[j] if j < n else -E[j - n]
     for e in range(len(P.data)):
         for k in range(P.taken.start[e], P.taken.start[e + 1]):
             w.data[e] += P.taken.value[k] * w.inverse[P.taken.at[k]]
