@@ -15,7 +15,7 @@ from typer.testing import CliRunner, Result
 
 import pear
 from pear.cli.app import app
-from pear.cli.train import _print_training_outcomes
+from pear.cli.train import _describe_stopped_training, _print_training_outcomes
 from pear.losses.regret_outcome import RegretOutcome
 from pear.train.estimator import progress_display
 from pear.train.racing.race_row import RaceRow
@@ -271,6 +271,19 @@ def test_ctrl_c_before_the_first_check_saves_nothing(run: Run, monkeypatch: pyte
     assert result.exit_code == 130, result.output
     assert "Stopped while MSE was trained; nothing is saved" in result.output
     assert not Path("model.pear").exists()
+
+
+@pytest.mark.parametrize(
+    ("trained", "said"),
+    [
+        (["MSE", "PEAR"], "the best weights so far are kept"),
+        (["MSE"], "none of its weights were checked yet, and the model file holds the forecaster trained with MSE"),
+        ([], "nothing is saved, for no weights were checked yet"),
+    ],
+)
+def test_ctrl_c_says_which_training_is_kept(trained: list[str], said: str) -> None:
+    estimators = {name: pear.DecisionRegressor(pear.Problem(A=[[1.0]], b=[1.0])) for name in trained}
+    assert _describe_stopped_training("PEAR", estimators) == said
 
 
 def test_what_was_gained_is_said(run: Run) -> None:

@@ -213,3 +213,13 @@ def test_a_pipeline_passes_groups_and_forecasts_on() -> None:
         pipeline[-1].decide(pipeline[:-1].transform(X), groups=DAYS, base_forecast=forecast),
         plain.decide(scaled, groups=DAYS, base_forecast=forecast),
     )
+
+
+def test_the_name_of_a_column_is_no_group() -> None:
+    problem = pear.Problem(A=[[1.0, 1.0]], b=[1.0], lb=0.0)
+    for call in (
+        lambda: pear.DecisionRegressor(problem).fit(np.ones((4, 1)), np.ones(4), groups="day"),
+        lambda: pear.walk_forward(problem, np.ones((4, 1)), np.ones(4), {"ones": np.ones(4)}, groups="day"),
+    ):
+        with pytest.raises(pear.ProblemError, match=r"one for each row of X; got 'day': pass the column"):
+            call()

@@ -21,6 +21,7 @@ from pear.cli.options import Architecture, CostMapPath, Costs, Features, Groups,
 from pear.cli.output_files import writable_output_folder, write_output_csv
 from pear.cli.table_samples import read_known_columns
 from pear.optional_packages import require_packages
+from pear.wording import count_noun
 
 if TYPE_CHECKING:
     import pandas
@@ -90,7 +91,8 @@ def compare_command(
     tables = {name: one.to_numpy() for name, one in own.items()}
     compared = make_compared_forecasters(split_at_commas(forecasters), X, tables, regressor, seed)
     folder = writable_output_folder(to)
-    print_plain(f"{problem.problem}\n{problem.inputs} values are forecast from {len(chosen)} features.\n")
+    source = count_noun(len(chosen), "feature")
+    print_plain(f"{problem.problem}\n{count_noun(problem.inputs, 'value')} are forecast from {source}.\n")
     with one_thread():
         found = _compare_with_progress_bar(
             problem=problem,

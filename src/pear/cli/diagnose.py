@@ -130,7 +130,7 @@ def _print_diagnosis_grid(grid: PageGrid) -> None:
     table = Table(title=Text(grid.title), title_justify="left")
     for i, heading in enumerate(grid.header):
         words = i == 0 or heading in ("why", "kind")
-        table.add_column(Text(heading), justify="left" if words else "right")
+        table.add_column(Text(heading), justify="left" if words else "right", overflow="fold")
     for row in grid.rows:
         table.add_row(*(Text(entry) for entry in row))
     out.print(table)

@@ -38,7 +38,7 @@ from pear.cli.table_samples import (
     table_values,
 )
 from pear.errors import DataError
-from pear.wording import format_two_decimal_percent
+from pear.wording import count_noun, format_two_decimal_percent
 
 if TYPE_CHECKING:
     import pandas
@@ -129,9 +129,25 @@ def train_command(
             f"Model file, trained with {kept}: {to}\nDecisions for other rows: {_suggest_next_command(to, data, long)}"
         )
     if stopped:
-        kept = "the best weights so far are kept" if judged else "nothing is saved, for no weights were checked yet"
-        print_plain(f"Stopped while {stopped} was trained; {kept}.", "yellow", err)
+        print_plain(
+            f"Stopped while {stopped} was trained; {_describe_stopped_training(stopped, trained)}.", "yellow", err
+        )
         raise typer.Exit(_INTERRUPTED)
+
+
+def _describe_stopped_training(stopped: str, trained: dict[str, DecisionRegressor]) -> str:
+    """Say what is saved after Ctrl-C.
+
+    Args:
+        stopped: the name of the training that was stopped.
+        trained: the forecasters with checked weights, by the names of their losses.
+    """
+    if stopped in trained:
+        return "the best weights so far are kept"
+    if not trained:
+        return "nothing is saved, for no weights were checked yet"
+    kept = list(trained)[-1]
+    return f"none of its weights were checked yet, and the model file holds the forecaster trained with {kept}"
 
 
 def _read_training_samples(
@@ -256,10 +272,10 @@ def _describe_training(problem: pear.Model, samples: SplitTableSamples, features
     sides = f" and {rows} of its right-hand sides" if rows else ""
     size, what = (1, "rows") if samples.train.groups is None else (problem.inputs, "groups")
     counts = [len(part.features) // size for part in samples]
+    source = count_noun(len(features), "feature")
     return (
-        f"{problem.problem}\n{costs} of its {problem.problem.n} costs{sides} are predicted from {len(features)} "
-        f"features{fixed}.\n{counts[0]:,} {what} train and choose the weights, the last {counts[1]:,} judge the "
-        "decisions.\n"
+        f"{problem.problem}\n{costs} of its {problem.problem.n} costs{sides} are predicted from {source}{fixed}.\n"
+        f"{counts[0]:,} {what} train and choose the weights, the last {counts[1]:,} judge the decisions.\n"
     )
 
 

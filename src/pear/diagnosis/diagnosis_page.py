@@ -90,7 +90,8 @@ def make_page_grids(found: Diagnosis, rows: int) -> dict[str, PageGrid]:
     caption = f"{counted}Margin: the share of its error that the forecast could have made before the decision changed."
     own: PageColumns = () if found.groups is None else ((group, group, str),)
     worst, there = found.worst(rows), len(found.regret)
-    worst = worst.assign(sample=[str(label) for label in worst.index])
+    whole_days = hasattr(worst.index, "normalize") and worst.index.equals(worst.index.normalize())
+    worst = worst.assign(sample=[str(label.date() if whole_days else label) for label in worst.index])
     made["samples"] = _make_page_grid(
         "Samples", worst, (("Sample", "sample", str), *own, *_SAMPLES), rows, caption, there
     )

@@ -66,6 +66,10 @@ def group_long_table(groups: Any, count: int, size: int) -> LongTable:
     Raises:
         ProblemError: the number of ids is not the number of rows, an id is missing, or a group does not have k rows.
     """
+    if isinstance(groups, str):
+        raise ProblemError(
+            f"groups must be the ids of the groups, one for each row of X; got {groups!r}: pass the column"
+        )
     ids = list(groups) if np.ndim(groups) == 1 else None
     if ids is None or len(ids) != count:
         shape = np.shape(groups)

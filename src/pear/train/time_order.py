@@ -120,7 +120,7 @@ def _take_in_time_order(table: Any, order: Rows) -> Any:
 
 def _times_of_labels(pandas: Any, labels: Any) -> NDArray[Any] | None:
     """Return labels (N,) as numbers that grow with time, with missing dates last; None if the labels are not dates."""
-    if labels is None or isinstance(labels, torch.Tensor):
+    if labels is None or isinstance(labels, (torch.Tensor, str)):  # a text is refused later
         return None
     index = pandas.Index(labels)
     if index.dtype == object and pandas.api.types.infer_dtype(index) in ("date", "datetime"):
