@@ -47,7 +47,7 @@ def choose_smoothing(
     * If the objective has a smooth term φ, "auto" adds nothing.
 
     Args:
-        problem: the continuous problem, with the samples of ``cost``.
+        problem: the problem without integers, whose fields per sample are those of the samples of ``cost``.
         cost: (B, n) costs.
         smoothing: λ or "auto".
         whole: the problem with all samples, if ``problem`` contains only some of them. If the Q of every sample of
@@ -152,7 +152,7 @@ def choose_smoothing_from_decisions(
     * s is what another sample's decision typically costs more, per unit of squared distance: the median of
       ``cᵢᵀ(zₖ − zᵢ) / ‖(zₖ − zᵢ)/u‖²`` over pairs of samples i and k with costs cᵢ and decisions zᵢ and zₖ. If the
       objective has a curvature H, the numerator is ``(cᵢ + Hzᵢ)ᵀd + ½dᵀHd`` with d = zₖ − zᵢ.
-    * ρ is the constant STRENGTH, the size of the added term relative to the typical difference in cost between two
+    * ρ, the constant ``STRENGTH``, is the size of the added term relative to the typical difference in cost between two
       decisions.
 
     The choice does not depend on the units of costs and decisions. If all ranges are equal, all λ_j are equal.

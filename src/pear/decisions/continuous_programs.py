@@ -34,7 +34,7 @@ def solve_continuous_programs(
     Args:
         problem: the problem, without integers.
         cost: (B, n) costs.
-        smoothing: λ.
+        smoothing: λ, the curvature that is added to the objective.
         solver: "auto" or a name that ``pear solvers`` lists.
         start: warm starts, or None.
         known: (B,) int8 of ``Status``, the statuses of samples that are known to fail and SOLVED for all other samples;

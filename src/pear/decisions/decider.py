@@ -106,7 +106,7 @@ class Decider:
 
         Args:
             cost: (B, n) costs.
-            smoothing: λ.
+            smoothing: λ, the curvature that is added to the objective.
             keys: sample ids, or None.
             fields: fields that replace those of the problem in this call.
             by_rows: whether the caller needs derivatives with respect to constraints.
@@ -178,7 +178,7 @@ class Decider:
 
         Args:
             cost: (B, n) costs.
-            smoothing: λ.
+            smoothing: λ, the curvature that is added to the objective.
             keys: sample ids, or None.
             rows: for samples without keys, their row numbers in a problem with fields per sample; None for all rows.
             known: (B,) int8 of ``Status``, the statuses of samples that are known to fail and SOLVED for all other
@@ -239,8 +239,8 @@ class Decider:
 
         Args:
             name: the kind of costs, "predicted" or "true".
-            cost: (B, n).
-            smoothing: λ.
+            cost: (B, n) costs.
+            smoothing: λ, the curvature that is added to the objective.
             keys: sample ids, or None.
             fields: fields that replace those of the problem in this call.
 
@@ -287,7 +287,7 @@ class Decider:
 
         Args:
             name: the kind of costs, "predicted" or "true".
-            cost: (B, n), whose device is that of the solutions.
+            cost: (B, n) costs, whose device is that of the solutions.
             keys: sample ids.
             fields: fields that replace those of the problem in this call.
         """

@@ -47,7 +47,7 @@ class CheckedIntegers(TensorRecord):
 
 
 def check_integers(qp: QuadraticProgram, candidate: Candidate) -> CheckedIntegers:
-    """Round the points of a candidate to integers, and check them.
+    """Round the points of a candidate, which a solver has proposed, to integers, and check them.
 
     A point passes if it was integral within a tolerance, and if the rounded point satisfies the constraints and its
     objective reaches the proven bound ``candidate.bound``.
@@ -96,7 +96,7 @@ def _fix_integers(qp: QuadraticProgram, fixed: Tensor, rest: Tensor) -> Quadrati
     Args:
         qp: B programs in all n variables.
         fixed: (B, n) values of the integers; zero for continuous variables.
-        rest: (k,) the numbers of the continuous variables.
+        rest: (k,) the positions of the continuous variables.
     """
     H, A, G = (matrix.index_select(2, rest) for matrix in (qp.H, qp.A, qp.G))
     ones = fixed.new_ones(qp.batch, len(rest))

@@ -51,7 +51,7 @@ def solve_integer_programs(
 
     Args:
         problem, smoothing, solver, overrides: as for ``pear.solve``.
-        cost: (B, n); B may be 0.
+        cost: (B, n) costs; B may be 0.
 
     Raises:
         ProblemError: the objective is not linear.

@@ -65,7 +65,7 @@ def solve_by_newton_method(
 def _find_newton_start(
     problem: Problem, base: QuadraticProgram, solvers: Sequence[Backend], named: bool
 ) -> VerifiedSolutions:
-    """Find the feasible point nearest to φ's starting point, or to zero if φ has none.
+    """Find each sample's feasible point nearest to the starting point of φ, or nearest to zero if φ has none.
 
     Raises:
         ProblemError: φ is not finite at the feasible point.

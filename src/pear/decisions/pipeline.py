@@ -179,7 +179,7 @@ class _PipelineRun:
         return [*alone, together] if bool(together.any()) else alone
 
     def prove_failures_of(self, suspects: Tensor) -> None:
-        """Set the statuses of those samples among ``suspects`` (B,) that linear programs prove to fail, each once."""
+        """Prove by linear programs which ``suspects`` (B,) fail, and set their statuses. No sample is tested twice."""
         left = (suspects & ~self.examined).nonzero()[:, 0]
         if len(left):
             self.examined[left] = True
@@ -203,7 +203,7 @@ class _PipelineRun:
         return self.verified & ~systems.project(error)[3]
 
     def repair_warm_starts(self, start: Start) -> None:
-        """Repair warm starts. A warm start that needs no exchange of constraints counts as reused."""
+        """Repair warm starts to exact solutions. Those that need no exchange of constraints count as reused."""
         where = (self.todo() & start.has_start).nonzero()[:, 0]
         some = start[where]
         found = repair_sparse(self.programs_at(where), some, _FROM_START) if len(where) else None

@@ -142,7 +142,8 @@ class RecourseDecider:
         Args:
             forecast: detached costs and right-hand sides.
             keys: sample ids, or None.
-            known: (B,) int8 statuses of samples that are known to fail, or None.
+            known: (B,) int8 of ``Status``, the statuses of samples that are known to fail and SOLVED for all other
+                samples; None if no sample is known to fail.
         """
         fields, size = self.elastic.fields(forecast.sides, forecast.matrices), forecast.cost.abs().amax(1)
         times = None if self.weights is None else _FIRST_PRICE * torch.where(size > 0, size, 1.0)

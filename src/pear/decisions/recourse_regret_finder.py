@@ -69,7 +69,7 @@ class _RecourseSlopes(NamedTuple):
 
 
 class RecourseRegretFinder(RegretFinder):
-    """Computes the regrets of a model that predicts right-hand sides. Its calls have values (B, k) in place of costs.
+    """A ``RegretFinder`` for models that predict right-hand sides. Its calls have values (B, k) in place of costs.
 
     Args:
         decider: the ``RecourseDecider`` of the model.
@@ -81,7 +81,7 @@ class RecourseRegretFinder(RegretFinder):
     def known_failures(self, call: RegretCall) -> tuple[Tensor | None, Tensor | None]:
         """Return the statuses (B,) of samples that are known to fail, first under the forecast, then under the truth.
 
-        Either result is None if it has no failure.
+        A result is None if no failure is known.
         """
         if call.keys is None:
             return None, None

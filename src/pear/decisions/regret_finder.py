@@ -77,7 +77,7 @@ class RegretFinder(ABC):
     def known_failures(self, call: RegretCall) -> tuple[Tensor | None, Tensor | None]:
         """Return the statuses (B,) of samples that are known to fail, first under predicted, then under true data.
 
-        Either result is None if it has no failure.
+        A result is None if no failure is known.
         """
 
     @abstractmethod
@@ -154,7 +154,7 @@ class RegretFinder(ABC):
 
 
 class CostRegretFinder(RegretFinder):
-    """Computes the regrets of predicted costs.
+    """A ``RegretFinder`` for problems whose costs are predicted.
 
     Args:
         decider: the ``Decider`` of the problem.
@@ -166,7 +166,7 @@ class CostRegretFinder(RegretFinder):
     def known_failures(self, call: RegretCall) -> tuple[Tensor | None, Tensor | None]:
         """Return the statuses (B,) of samples that are known to fail, first under predicted, then under true costs.
 
-        Either result is None if it has no failure.
+        A result is None if no failure is known.
         """
         look_up, lam, keys = self.decider.known_failures, call.smoothing, call.keys
         predicted = look_up("predicted", call.predicted, lam, keys, {"Q": call.Q})
@@ -179,7 +179,10 @@ class CostRegretFinder(RegretFinder):
     def solve_regrets(
         self, call: RegretCall, wanted: bool, seconds: dict[str, float]
     ) -> tuple[RegretCallResults, bool]:
-        """Compute regrets in the fused pass, and in the pipeline for samples that the fused pass could not solve."""
+        """Compute regrets in the fused pass, and in the pipeline for samples that the fused pass could not solve.
+
+        Arguments and results are those of ``RegretFinder.solve_regrets``.
+        """
         found = None
         if self.decider.fused is not None:
             with Stopwatch(seconds, "solve"):

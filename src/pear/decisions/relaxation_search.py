@@ -210,7 +210,7 @@ class _RelaxationSearch:
 
 
 def _relaxation_solvers(lp: QuadraticProgram) -> list[Backend]:
-    """Return the solvers of the nodes: those that end at a vertex, where more integers have whole values."""
+    """Return the solvers for the nodes. They end at a vertex, where more integer variables have whole values."""
     rows = [row for row in resolve_backends("auto", "lp", lp.is_sparse) if row.vertex]
     # for sparse programs the first solver must be installed; PEAR's own solver of dense programs always is
     return [row for row in rows if not lp.is_sparse or row.installed][:_LP_SOLVERS]

@@ -233,6 +233,8 @@ def _refine_repaired(
 ) -> tuple[Tensor, Duals, ActiveSet, Verification]:
     """Refine the points of samples whose working set has no wrong constraint.
 
+    A constraint is wrong if it is inactive and violated, or active with a multiplier of the wrong sign.
+
     Args:
         systems: the reduced systems of the working sets.
         verdict: the verification of the points.

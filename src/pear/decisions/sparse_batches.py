@@ -65,7 +65,7 @@ def solve_sparse_batch(
 
 
 def _join_sparse_batch(parts: list[VerifiedSolutions]) -> dict[str, Any]:
-    """Join the ``_COLUMNS`` of the solutions of parts of a batch, and return them by name."""
+    """Join the solutions of parts of a batch; return the fields in ``_COLUMNS`` by name."""
     columns = {name: [getattr(part, name) for part in parts] for name in _COLUMNS}
     return {
         name: torch.cat(column) if isinstance(column[0], Tensor) else type(column[0]).cat(column)

@@ -67,7 +67,7 @@ class DecisionLoss(nn.Module):
     """Whether the loss requires a linear objective."""
 
     def __init_subclass__(cls, **kwargs: Any) -> None:
-        """Write the settings behind ``**shared`` into the signature of the subclass, which ``help()`` shows."""
+        """Replace ``**shared`` by its settings in the signature of a subclass, so that ``help()`` shows them."""
         super().__init_subclass__(**kwargs)
         init: Any = vars(cls).get("__init__")
         *own, last = [None] if init is None else inspect.signature(init).parameters.values()
@@ -153,7 +153,11 @@ class DecisionLoss(nn.Module):
         self._unit = None if self.cost_unit == "auto" else self.cost_unit
 
     def read_problem(self, problem: Problem | Model) -> tuple[Problem, CostMap | None]:
-        """Return the plain problem and its cost map; raise ProblemError for a model that the loss does not support."""
+        """Return the problem without its cost map, and the cost map, which is None for a plain ``Problem``.
+
+        Raises:
+            ProblemError: the loss does not support this model.
+        """
         return split_cost_model(problem)
 
     @property

@@ -1,4 +1,4 @@
-"""``DecisionModule``: the base class of ``PEARLoss`` and ``DecisionLayer``: a problem, its solver and smoothing λ."""
+"""``DecisionModule``: the base class of ``PEARLoss`` and ``DecisionLayer``, with a problem, solver and smoothing."""
 
 from __future__ import annotations
 
@@ -93,7 +93,7 @@ class DecisionModule(nn.Module):
 
     @property
     def problem(self) -> Problem:
-        """The decision problem, relaxed. Assigning another problem drops all warm starts."""
+        """The decision problem, relaxed. Assigning another problem drops warm starts and a λ that "auto" has chosen."""
         return self._problem
 
     @problem.setter
@@ -158,7 +158,7 @@ class DecisionModule(nn.Module):
 
     @property
     def smoothing(self) -> float | Literal["auto"]:
-        """The λ that the user gave: a number or "auto"."""
+        """The smoothing λ that the user gave: a number or "auto"."""
         return self._smoothing
 
     @smoothing.setter
@@ -169,7 +169,7 @@ class DecisionModule(nn.Module):
 
     @property
     def chosen_smoothing(self) -> float | None:
-        """The λ in use: the given number, or the choice of "auto"; None before "auto" has chosen.
+        """The smoothing λ in use: the given number, or the choice of "auto"; None before "auto" has chosen.
 
         If ``units`` is not None, this is the λ of variables measured in these units. For a problem with a Q, "auto"
         chooses 0 and raises the curvature of Q to ``least_curvature`` instead.

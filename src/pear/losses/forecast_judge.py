@@ -21,9 +21,10 @@ from pear.problem.tensor_conversion import to_batch_tensor
 
 
 class ForecastJudge:
-    """Computes the regrets of many forecasts of the same true costs, as ``pear.regret`` does.
+    """A judge of many forecasts of the same true costs: a call returns the regrets of one forecast.
 
-    The best decisions under the true costs are computed once, in the constructor. A call takes one forecast.
+    The regrets are those of ``pear.regret``. The best decisions under the true costs are computed once, in the
+    constructor.
 
     Args:
         problem: the decision problem; it may have integers, recourse and fields per sample.

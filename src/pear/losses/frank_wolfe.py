@@ -68,7 +68,7 @@ class _FrankWolfeCorral:
         return bool((np.abs(self.vertices - vertex).max(1) <= TIGHT * scale).any())
 
     def add(self, vertex: Array) -> None:
-        """Add a decision (n,), find the nearest point of the hull, and drop the decisions that it does not need."""
+        """Add a decision (n,), find the nearest point of the hull, and drop decisions that this point does not need."""
         self.vertices, self.weights = np.vstack([self.vertices, vertex]), np.append(self.weights, 0.0)
         while True:
             goal = self._nearest_weights_in_span()
@@ -192,7 +192,7 @@ class FrankWolfeLoss(DecisionLoss):
 class _FrankWolfePoint(torch.autograd.Function):
     """A point of the hull as an autograd function of the costs.
 
-    When the costs change, the point moves against the change, within the span of its directions.
+    If the costs change by dc, the point moves by −rate · dc, projected onto the span of ``directions``.
     """
 
     @staticmethod

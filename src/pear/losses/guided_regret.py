@@ -107,7 +107,10 @@ class GuidedRegret(torch.autograd.Function):
     @staticmethod
     @refuse_second_derivatives
     def backward(ctx: Any, up: Tensor) -> tuple[Tensor | None, ...]:
-        """Compute the gradients with respect to ``predicted``, ``true``, ``Q`` and ``true_Q``."""
+        """Compute the gradients with respect to ``predicted``, ``true``, ``Q`` and ``true_Q``.
+
+        ``up`` is the gradient with respect to the result of ``forward``, a scalar or (B,).
+        """
         parts, z, best, pull = ctx.parts, ctx.parts.x, ctx.parts.best, ctx.guidance * ctx.sign
         u = up.double()[:, None] if ctx.shares == 0 else up.double() / ctx.shares
         grads: list[Tensor | None] = [None] * 4

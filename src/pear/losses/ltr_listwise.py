@@ -1,4 +1,4 @@
-"""``ListwiseLTRLoss``: learning to rank the solutions of a pool by the probabilities that their costs give them."""
+"""``ListwiseLTRLoss``: learning to rank earlier solutions, each with a probability that depends on its cost."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""``PairwiseLTRLoss``: learning to rank the best solution of a pool before every other solution."""
+"""``PairwiseLTRLoss``: learning to rank the best of the earlier solutions before every other one."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""``PointwiseLTRLoss``: learning to rank the solutions of a pool by their costs."""
+"""``PointwiseLTRLoss``: learning to rank earlier solutions by their costs."""
 
 from __future__ import annotations
 

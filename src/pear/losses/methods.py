@@ -130,7 +130,9 @@ class Method:
 
     @property
     def published_unit(self) -> dict[str, float]:
-        """The option that makes the settings of the row absolute, as in the paper; {} if the loss has no ``cost_unit``.
+        """The option ``cost_unit=1.0``, by name, with which settings are in the unit of the costs, as in the paper.
+
+        The result is {} if the loss has no ``cost_unit``.
 
         Example:
             >>> from pear.losses import method

@@ -141,7 +141,7 @@ def _checked_difference(a: ArrayLike, b: ArrayLike) -> NDArray[np.float64]:
 
 
 def _means_of_difference_blocks(difference: NDArray[np.float64], block: int) -> NDArray[np.float64]:
-    """Return the mean of the block that begins at each sample, (N,); the first sample follows the last."""
+    """Return the mean of the ``block`` samples that begin with each sample, (N,); the first sample follows the last."""
     around = np.concatenate([difference, difference[: block - 1]])
     return np.lib.stride_tricks.sliding_window_view(around, block).mean(axis=1)
 

@@ -101,7 +101,7 @@ class PEARLoss(DecisionModule):
 
     @property
     def guidance(self) -> float:
-        """The α that the user gave."""
+        """The strength α of guidance that the user gave."""
         return self._guidance
 
     @guidance.setter
@@ -111,11 +111,11 @@ class PEARLoss(DecisionModule):
 
     @property
     def current_guidance(self) -> float:
-        """The α in use: the given α, multiplied by 0.995 for every step so far."""
+        """The strength α of guidance in use: the given α, multiplied by 0.995 for every step so far."""
         return self._alpha
 
     def step(self, steps: int = 1) -> None:
-        """Lower α after one or more steps of the optimiser.
+        """Lower the strength α of guidance after one or more steps of the optimiser.
 
         ``pear.fit`` calls this method. In your own training loop, call it after ``optimizer.step()``.
 
@@ -126,11 +126,11 @@ class PEARLoss(DecisionModule):
         self._calls = 0
 
     def get_extra_state(self) -> dict[str, Any]:
-        """Return the λ in use and the current α, for ``state_dict``."""
+        """Return the smoothing in use and the current strength α of guidance, for ``state_dict``."""
         return {**super().get_extra_state(), "guidance": self._alpha}
 
     def set_extra_state(self, state: dict[str, Any]) -> None:
-        """Restore λ if ``smoothing`` is "auto", and α if ``guidance`` is not 0."""
+        """Restore the smoothing λ if ``smoothing`` is "auto", and the strength α if ``guidance`` is not 0."""
         super().set_extra_state(state)
         if self._guidance > 0:
             self._alpha = state.get("guidance", self._alpha)

@@ -1,4 +1,4 @@
-"""``PoolLoss``: the base class of losses that compare the costs of earlier solutions, a pool, and seldom solve."""
+"""``PoolLoss``: the base class of losses that compare the costs of earlier solutions (a pool) and seldom solve."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ class PoolLoss(DrawingLoss):
         return self._pools
 
     def calibrate(self, costs: Any, keys: Tensor | Iterable[Hashable] | None = None) -> float:
-        """Choose the unit for ``cost_unit="auto"``, and add the best decisions to the pool; return the unit.
+        """Choose the unit of the costs if ``cost_unit`` is "auto", and add best decisions to the pool; return the unit.
 
         Args:
             costs: (N, n) true costs, preferably of the training set; with a cost map (N, k) true values.

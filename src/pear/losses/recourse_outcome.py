@@ -14,10 +14,10 @@ from pear.problem import Model
 
 
 class RecourseOutcome:
-    """Computes the regrets, with recourse, of many forecasts of the same true values.
+    """A judge of many forecasts of the same true values: a call returns the regrets, with recourse, of one forecast.
 
-    The best decisions under the true values are computed once, in the constructor. A call takes one forecast. Decisions
-    respect integers and use no smoothing.
+    The best decisions under the true values are computed once, in the constructor. Decisions respect integers and use
+    no smoothing.
 
     Args:
         model: a model with a constraint map.

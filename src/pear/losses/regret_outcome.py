@@ -50,7 +50,7 @@ class RegretOutcome(NamedTuple):
         return cls(problem.sign * (paid - ideal), ideal)
 
     def weighted(self, weight: Tensor | None) -> RegretOutcome:
-        """Multiply regrets and best values by the samples' weights (B,), relative to their mean; None changes nothing.
+        """Multiply regrets and best values by weights (B,) over the mean weight; None changes nothing.
 
         ``normalized`` of the result is the weighted normalised regret, ``Σ w regret / Σ w |best|``.
         """

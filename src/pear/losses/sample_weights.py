@@ -83,7 +83,7 @@ def weighted_mean(each: Tensor, weight: Tensor | None) -> Tensor:
 
 
 def reduce_weighted(each: Tensor, weights: Tensor, reduction: Reduction) -> Tensor:
-    """Compute the weighted mean or sum of losses; with reduction "none", compute the weighted losses.
+    """Return the weighted mean or the weighted sum of losses; for "none", return the weighted losses (B,).
 
     Args:
         each: (B,) losses.

@@ -29,9 +29,9 @@ class SFGELoss(DrawingLoss):
     This is score function gradient estimation (Silvestri et al., 2023). ĉ and c are the predicted and the true costs,
     z* is the best decision, and u is the unit of the costs. L is the regret or any other loss of a decision, and L_m
     its value under the random forecast ĉ + σuε_m. ε is standard normal and drawn anew in every step. b_m is the mean of
-    L over the other random forecasts, which reduces the variance. L is only evaluated, never differentiated, so that
-    right-hand sides may be predicted as well. L is then the regret with the model's recourse, and each predicted value
-    has its own unit u. Each training step decides ``samples`` times per sample.
+    L over the other random forecasts, which reduces the variance. L is only evaluated, never differentiated.
+    Right-hand sides may therefore be predicted, too. In this case the default L is the regret with the model's
+    recourse, and each predicted value has its own unit u. Each training step decides ``samples`` times per sample.
 
     Args:
         problem: the decision problem, which may have a curved objective; or a ``Model``, which may predict right-hand
