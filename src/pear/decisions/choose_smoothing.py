@@ -47,7 +47,7 @@ def choose_smoothing(
     * If the objective has a smooth term φ, "auto" adds nothing.
 
     Args:
-        problem: the problem without integers, whose fields per sample are those of the samples of ``cost``.
+        problem: the problem, without integers. Its fields per sample have one row for each sample of ``cost``.
         cost: (B, n) costs.
         smoothing: λ or "auto".
         whole: the problem with all samples, if ``problem`` contains only some of them. If the Q of every sample of

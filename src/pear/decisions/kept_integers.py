@@ -43,7 +43,9 @@ class IntegerResults(TensorRecord):
 def solve_unless_kept(
     problem: Problem, qp: QuadraticProgram, solver: str, solve: Callable[[QuadraticProgram], IntegerResults]
 ) -> IntegerResults:
-    """Solve each distinct program once, and reuse kept results. Only results with the status SOLVED are kept.
+    """Return the results of all programs. Each distinct program is solved once, or has a result that was kept before.
+
+    Only results with the status SOLVED are kept.
 
     Args:
         problem: the problem that keeps the results. Results of programs on a GPU, or with matrices per sample, are not

@@ -265,7 +265,7 @@ class _PipelineRun:
         wanted[left] = self.todo()[left]
 
     def solve_by_proximal_points(self, solvers: list[Backend]) -> None:
-        """Solve by proximal points the samples that no solver has solved and whose H is singular."""
+        """Try proximal points (see ``proximal_points``) for unsolved samples with a singular H."""
         left = self.todo()
         if not solvers or not bool(left.any()):
             return

@@ -142,7 +142,7 @@ class RecourseRegretFinder(RegretFinder):
         return self.decider.values(call.predicted, call.keys), self.decider.values(call.true, call.keys)
 
     def _by_values(self, slopes: _RecourseSlopes, where: Tensor) -> Tensor:
-        """Convert ``slopes`` to the gradient (B, k) with respect to the predicted values.
+        """Compute the gradient (B, k) with respect to the predicted values from ``slopes``, by the chain rule.
 
         The gradient is zero for samples at which ``where`` (B,) is False.
         """

@@ -62,7 +62,9 @@ class RepairResult:
 
 
 def repair(qp: QuadraticProgram, x: Tensor, duals: Duals, working: ActiveSet, max_exchanges: int) -> RepairResult:
-    """Solve programs exactly for given working sets, and exchange constraints until all optimality conditions hold.
+    """Find exact solutions, by solving programs for guessed working sets and exchanging constraints.
+
+    The repair of a sample ends when all optimality conditions hold, or after ``max_exchanges``.
 
     Args:
         qp: the programs.
@@ -217,7 +219,7 @@ def _repair_in_cuda_graph(
 def _repair_for_cuda_graph(
     systems: DenseReducedSystems, qp: QuadraticProgram, working: ActiveSet, x: Tensor, duals: Duals
 ) -> Verification:
-    """Repair and verify in a form that a CUDA graph can record.
+    """Return what ``_repair_with_systems`` returns, in a form that a CUDA graph can record.
 
     All properties of the verification are computed here, so that the graph contains them.
     """
@@ -302,7 +304,7 @@ def _take_repair_step(
     solve: _Solve,
     where: Tensor | None = None,
 ) -> tuple[Tensor, Duals]:
-    """Add a solution of the reduced system to points and multipliers.
+    """Add a solution of the reduced system to points and multipliers, and return both.
 
     The multipliers of bounds follow from the gradient. A sample whose system could not be factored does not change.
 

@@ -77,7 +77,7 @@ class DPOMultiplicativeLoss(DPOLoss):
     """``DPOLoss`` with multiplied noise: ``z̄ = mean_m z*(ĉ ⊙ exp(σε_m − σ²/2))``, with σĉ for σu in the gradient.
 
     The symbols are those of ``DPOLoss``, and ⊙ multiplies entry by entry. Every cost keeps its sign (Dalle et al.,
-    2022), as solvers need that accept only costs of one sign, such as Dijkstra's. A predicted cost of exactly zero
+    2022). Solvers that accept only costs of one sign, such as Dijkstra's, need this. A predicted cost of exactly zero
     stays zero and gets no gradient; small costs get large gradients.
 
     Args:

@@ -296,7 +296,7 @@ class PEARLoss(DecisionModule):
         reused: int | None = None,
         finder: RegretFinder | None = None,
     ) -> LastCall:
-        """Store the results of a call in ``last``, and add its samples to the totals.
+        """Store the results of a call in ``last`` and return them; add its samples to the totals of all calls.
 
         Args:
             call: the inputs of the call.

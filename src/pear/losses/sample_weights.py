@@ -21,7 +21,7 @@ def check_weighted_reduction(reduction: Any) -> None:
 
 
 def read_weights(weight: Any, count: int, name: str = "weight") -> Tensor:
-    """Read the weights of samples as a detached float64 tensor.
+    """Check the weights of samples, and return them as a detached float64 tensor (B,).
 
     Args:
         weight: (B,) how much each sample counts: an array, a tensor, a list or a Series.
