@@ -141,7 +141,7 @@ def captured_graph(
 
 
 def capture_graph(function: Callable[[], None]) -> torch.cuda.CUDAGraph:
-    """Capture a function without arguments and without a result as a CUDA graph.
+    """Return the CUDA graph of a function without arguments and without a result.
 
     The function runs once before the capture, so that libraries create their handles and workspaces.
     """

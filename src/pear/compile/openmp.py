@@ -22,7 +22,7 @@ def openmp_address() -> int:
 
 @cache
 def _find_openmp() -> int:
-    """Look up ``GOMP_parallel`` in torch's CPU library and in the libraries that it is linked with."""
+    """Return the address of ``GOMP_parallel`` in torch's CPU library or a library that it is linked with; 0 if none."""
     library = Path(torch.__file__).parent / "lib" / "libtorch_cpu.so"
     if not library.exists():
         return 0

@@ -58,7 +58,7 @@ def thread_count() -> int:
 
 
 def split_for_threads(size: int) -> list[slice]:
-    """Split ``size`` samples into slices that are small enough for all threads to end at about the same time."""
+    """Return slices of ``size`` samples that are small enough for all threads to end at about the same time."""
     step = max(1, size // (_PARTS * thread_count()))
     return [slice(k, k + step) for k in range(0, size, step)]
 

@@ -45,7 +45,7 @@ def convexity_sign(qp: QuadraticProgram) -> int:
 
 
 def _find_convexity_sign(qp: QuadraticProgram) -> int:
-    """Compute the result of ``convexity_sign`` by diagonal dominance, by factorisations, or by Lanczos iterations."""
+    """Return the result of ``convexity_sign``, found by diagonal dominance, factorisations or Lanczos iterations."""
     H: sparse.csr_array = qp.H.csr
     diagonal = H.diagonal()
     top = float(np.abs(diagonal).max(initial=0.0))

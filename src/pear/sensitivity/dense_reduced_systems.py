@@ -211,7 +211,7 @@ class DenseReducedSystems:
         return solved
 
     def _refine_exactly(self, e: Tensor, x: Tensor, v_eq: Tensor, v_in: Tensor, good: Tensor) -> SystemSolution:
-        """Refine the projections of e whose float64 rounding errors may be as large as the projections themselves."""
+        """Return the projections x of e and their multipliers, refined where float64 rounding may be as large as x."""
         if x.is_cuda:
             return torch.where(is_naturally_zero(self._qp, x, e)[:, None], 0.0, x), v_eq, v_in, good
         mixed = self._mixes_units()
@@ -240,7 +240,7 @@ class DenseReducedSystems:
         return mixed | (_reduced_spread(self._J.abs().amax(1)) > MIXED) if self._J.shape[1] else mixed
 
     def tangent_dim(self) -> Tensor:
-        """Compute the dimension of the tangent space: free variables minus independent active rows. Shape (B,)."""
+        """Return the dimension of the tangent space: free variables minus independent active rows. Shape (B,)."""
         _, _, _, rank = self._decompose()
         return self._free_mask.sum(1) - rank.sum(1)
 
@@ -319,7 +319,7 @@ class DenseReducedSystems:
         return mask
 
     def _reduced_curvature(self, V: Tensor, tangent: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-        """Compute the eigenvalues and eigenvectors of VᵀHV for the tangent columns of V, and which are positive.
+        """Return the eigenvalues and eigenvectors of VᵀHV for the tangent columns of V, and which are positive.
 
         Eigenvalues that are not positive are replaced by 1.
         """

@@ -147,7 +147,7 @@ class SparseReducedSystem:
     def _relative(
         self, rest_f: Array, rest_r: Array, f: Array, r: Array, x: Array, terms: tuple[Array, Array]
     ) -> float:
-        """Compute the size of the residual relative to the terms that the residual is computed from.
+        """Return the size of the residual relative to the terms that the residual is computed from.
 
         Args:
             rest_f, rest_r: the residual.
@@ -187,7 +187,7 @@ class SparseReducedSystems:
         singles: Sequence[DenseReducedSystems | SparseReducedSystems | None],
         room: int,
     ) -> SparseReducedSystems:
-        """Join the systems of samples that were solved one by one to the systems of a batch.
+        """Return the systems of a batch, joined from those of samples that were solved one by one.
 
         Args:
             qp: the programs of the batch.
@@ -341,7 +341,7 @@ class SparseThenDenseReducedSystems(SparseReducedSystems):
         return DenseReducedSystems(self._given, self.active)
 
     def project(self, e: Tensor, least_multipliers: bool = False) -> SystemSolution:
-        """Compute projections P e and multipliers, by dense systems for samples whose refinement does not converge."""
+        """Return projections P e and multipliers, by dense systems for samples whose refinement does not converge."""
         fast = super().project(e)
         if bool(fast[3].all()):
             return fast

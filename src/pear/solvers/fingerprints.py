@@ -13,7 +13,7 @@ from pear.problem.problem_fields import FIELDS
 
 
 def fingerprint(cost: Tensor, smoothing: float, fields: Mapping[str, Any] | None = None) -> Tensor:
-    """Compute rows of numbers that are equal if the cost, smoothing and fields of two calls are equal.
+    """Return rows of numbers that are equal if the cost, smoothing and fields of two calls are equal.
 
     A row contains all vectors in full, and the product of each matrix with a fixed random vector.
 
@@ -36,7 +36,7 @@ def fingerprint(cost: Tensor, smoothing: float, fields: Mapping[str, Any] | None
 
 
 def curvature_fingerprint(Q: Tensor) -> Tensor:
-    """Compute fingerprints (B, n) of curvatures (B, n, n): their products with a fixed random vector."""
+    """Return fingerprints (B, n) of curvatures (B, n, n): their products with a fixed random vector."""
     return Q.detach() @ _fingerprint_weights(Q.shape[-1], Q.device)
 
 

@@ -30,7 +30,7 @@ class LinearCost(NamedTuple):
 
     @staticmethod
     def _count_nonzeros(qp: QuadraticProgram) -> int:
-        """Count the non-zeros of the rows of one program, or all entries if the samples do not share their rows."""
+        """Return the number of non-zeros of the rows of one program, or of all entries if rows differ."""
         if not qp.shares_matrices:
             return (qp.p + qp.m) * qp.n
         return int(qp.A.count_nonzero()) + int(qp.G.count_nonzero())

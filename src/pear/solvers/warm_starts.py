@@ -285,7 +285,7 @@ def _warm_start_device(rows: Any) -> torch.device:
 
 
 def _grow_warm_starts(old: Tensor, size: int) -> Tensor:
-    """Append rows of NaN to a tensor, so that it has ``size`` rows."""
+    """Return a tensor of ``size`` rows: those of ``old``, then rows of NaN."""
     new = old.new_full((size, old.shape[1]), torch.nan)
     new[: len(old)] = old
     return new

@@ -71,7 +71,7 @@ def fits_gpu(n: int, rows: int) -> bool:
 
 
 def prepare(qp: QuadraticProgram) -> Any:
-    """Compute what depends on the constraints alone: ``CompiledConstraints`` on the CPU, a ``GPUPlan`` on a GPU."""
+    """Return what depends on the constraints alone: ``CompiledConstraints`` on the CPU, a ``GPUPlan`` on a GPU."""
     if qp.c.is_cuda:
         return gpu_plan.make_gpu_plan(qp)
     programs = pack_programs({name: getattr(qp, name) for name in ("A", "b", "G", "h", "lb", "ub")}, qp.n)
@@ -79,7 +79,7 @@ def prepare(qp: QuadraticProgram) -> Any:
 
 
 def solve(qp: QuadraticProgram, tol: float, plan: Any) -> Candidate:
-    """Solve a batch of LPs or QPs up to rounding, whatever ``tol`` is.
+    """Return solutions of a batch of LPs or QPs that are exact up to rounding, whatever ``tol`` is.
 
     A sample that the method cannot solve has the status INACCURATE. On the CPU, the point of such a sample is NaN,
     unless only a residual of the point is too large.
@@ -114,7 +114,7 @@ def _solve_active_set_on_cpu(qp: QuadraticProgram, plan: CompiledConstraints) ->
 
 
 def solve_active_set_on_gpu(qp: QuadraticProgram, plan: gpu_plan.GPUPlan | None) -> Candidate:
-    """Solve all samples with a Triton kernel.
+    """Return the candidate of a Triton kernel for all samples.
 
     If no kernel fits the programs, or the GPU has too little memory, the candidate is that of ``empty_candidate``.
     """

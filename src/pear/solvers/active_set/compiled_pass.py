@@ -167,7 +167,7 @@ class CompiledPass:
         return FusedSolutions(x, values, duals, active, weak, residual)
 
     def regret(self, call: RegretCall) -> tuple[RegretCallResults, Tensor] | None:
-        """Compute regrets and gradients of a batch; see ``FusedPass.regret``."""
+        """Return regrets and gradients of a batch; see ``FusedPass.regret``."""
         predicted, Q = call.predicted, call.Q
         prepared = self.programs.prepare(predicted, call.smoothing, call.keys, {} if Q is None else {"Q": Q})
         if prepared is None:

@@ -127,8 +127,8 @@ class CompiledPrograms:
     def supports_call(self, smoothing: float, cost: Tensor | None = None, fields: dict[str, Any] | None = None) -> bool:
         """Return True if the compiled method takes the programs of a call.
 
-        The result is True for all programs of few variables. For others, the solver's ``supports`` decides; to ask it,
-        Q is copied.
+        The result is True for all programs of few variables. For others, the function ``supports`` of the solver
+        decides, for which Q is copied.
 
         Args:
             smoothing: the coefficient λ of the quadratic smoothing term.

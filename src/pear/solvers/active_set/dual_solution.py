@@ -120,7 +120,7 @@ def set_dual_solution_multipliers(D: ProgramData, w: Workspace) -> None:
 
 @inner
 def correct_dual_solution(D: ProgramData, w: Workspace) -> None:
-    """Take one step of refinement: correct x and the multipliers by the residuals of stationarity and of the rows."""
+    """Correct x and the multipliers once, by the residuals of stationarity and of the rows."""
     n, p, size = D.n, D.equalities, w.tally[ix.WORKING]
     for j in span(n):
         w.error[j] = w.reduced[j]

@@ -94,7 +94,7 @@ def call_kernel_to_project(
 def call_kernel_for_regrets(
     pair: ProgramPair, samples: SampleCosts, table: SolutionTable, default: States, strength: float
 ) -> CompiledRegrets:
-    """Compute regrets and gradients of a batch; see ``batch_kernel.run_batch_kernel`` for the arguments.
+    """Return regrets and gradients of a batch; see ``batch_kernel.run_batch_kernel`` for the arguments.
 
     If ``samples`` has no slots, ``table`` is a ``kernel_thread_table``.
     """

@@ -73,7 +73,7 @@ def pack_costs(cost: Tensor) -> Array:
 def _pack_field(fields: dict[str, Tensor], name: str, dimensions: int) -> Array | None:
     """Return a field as a contiguous array with a leading dimension, which is 1 if all samples share the field.
 
-    Returns None if the problem does not have the field.
+    The result is None if the problem does not have the field.
     """
     if name not in fields:
         return None

@@ -1,4 +1,4 @@
-"""The two phases of the primal search: find a feasible point, then descend from it to the minimum."""
+"""The two phases of the primal search: the first finds a feasible point, the second descends from it to the minimum."""
 
 from __future__ import annotations
 

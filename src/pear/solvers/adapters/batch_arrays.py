@@ -84,7 +84,7 @@ class Group:
 
 
 def groups(batch: ProgramArrays, todo: Array) -> Iterator[Group]:
-    """Split the samples at the positions ``todo`` into groups that share one set-up of a solver.
+    """Yield groups of the samples at the positions ``todo``. The samples of a group share one set-up of a solver.
 
     The set-up for a sample, and with it every bit of the answer, does not depend on the other samples of the batch.
     """

@@ -50,7 +50,7 @@ _CLAIMS = {
 
 
 def solve(qp: QuadraticProgram, tol: float, name: str) -> Candidate:
-    """Solve every sample of the programs ``qp`` with the solver that qpsolvers calls ``name``."""
+    """Solve every sample of ``qp`` to the accuracy ``tol`` with the solver that qpsolvers calls ``name``."""
     if name not in qpsolvers.available_solvers:
         raise UnknownSolverError(
             f"qpsolvers has no solver '{name}' here; it has {', '.join(qpsolvers.available_solvers)}. "

@@ -55,14 +55,16 @@ class ExchangedPoints(TensorRecord):
 def call_exchange_search(
     qp: QuadraticProgram, plan: ExchangePlan, start: Start, most: int, proximal: int
 ) -> ExchangedPoints:
-    """Exchange constraints from the working sets of warm starts until no constraint is wrong.
+    """Return the points after exchanges of constraints, which begin with the working sets of warm starts.
+
+    The exchanges of a sample succeed when no constraint is wrong. If they fail, a proximal search follows.
 
     Args:
         qp: sparse programs.
         plan: the plan of their matrices.
         start: the warm starts, one for each sample.
         most: the largest number of exchanges of a sample.
-        proximal: the largest number of factorisations of the proximal search that follows if the exchanges fail.
+        proximal: the largest number of factorisations of a proximal search; 0 for none.
     """
     samples = _pack_exchange_call(qp, plan, start)
     _run_exchange_calls(

@@ -1,4 +1,4 @@
-"""The proximal search of one sample: a sequence of strictly convex programs, whose solutions tend to the solution.
+"""The proximal search of one sample: strictly convex programs whose solutions converge to that of the sample.
 
 Exchanges may fail where more constraints are active than there are variables, because a working set may then
 contradict itself. Such programs are usual: a plant that is off in a unit commitment has six tight constraints for three
@@ -6,11 +6,12 @@ variables. The proximal search has no such working sets. With the centre (x₀, 
 
     min  ½xᵀHx + cᵀx + ½δ‖x − x₀‖² + ½μ‖[v₀ + (Jx − rhs)/μ]₊‖²,
 
-with J = [A; G], without the positive part for equalities, and with the same terms for bounds. The objective is convex
-and piecewise quadratic, so that Newton's method with a line search finds the minimum in a finite number of steps. Each
-step factors the whole system with E = μ for rows whose term is positive. The point and the multipliers in brackets are
-the centre of the next program, with a smaller μ (the proximal method of multipliers). The constraints with positive
-multipliers are the working set that is tried after each program.
+with J = [A; G]. For equalities, the bracket itself takes the place of its positive part [·]₊. Bounds have terms like
+those of inequalities. The objective is convex and piecewise quadratic, so that Newton's method with a line search finds
+the minimum in a finite number of steps. Each step factors the whole system with E = μ for rows whose term is positive.
+The point and the multipliers, which are the brackets, become the centre of the next program, with a smaller μ (the
+proximal method of multipliers). The constraints with positive multipliers are the working set that is tried after each
+program.
 """
 
 from __future__ import annotations
@@ -92,8 +93,8 @@ def solve_proximal_program(
 ) -> int:
     """Solve one proximal program of sample i, and make its solution the point, the working set and the next centre.
 
-    Newton's method begins at the point of the sample, the solution on the last working set. At the last centre, whose
-    constraints are only nearly tight, most of them would seem to be inactive for a smaller μ.
+    Newton's method begins at the point of the sample, the solution on the last working set, or at the centre if this
+    point is far away. At the centre, constraints are only nearly tight, and most would seem inactive for a smaller μ.
 
     Args:
         P: the plan.
@@ -105,7 +106,8 @@ def solve_proximal_program(
         w: the memory, with the centre.
 
     Returns:
-        The number of Newton steps, or −1 if a system cannot be factored or ``most`` steps were not enough.
+        The number of Newton steps, or −1 if a system cannot be factored, if a number is not finite, or if ``most``
+        steps were not enough.
     """
     n, rows = len(P.curvature), len(P.rows)
     mu, delta = share * sizes[1] / sizes[0], _DELTA * share * sizes[0] / sizes[1]
@@ -143,7 +145,7 @@ def solve_proximal_program(
 def _measure_proximal_point(
     P: ExchangePlan, S: ExchangeSamples, i: int, mu: float, delta: float, w: ExchangeMemory
 ) -> tuple[float, bool]:
-    """Compute the gradient at POINT, minus which is stored in F, the working set, and the diagonals of its system.
+    """Write minus the gradient at POINT to F, and set the working set and the diagonals of its system.
 
     Returns:
         The largest entry of the gradient, and whether the working set is that of the last point.
@@ -180,7 +182,10 @@ def _measure_proximal_point(
 def _proximal_bound_terms(
     S: ExchangeSamples, i: int, j: int, x: float, mu: float, w: ExchangeMemory
 ) -> tuple[float, float]:
-    """Compute the terms ``[z₀ + (lb − x)/μ]₊`` and ``[z₀ + (x − ub)/μ]₊`` of the bounds of variable j at x."""
+    """Return the terms ``[z₀ + (lb − x)/μ]₊`` and ``[z₀ + (x − ub)/μ]₊`` of the bounds of variable j at x.
+
+    In each of them, z₀ ≥ 0 is the multiplier of the bound at the centre.
+    """
     z = w.variables[CENTRE_BOUND, j]
     return max(max(-z, 0.0) + (S.lb[i, j] - x) / mu, 0.0), max(max(z, 0.0) + (x - S.ub[i, j]) / mu, 0.0)
 
@@ -237,7 +242,7 @@ def _proximal_slope_at(
     mu: float,
     w: ExchangeMemory,
 ) -> float:
-    """Compute the derivative of the program's objective along DX.
+    """Return the derivative of the program's objective along DX.
 
     Args:
         P, S, i, mu, w: as in ``solve_proximal_program``.

@@ -141,7 +141,7 @@ class DenseIterates:
         return some
 
     def measure(self) -> _Residuals:
-        """Compute the residuals of every state, and record their size and the best states so far."""
+        """Return the residuals of every state, and record their size and the best states so far."""
         d, state, n, p, m = self.data, self.state, self.n, self.p, self.m
         x, lam, s = self._split_state()
         curvature_term = d.H * x if d.H.dim() == 2 else matvec(d.H, x)

@@ -141,7 +141,7 @@ class SparseIterates:
         return q.x, self._multipliers(q), q.multiplier[n : 2 * n] - q.multiplier[:n]
 
     def _record(self, q: IteratePoint) -> None:
-        """Make q the current iterate: compute its residuals, and keep it if it is the best one so far."""
+        """Make q the current iterate, and the best one if its error is the smallest so far."""
         self._now = q
         self._off_now = self._distance_errors(q)
         dual, primal, gap = self._state = self._residuals(q)
@@ -153,7 +153,7 @@ class SparseIterates:
     # -- one iteration -----------------------------------------------------------------------------------------------
 
     def _advance(self, q: IteratePoint, dual: Array, primal: Array, gap: float) -> IteratePoint | None:
-        """Compute the iterate after q, given the residuals of q; return None if the system cannot be factored.
+        """Return the iterate after q; None if the system cannot be factored.
 
         Args:
             q: the current iterate.
@@ -190,7 +190,7 @@ class SparseIterates:
     def _newton_step(
         self, system: Saddle, q: IteratePoint, dual: Array, primal: Array, goal: Array, inner: float
     ) -> IteratePoint:
-        """Compute a Newton step.
+        """Return a Newton step: the changes of x, distances and multipliers.
 
         Args:
             system: the factored system at q.
@@ -232,7 +232,7 @@ class SparseIterates:
         return np.where(self.present[self.bounds], off, 0.0)
 
     def _residuals(self, q: IteratePoint) -> tuple[Array, Array, float]:
-        """Compute the residuals of stationarity (n,) and of the rows (p + m,), and the complementarity gap."""
+        """Return the residuals of stationarity (n,) and of the rows (p + m,), and the complementarity gap."""
         v, bounds = self._multipliers(q), q.multiplier[self.bounds]
         dual = self.pattern.H @ q.x + self.c + self.pattern.JT @ v - _combine_iterate_bounds(bounds, -1)
         primal = self.pattern.J @ q.x - self.rhs
@@ -297,7 +297,7 @@ class SparseIterates:
         return IteratePoint(x, v[: self.p], distances, np.where(self.present, multipliers, 0.0))
 
     def _distances(self, x: Array) -> Array:
-        """Compute the distances (2n + m,) of x to all limits. The numbers of absent limits have no meaning."""
+        """Return the distances (2n + m,) of x to all limits. The numbers of absent limits have no meaning."""
         return np.concatenate([x - self.lb, self.ub - x, (self.rhs - self.pattern.J @ x)[self.p :]])
 
 
@@ -312,13 +312,13 @@ def _typical_iterate_size(rhs: Array, p: int, lb: Array, ub: Array) -> float:
 
 
 def _move_iterate(q: IteratePoint, d: IteratePoint, primal: float, dual: float) -> IteratePoint:
-    """Move q along d: x and the distances by the step length ``primal``, the multipliers by ``dual``."""
+    """Return q moved along d: x and the distances by the step length ``primal``, the multipliers by ``dual``."""
     lengths = primal, dual, primal, dual
     return IteratePoint(*(value + length * change for value, change, length in zip(q, d, lengths, strict=True)))
 
 
 def _centre_iterate(q: IteratePoint, mu: float) -> Array:
-    """Compute changes (2n + m,) of the products of multiplier and distance that move outliers towards ``mu``.
+    """Return changes (2n + m,) of the products of multiplier and distance that move outliers towards ``mu``.
 
     Products within a band around ``mu`` do not change. The next step can then be longer.
     """
@@ -327,7 +327,7 @@ def _centre_iterate(q: IteratePoint, mu: float) -> Array:
 
 
 def _combine_iterate_bounds(values: Array, sign: int) -> Array:
-    """Add ``sign`` times the values of the upper bounds to those of the lower bounds: (2n,) values give (n,)."""
+    """Return the values of the lower bounds plus ``sign`` times those of the upper bounds: (2n,) values give (n,)."""
     lower, upper = np.split(values, 2)
     return lower + sign * upper
 

@@ -36,7 +36,7 @@ def equilibrated_program(qp: QuadraticProgram) -> EquilibratedProgram:
 
 
 def _equilibrate_program(qp: QuadraticProgram) -> EquilibratedProgram:
-    """Scale the rows and columns of the matrices to size one."""
+    """Return the matrices with rows and columns scaled to size one."""
     J = sparse.csr_array(sparse.vstack([qp.A.csr, qp.G.csr]))
     H = sparse.csr_array(qp.H.csr)
     rows, columns = _program_equilibration(H, J)

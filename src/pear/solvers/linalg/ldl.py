@@ -71,7 +71,7 @@ class SymbolicLDL:
             self._free: list[Array] = []
 
     def factor(self, data: Array) -> LDLFactor:
-        """Factor a matrix with this pattern.
+        """Return the factors of a matrix with this pattern.
 
         Args:
             data: the numbers of the upper triangle, in the order of the CSC form.

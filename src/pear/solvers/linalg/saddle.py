@@ -100,7 +100,7 @@ class SaddlePattern:
         return self._ordering.blocks, self._data, self._diagonal, self._taken
 
     def factor(self, D: Array, E: Array) -> Saddle:
-        """Factor the matrix with the diagonals D (n,) and E (one entry per row). It must be quasi-definite."""
+        """Return the factored system with the diagonals D (n,) and E (one entry per row). It must be quasi-definite."""
         diagonal, data = np.concatenate([self.curvature + D, -E]), self._data.copy()
         with np.errstate(divide="ignore"):  # a pivot of zero is detected later
             inverse = 1.0 / diagonal[self.alone]
@@ -191,7 +191,7 @@ class Saddle:
         return solution[: len(f)], solution[len(f) :]
 
     def _solve_by_factor(self, rhs: Array) -> Array:
-        """Solve the factored system for a right-hand side: the whole system, or that of the preconditioner.
+        """Return the solution of the factored system: the whole system, or that of the preconditioner.
 
         The variables outside of the factor are eliminated first.
         """
@@ -205,7 +205,7 @@ class Saddle:
         return solution
 
     def _matrix_times(self, vector: Array) -> Array:
-        """Multiply the whole matrix by a vector with an entry for each variable, then for each row."""
+        """Return the product of the whole matrix and a vector with an entry for each variable, then for each row."""
         pattern = self._pattern
         x, v = vector[: pattern.n], vector[pattern.n :]
         return np.concatenate([pattern.H @ x + self._D * x + pattern.JT @ v, pattern.J @ x - self._E * v])

@@ -180,7 +180,7 @@ def _eliminate_narrow_supernode(
 
 @inner
 def _eliminate_supernode(block: Array, rest: Array, pivots: Array, tiles: Array) -> bool:
-    """Eliminate the columns of a supernode: compute its columns of L and their part of the update matrix.
+    """Eliminate the columns of a supernode, which gives its columns of L and their part of the update matrix.
 
     Args:
         block: (w, w + u) the block, of which the upper triangle is used; overwritten by columns of L.

@@ -109,7 +109,7 @@ def _dual_kernel_correction(  # type: ignore[no-untyped-def]
     since, count, j, n, R,
     diagonal: tl.constexpr, rows: tl.constexpr, chunk: tl.constexpr,
 ):  # fmt: skip
-    """Compute one round of refinement of min ½xᵀHx + cᵀx on the working set: the change of w = (x, y).
+    """Return the change of w = (x, y) in one round of refinement of min ½xᵀHx + cᵀx on the working set.
 
     Variables x whose bound is held are exact and do not move. Rows that are held have the values of ``limit``, and y
     are their multipliers. The residuals are computed from the data, which removes rounding errors in ``response`` and

@@ -103,7 +103,7 @@ class DualMethod(GPUMethod):
         return torch.cat([lengths.new_ones(len(lengths), self.n), torch.where(lengths > 0, lengths, 1.0)], 1)
 
     def curvature(self, qp: QuadraticProgram, inverse: Tensor | None = None) -> DualCurvature:
-        """Convert H to the kernel's form.
+        """Return H in the form that the kernel reads.
 
         Args:
             qp: the programs.
@@ -132,7 +132,7 @@ class DualMethod(GPUMethod):
         return DualCurvature(H, response, outcome.expand(len(response)).contiguous())
 
     def solve(self, qp: QuadraticProgram, costs: Tensor, curvature: DualCurvature | None = None) -> GPUSolution:
-        """Solve B programs for K costs each, with one launch; see ``GPUMethod.solve``."""
+        """Return the solutions of B programs for K costs each, found by one launch; see ``GPUMethod.solve``."""
         from pear.solvers.active_set.gpu.dual_kernels import search_dual_kernel
 
         H, response, outcome = self.curvature(qp) if curvature is None else curvature
@@ -164,7 +164,10 @@ class DualMethod(GPUMethod):
         return torch.cat([equalities, w[..., self.n :]], 2)
 
     def _project(self, e: Tensor, response: Tensor, H: Tensor, *kept: Tensor) -> tuple[Tensor, Tensor]:
-        """Project errors (B, decisions) at the solutions that are left in ``kept``; see ``GPUSolution.project``."""
+        """Project errors (B, decisions) at the solutions that are left in ``kept``.
+
+        The results are those of ``GPUSolution.project``.
+        """
         from pear.solvers.active_set.gpu.dual_kernels import project_dual_kernel
 
         B, decisions = e.shape

@@ -132,7 +132,7 @@ class GPUPass:
         return solution.x, tangent, torch.stack([good, sure]).all(1)
 
     def regret(self, call: RegretCall) -> tuple[RegretCallResults, Tensor] | None:
-        """Compute regrets and gradients of a batch; see ``FusedPass.regret``."""
+        """Return regrets and gradients of a batch; see ``FusedPass.regret``."""
         function, given, name = self._regret_function(call)
         own = self._programs_for_call(call.predicted, call.smoothing, call.keys, given)
         if own is None or (call.injection > 0 and not given and not own.definite):
@@ -208,7 +208,7 @@ class GPUPass:
         pair: tuple[GPUPrograms, GPUPrograms],
         change: Tensor | None = None,
     ) -> GPUPassRegrets:
-        """Compute regrets and gradients of a batch without reading anything back to the host.
+        """Return regrets and gradients of a batch, without reading anything back to the host.
 
         Args:
             predicted, true_cost: (B, n) costs.
@@ -248,7 +248,7 @@ class GPUPass:
         return self._plan
 
     def _solve_both(self, programs: GPUPrograms, true: GPUPrograms, c: Tensor) -> GPUSolution:
-        """Solve B programs with the predicted objective and B with the true one, for costs c (2B, n).
+        """Return the solutions of B programs with the predicted objective and B with the true one, for costs c (2B, n).
 
         Only the first B solutions keep what a projection needs.
         """

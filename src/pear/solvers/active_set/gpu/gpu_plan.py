@@ -97,7 +97,7 @@ class GPUPlan:
         return self.method.curvature(qp, inverse)
 
     def solve(self, qp: QuadraticProgram, curvature: DualCurvature | None = None) -> GPUSolution:
-        """Solve a batch of programs; see ``solve_all``."""
+        """Return the solutions of a batch of programs; see ``solve_all``."""
         return self.solve_all(qp, qp.c[None], curvature)
 
     def solve_all(self, qp: QuadraticProgram, costs: Tensor, curvature: DualCurvature | None = None) -> GPUSolution:

@@ -111,7 +111,7 @@ class PrimalMethod(GPUMethod):
         return costs
 
     def solve(self, qp: QuadraticProgram, costs: Tensor, curvature: Any = None) -> GPUSolution:
-        """Solve B programs for K costs each, with one launch; see ``GPUMethod.solve``."""
+        """Return the solutions of B programs for K costs each, found by one launch; see ``GPUMethod.solve``."""
         (K, B, _), n, R, room = costs.shape, self.n, self.R, self.room
         costs = self.extend_costs(costs, qp).contiguous()
         H = self.extend_curvature(qp.H.diagonal(dim1=1, dim2=2) if qp.diagonal else qp.H, qp).contiguous()
@@ -147,7 +147,10 @@ class PrimalMethod(GPUMethod):
         )  # fmt: skip
 
     def _project(self, diagonal: bool, e: Tensor, H: Tensor, *kept: Tensor) -> tuple[Tensor, Tensor]:
-        """Project errors (B, decisions) at the solutions that are left in ``kept``; see ``GPUSolution.project``."""
+        """Project errors (B, decisions) at the solutions that are left in ``kept``.
+
+        The results are those of ``GPUSolution.project``.
+        """
         from pear.solvers.active_set.gpu.primal_kernels import project_primal_kernel
 
         (B, n), sizes = e.shape, self._launch_sizes()

@@ -114,9 +114,10 @@ def correct_on_primal_working_set(  # type: ignore[no-untyped-def]
     slot, position, row_position, j, r, n, R,
     diagonal: tl.constexpr, rows: tl.constexpr, chunk: tl.constexpr,
 ):  # fmt: skip
-    """Compute one round of refinement of min ½xᵀHx + cᵀx on the working set: the changes of x and of the multipliers y.
+    """Return the changes of x and of the multipliers y in one round of refinement on the working set.
 
-    The residuals are computed from the data, so that an approximate inverse M is enough.
+    The program is min ½xᵀHx + cᵀx. The residuals are computed from the data, so that an approximate inverse M is
+    enough.
     """
     residual = c + kernel_product_with_curvature(H, x, scratch, n, n, j, diagonal, chunk)
     off = tl.zeros_like(y)
