@@ -65,8 +65,8 @@ def check_cvxpy_constraint(constraint: Any, i: int, predicted: list[Any], known:
     """Check that a constraint is linear or piecewise linear in decisions, and linear in predicted and known parameters.
 
     Args:
-        constraint: a constraint of the copied problem.
-        i: the number of the constraint.
+        constraint: a constraint of a ``CvxpyCopy``.
+        i: the number of the constraint, for messages.
         predicted: the predicted parameters of the copy.
         known: the known parameters of the copy.
     """
@@ -108,7 +108,7 @@ def check_cvxpy_objective(objective: Any, predicted: list[Any], known: list[Any]
     """Check that an objective is convex and at most quadratic, and linear in predicted and known parameters.
 
     Args:
-        objective: the objective of the copied problem.
+        objective: the objective of a ``CvxpyCopy``.
         predicted: the predicted parameters of the copy.
         known: the known parameters of the copy.
     """
@@ -157,10 +157,10 @@ def relax_cvxpy_checks_of_quad_form(cvxpy: Any) -> AbstractContextManager[Any]:
 
 
 def _text_failing_cvxpy_check(expressions: list[Any], test: str) -> str:
-    """Return the innermost expression that fails a test, as short text.
+    """Return the text of the innermost part that fails a test, from the first of the expressions with such a part.
 
     Args:
-        expressions: the expressions.
+        expressions: CVXPY expressions.
         test: the name of CVXPY's method that tests an expression, such as "is_pwl".
     """
     return next(

@@ -50,10 +50,10 @@ class CvxpyCopy:
 
     @classmethod
     def of(cls, problem: Any, predicted: list[Any], known: list[Any], prices: dict[int, Any], cvxpy: Any) -> CvxpyCopy:
-        """Copy a checked problem.
+        """Make the copy of a problem.
 
         Args:
-            problem: the original problem.
+            problem: the original problem, which has passed ``check_cvxpy_variables_and_parameters``.
             predicted: the predicted parameters.
             known: the known parameters.
             prices: the prices of constraints, by the number of the constraint.
@@ -94,7 +94,7 @@ def _copy_cvxpy_leaf(leaf: Any, kind: Any, size: int, replaced: dict[int, Any], 
     Args:
         leaf: the original variable or parameter.
         kind: ``cvxpy.Variable`` or ``cvxpy.Parameter``.
-        size: the number of entries of the copy, if the original is declared symmetric, diagonal or sparse.
+        size: the number of entries of the copy, a vector, if the original is declared symmetric, diagonal or sparse.
         replaced: the expressions of the copied problem, by the ids of the originals.
         cvxpy: the module.
     """
@@ -125,5 +125,5 @@ def _copy_known_cvxpy_parameter(parameter: Any, replaced: dict[int, Any], cvxpy:
 
 
 def _sign_of_cvxpy_copy(leaf: Any) -> dict[str, bool]:
-    """Return the keyword arguments with which CVXPY declares the sign of a leaf, a variable or parameter."""
+    """Return CVXPY's keyword arguments ``nonneg`` and ``nonpos`` that declare the sign of a variable or parameter."""
     return {"nonneg": leaf_sign(leaf) > 0, "nonpos": leaf_sign(leaf) < 0}

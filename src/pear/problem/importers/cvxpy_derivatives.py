@@ -23,13 +23,14 @@ from pear.wording import join_names
 
 @dataclass(frozen=True)
 class CvxpyDerivatives:
-    """The derivatives of CVXPY's matrices, which have n variables and r rows, with respect to k entries of parameters.
+    """The derivatives of CVXPY's matrices with respect to the k entries of some parameters.
 
-    Costs, constant and curvature have the signs of the original problem. A flattened matrix is listed row by row. The
-    derivatives of the rows and of the curvature are in coordinate form, because they are long and have few entries.
+    The matrices have n variables and r rows. Costs, constant and curvature have the signs of the original problem. A
+    flattened matrix is listed row by row. The derivatives of the coefficients and of the curvature are in coordinate
+    form, because they are long and have few entries.
 
     Attributes:
-        values: the parameters as known values of a model.
+        values: the name, shape and sign of each parameter.
         q: (n, k) derivatives of the costs.
         d: (1, k) derivatives of the objective's constant.
         b: (r, k) derivatives of the right-hand sides.
@@ -51,7 +52,7 @@ class CvxpyDerivatives:
         Args:
             matrices: the matrices, as functions of the parameters.
             parameters: the parameters of the original problem.
-            copies: the parameters in their place in the copy of the problem.
+            copies: the copies of these parameters in the copied problem.
 
         Raises:
             DataError: the matrices are not linear in a parameter.
@@ -65,13 +66,13 @@ class CvxpyDerivatives:
         return cls(values, sign * q, sign * d, b, -R, sign * P)
 
     def changed_rows(self) -> Mask:
-        """Return a mask (r,) of the rows that depend on the parameters. Presolve must keep them as rows."""
+        """Return a bool mask (r,) of the rows that depend on the parameters. Presolve must keep these rows."""
         found: Mask = np.diff(self.b.indptr) > 0
         found[self.R.row // self.q.shape[0]] = True
         return found
 
     def changed_variables(self) -> Mask:
-        """Return a mask (n,) of the variables whose costs, coefficients or curvature depend on the parameters.
+        """Return a bool mask (n,) of variables whose costs, coefficients or curvature depend on the parameters.
 
         Presolve must keep these variables, and may remove the others.
         """
@@ -82,7 +83,16 @@ class CvxpyDerivatives:
         return found
 
     def check_costs(self, predicted: Sequence[Any]) -> None:
-        """Check that no cost depends on these parameters if ``predicted`` is empty: all costs are then predicted."""
+        """Check, if no parameter is predicted, that no cost depends on the known parameters of this object.
+
+        Without predicted parameters all costs are predicted, so that none may be known.
+
+        Args:
+            predicted: the predicted parameters.
+
+        Raises:
+            DataError: ``predicted`` is empty, and a cost depends on a known parameter.
+        """
         if not predicted and self.q.nnz:
             at = int(self.q.tocoo().col[0])
             name = [one.name for one in self.values for _ in one.labels][at]
@@ -92,10 +102,10 @@ class CvxpyDerivatives:
             )
 
     def known_map(self, arrays: ModelArrays, columns: Index) -> KnownMap:
-        """Return the map from the parameters, as known values, to a model.
+        """Return the known map of a model. The known values are the parameters.
 
         Args:
-            arrays: the arrays of the model.
+            arrays: the arrays of the model, after presolve.
             columns: the numbers of the model's variables among the n variables.
         """
         rows = arrays.rows
@@ -111,7 +121,7 @@ class CvxpyDerivatives:
         """Return the derivatives of A and G of a model, flattened row by row, by name. Zero derivatives are left out.
 
         Args:
-            arrays: the arrays of the model.
+            arrays: the arrays of the model, after presolve.
             columns: the numbers of the model's variables among the n variables.
         """
         rows = arrays.rows
@@ -120,11 +130,14 @@ class CvxpyDerivatives:
         return {name: matrix for name, matrix in (("A", A), ("G", G)) if matrix.nnz}
 
     def curvature_map(self, columns: Index, parameters: Sequence[Any]) -> CurvatureMap | None:
-        """Return the map from the parameters, as predicted weights, to Q of a model; None if Q does not depend on them.
+        """Return the curvature map of a model. The predicted values are the entries of the parameters.
 
         Args:
             columns: the numbers of the model's variables among the n variables.
             parameters: the parameters.
+
+        Returns:
+            The map; None if Q does not depend on the parameters.
         """
         if not self.P.nnz:
             return None
@@ -133,30 +146,30 @@ class CvxpyDerivatives:
         return CurvatureMap(self._curvature(columns), np.where(weights, signs, 0))
 
     def sentence(self) -> str:
-        """Return a sentence for the report about the parameters as known values."""
+        """Return the sentence of the model's report that names the parameters, as values known for every sample."""
         return f"Known for every sample: {join_names([one.name for one in self.values])}; pass them as known=."
 
     def _curvature(self, columns: Index) -> sparse.csr_array:
-        """Return the derivatives of the flattened curvature of the variables ``columns``."""
+        """Return the derivatives (c·c, k) of the flattened curvature of the c variables ``columns``."""
         return _select_cvxpy_derivatives(self.P, self.q.shape[0], columns, columns)
 
 
 def read_predicted_cvxpy_derivatives(
     matrices: CvxpyMatrices, predicted: Sequence[Any], copies: Sequence[Any]
 ) -> tuple[CvxpyDerivatives | None, list[str]]:
-    """Read the derivatives for predicted parameters that multiply decisions in constraints, or quadratic terms.
+    """Read the derivatives with respect to predicted parameters, if some of them change coefficients or curvature.
 
     Args:
         matrices: the matrices, as functions of the parameters.
         predicted: the predicted parameters of the original problem.
-        copies: the parameters in their place in the copy of the problem.
+        copies: the copies of these parameters in the copied problem.
 
     Returns:
-        The derivatives, or None if no predicted parameter does so; and the names of the parameters that multiply
-        decisions in constraints.
+        The derivatives with respect to all predicted parameters, or None if no parameter multiplies decisions in
+        constraints or quadratic terms; and the names of the parameters that multiply decisions in constraints.
 
     Raises:
-        DataError: the matrices are not linear in such a parameter.
+        DataError: there are derivatives to read, and the matrices are not linear in a predicted parameter.
     """
     random, curved, names = np.random.default_rng(0), False, []
     for p, copy in zip(predicted, copies, strict=True):
@@ -198,21 +211,21 @@ _Places = tuple[Index, Index]  # rows and columns of entries of a matrix
 
 
 def _derivative_pattern(matrix: Any, shape: tuple[int, int]) -> _Places:
-    """Return the rows and columns of the non-zeros of a derivative. None stands for zeros of this shape."""
+    """Return the rows and columns of the non-zeros of ``matrix``. None stands for a matrix of zeros of this shape."""
     entries = sparse.coo_array(shape if matrix is None else matrix)
     some = entries.data != 0
     return entries.row[some], entries.col[some]
 
 
 def _derivative_entries(matrix: Any, at: _Places) -> Array:
-    """Return the entries of a derivative at these rows and columns."""
+    """Return the entries (e,) of a matrix at the e rows and columns ``at``."""
     if not len(at[0]):
         return np.zeros(0)
     return np.asarray(sparse.csr_array(matrix)[at[0], at[1]], dtype=float).reshape(-1)
 
 
 def _spread_cvxpy_derivatives(entries: sparse.csr_array, at: _Places, shape: tuple[int, int]) -> sparse.coo_array:
-    """Extend derivatives of the entries ``at`` of a matrix by zeros to those of all entries, flattened row by row.
+    """Return the derivatives of all entries of a matrix, from those of the e entries that are not constant.
 
     Args:
         entries: (e, k) derivatives of the e entries.
@@ -220,7 +233,7 @@ def _spread_cvxpy_derivatives(entries: sparse.csr_array, at: _Places, shape: tup
         shape: (rows, columns) of the matrix.
 
     Returns:
-        (rows · columns, k).
+        (rows · columns, k) derivatives of the matrix, flattened row by row.
     """
     found, places = entries.tocoo(), at[0].astype(np.int64) * shape[1] + at[1]
     size = shape[0] * shape[1], entries.shape[1]

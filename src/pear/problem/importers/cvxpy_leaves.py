@@ -1,4 +1,4 @@
-"""Leaves of CVXPY expressions, which are variables and parameters: their entries, signs, bounds and structure.
+"""Entries, signs, bounds and structure of the leaves of CVXPY expressions. A leaf is a variable or a parameter.
 
 A leaf has a structure if it is declared symmetric, diagonal or sparse. Some of its entries are then always zero, or
 equal to entries before them; the remaining entries are called independent.
@@ -59,7 +59,7 @@ def leaf_entry_names(leaf: Any) -> list[str]:
 
 
 def independent_leaf_names(leaf: Any) -> list[str]:
-    """Return the names of the independent entries of a leaf. Several equal entries have the name of the first one."""
+    """Return the names of the independent entries of a leaf, in order. Of equal entries, the first gives the name."""
     index, names = leaf_structure(leaf).reshape(-1), leaf_entry_names(leaf)
     _, first = np.unique(index, return_index=True)
     return [names[i] for i in first if index[i] >= 0]
@@ -80,7 +80,7 @@ def spread_leaf_entries(values: Any, leaf: Any, cvxpy: Any) -> Any:
 
 
 def place_leaf_entries(leaf: Any) -> tuple[Index, int]:
-    """Find the position of each entry of a structured leaf in the vector that stands for the leaf in a copied problem.
+    """Find where the entries of a structured leaf are in the vector that stands for the leaf in a ``CvxpyCopy``.
 
     The vector has one entry for each independent entry of the leaf. If some entries of the leaf are always zero, one
     more entry at the end of the vector stands for them.
@@ -100,7 +100,7 @@ def leaf_sign(leaf: Any) -> int:
 
 
 def integer_leaf_entries(leaf: Any, name: str) -> Any:
-    """Return which entries of a variable are declared boolean, or which are declared integer.
+    """Return a mask of the entries of a variable that are declared boolean, or of those that are declared integer.
 
     Args:
         leaf: the variable.
@@ -142,8 +142,8 @@ def tighten_leaf_bounds(lb: Array, ub: Array, at: Index, least: Array, most: Arr
         lb: (n,) lower bounds.
         ub: (n,) upper bounds.
         at: the variable of each entry, in the shape of the leaf. Several entries may have the same variable.
-        least: the lower bound of each entry.
-        most: the upper bound of each entry.
+        least: the lower bound of each entry, in the shape of the leaf.
+        most: the upper bound of each entry, in the shape of the leaf.
     """
     np.maximum.at(lb, at.reshape(-1), np.broadcast_to(least, at.shape).reshape(-1))
     np.minimum.at(ub, at.reshape(-1), np.broadcast_to(most, at.shape).reshape(-1))

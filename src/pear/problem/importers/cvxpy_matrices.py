@@ -32,8 +32,8 @@ from pear.problem.importers.row_limits import RowLimits
 class CvxpyMatrices:
     """The matrices of a copied CVXPY problem, as functions of its parameters.
 
-    CVXPY calls them the canonical form: ``½ zᵀPz + qᵀz + d`` is minimised subject to ``b + Az = 0`` in the first rows
-    and ``b + Az ≥ 0`` in the others. The form is that for the solver Clarabel, which comes with CVXPY and accepts
+    They are CVXPY's canonical form: ``½ zᵀPz + qᵀz + d`` is minimised subject to ``b + Az = 0`` in the first rows and
+    ``b + Az ≥ 0`` in the others. CVXPY makes this form for the solver Clarabel, which comes with CVXPY and accepts
     quadratic objectives.
 
     Args:
@@ -42,13 +42,13 @@ class CvxpyMatrices:
 
     Attributes:
         sign: as given.
-        P: (n, n) for n variables, or None for a linear objective.
+        P: (n, n) for n variables, or None for a linear objective. P, q, d, A and b are those with all parameters at 0.
         q: (n,).
         d: the constant of the objective.
         A: (r, n) for r rows.
         b: (r,).
         equalities: the number of equalities among the r rows.
-        limits: the rows of constraints that contain predicted parameters or have a price.
+        limits: the rows of those constraints that contain predicted parameters or have a price.
     """
 
     def __init__(self, copy: CvxpyCopy, sign: float) -> None:
@@ -91,10 +91,10 @@ class CvxpyMatrices:
                 )
 
     def maps(self, predicted: list[Any]) -> tuple[sparse.csr_array, Array, sparse.csr_array]:
-        """Compute derivatives with respect to the k entries of predicted parameters.
+        """Compute derivatives with respect to the k entries of the predicted parameters of the copy.
 
         Returns:
-            The derivatives (n, k) of the costs, with the signs of the original problem; (k,) of the constant of the
+            Three derivatives: (n, k) of the costs, with the signs of the original problem; (k,) of the constant of the
             minimised objective; and (r, k) of b.
         """
         blocks = [linear_map(partial(self._parameter_terms, p), p.size) for p in predicted]
@@ -104,7 +104,7 @@ class CvxpyMatrices:
         return self.sign * M[:n], M[n : n + 1].toarray().reshape(-1), M[n + 1 :]
 
     def _parameter_terms(self, parameter: Any, values: Array) -> Array:
-        """Return q, d and b, concatenated (n + 1 + r,), for the values of one parameter, listed row by row."""
+        """Return what the values (k,) of one parameter add to q, d and b, concatenated to (n + 1 + r,)."""
         _, q, d, _, b = self.matrices_at({parameter.id: values.reshape(parameter.shape)})
         return np.concatenate([q, [d], b])
 
@@ -131,7 +131,7 @@ class CvxpyMatrices:
 
         Args:
             problem: the original problem.
-            kept: (r,) bool, True for rows that may not become bounds.
+            kept: (r,) bool, True for rows that must stay rows. Other rows with one variable may become bounds.
 
         Returns:
             The arrays, with the signs of the original problem; and, by the names of the variables, the columns of each

@@ -14,7 +14,10 @@ WHERE = "the CVXPY problem"
 
 
 def cvxpy_parameters_in(expression: Any, parameters: Sequence[Any]) -> list[Any]:
-    """Return those of the parameters that occur in an expression, a constraint or the attributes of a variable."""
+    """Return the parameters, among the given ones, that an expression, a constraint or a variable contains.
+
+    A variable contains the parameters in its attributes, such as its bounds.
+    """
     inside = {id(p) for p in expression.parameters()}
     return [p for p in parameters if id(p) in inside]
 
@@ -25,7 +28,7 @@ def cvxpy_constraint_name(constraint: Any, i: int) -> str:
 
 
 def name_cvxpy_variables(names: Sequence[str], added: Mask) -> tuple[str, ...]:
-    """Rename the variables that CVXPY has added: auxiliary[0], auxiliary[1] and so on.
+    """Return the names of all variables, with auxiliary[0], auxiliary[1], … for those that CVXPY has added.
 
     Args:
         names: the names of all n variables.

@@ -57,12 +57,12 @@ def from_cvxpy(
             become linear: ``abs(x) <= 1``, ``max(x) <= y``.
         predicted: one or several ``cvxpy.Parameter``, which are predicted and need no values. By default all parameters
             of the problem that are not known. All other parameters must have values, which become constants. If no
-            parameter is predicted, all costs are, and ``m.known`` has the costs of the problem.
+            parameter is predicted, all costs are predicted, and ``m.known`` has the costs of the problem.
         recourse: the rule for decisions that violate the true constraints, needed to train if constraints hold
             predicted parameters; ``m.with_recourse`` can add it later. Either a dictionary from constraints, or their
             labels, to prices per unit of violation, or a ``pear.Penalty`` or ``pear.Projection`` for the rows of
-            ``m.problem``. A price is a number, or an array with one number for each row; for an equality also a pair
-            of prices, for a left side that is too small and for one that is too large.
+            ``m.problem``. A price is a number, or an array with one number for each row. An equality may have a pair
+            of prices: the first for a left side that is too small, the second for one that is too large.
         known: one or several ``cvxpy.Parameter``, whose values are known for every sample and are passed with every
             call: ``pear.solve(m, ŷ, known={"level": levels})``. They may occur wherever CVXPY's rules for parameters
             (DPP) allow them: in costs, right-hand sides and rows, in ``norm1(w - w0)``, in ``quad_form(w, Sigma)`` with
@@ -161,23 +161,23 @@ def _reduce_cvxpy_problem(
     kept: Mask,
     recourse: Any,
 ) -> tuple[ModelArrays, dict[str, Tensor], Any, Index, list[str]]:
-    """Remove variables that CVXPY has added and rows that the model does not need. The user's variables stay.
+    """Remove variables that CVXPY has added, and rows that the model does not need. The user's variables stay.
 
-    A variable whose cost depends on predicted values stays, too: without it the constant of the objective would depend
+    A variable whose cost depends on predicted values stays, too. Without it, the constant of the objective would depend
     on predicted values. If a recourse has a number for each row or variable, nothing is removed.
 
     Args:
         arrays: the arrays of CVXPY's matrices.
         layout: the columns of the user's variables, by name.
-        M: (n, k) matrix of the cost map, or None.
+        M: (n, k) matrix of the cost map; None if no parameter is predicted.
         removable: (n,) bool, False for variables whose costs, coefficients or curvature depend on known parameters, or
             on predicted parameters if these multiply decisions in constraints or quadratic terms.
         kept: (r,) bool, True for rows of CVXPY's matrices that are predicted or known, or have a price.
         recourse: the recourse that the user passed.
 
     Returns:
-        The arrays, the layout and the cost map after presolve; the numbers of the variables that are left; and
-        sentences for the report.
+        The arrays, the layout and the matrix of the cost map after presolve; the numbers of the variables that are
+        left; and sentences for the report.
     """
     n = len(arrays.costs)
     removable = removable.copy()
@@ -209,7 +209,14 @@ def _cvxpy_recourse_has_arrays(recourse: Any) -> bool:
 
 
 def _cvxpy_problem_recourse(matrices: CvxpyMatrices, rows: RowLimits, given: Any) -> Any:
-    """Convert a dictionary of prices to a ``Penalty`` for the rows of A and G; return any other recourse unchanged."""
+    """Return a recourse in the form that a ``Model`` takes.
+
+    Args:
+        matrices: CVXPY's matrices, whose constraints have the prices of a dictionary.
+        rows: the rows of the model.
+        given: the recourse that the user passed. A dictionary becomes a ``Penalty``; any other recourse is returned
+            unchanged.
+    """
     if not isinstance(given, Mapping):
         return given
     little, much = matrices.limits.prices()
@@ -220,7 +227,7 @@ def _cvxpy_problem_prices(constraints: Sequence[Any], recourse: Any) -> dict[int
     """Return the prices in a dictionary ``recourse``, by the number of the constraint; empty for any other recourse.
 
     Raises:
-        DataError: a key of the dictionary is not exactly one constraint of the problem, or the name of one.
+        DataError: a key of the dictionary is neither a constraint of the problem nor the name of exactly one.
         ProblemError: ``recourse`` is neither a dictionary, a ``Penalty``, a ``Projection`` nor None.
     """
     if not isinstance(recourse, Mapping):
@@ -242,14 +249,14 @@ def _cvxpy_problem_prices(constraints: Sequence[Any], recourse: Any) -> dict[int
 def _cvxpy_problem_notes(
     problem: Any, given: list[Any], arrays: ModelArrays, constants: Sequence[str] = (), M: Any = None
 ) -> list[str]:
-    """Return sentences for the report.
+    """Return sentences for the report: what has become constant, what CVXPY has added, and what is left out.
 
     Args:
         problem: the CVXPY problem.
         given: the predicted and the known parameters.
         arrays: the arrays of CVXPY's matrices.
         constants: the names of predicted values that change the constant of the objective.
-        M: (n, k) matrix of the cost map, or None.
+        M: (n, k) matrix of the cost map; None if no parameter is predicted.
     """
     taken = [p.name() for p in problem.parameters() if not any(p is one for one in given)]
     added = np.array([name.startswith("auxiliary[") for name in arrays.variables])

@@ -26,9 +26,10 @@ class TaggedConstraint:
         name: the label or the number of the constraint.
         constraint: the constraint with its tag: ``left ≤ right + tag`` or ``left = right + tag``.
         tag: a CVXPY parameter with the shape of the constraint.
-        equality: whether the constraint is an equality.
+        equality: True for an equality, False for an inequality.
         predicted_by: names of the predicted parameters in the constraint.
-        price: the price per unit of violation, which may be a pair for an equality; None without a price.
+        price: the price per unit of violation; for an equality possibly a pair (too little, too much); None without a
+            price.
     """
 
     name: str
@@ -40,7 +41,7 @@ class TaggedConstraint:
 
     @classmethod
     def tagging(cls, name: str, constraint: Any, predicted: Sequence[Any], price: Any, cvxpy: Any) -> TaggedConstraint:
-        """Add a tag to a constraint of the copied problem.
+        """Return a constraint of the copied problem with a tag.
 
         Args:
             name: the label or the number of the constraint.
@@ -107,16 +108,18 @@ class TaggedRows:
         self._rows = tuple(zip(tagged, rows, strict=True))
 
     def mask(self) -> Mask:
-        """Return a mask (r,) of the rows that belong to tagged constraints. These rows may not become bounds."""
+        """Return a bool mask (r,) of the rows that belong to tagged constraints. These rows must stay rows."""
         found = np.zeros(self.total, dtype=bool)
         for _, at in self._rows:
             found[at] = True
         return found
 
     def prices(self) -> tuple[Array, Array]:
-        """Return the prices (r,) of falling below and (r,) of exceeding the right-hand sides.
+        """Return the prices per unit of violation of the r rows.
 
-        The prices of the rows of other constraints are infinite.
+        Returns:
+            Two arrays (r,): the prices of falling below a right-hand side, and the prices of exceeding it. Rows of
+            constraints that are not tagged have infinite prices.
 
         Raises:
             DataError: a tagged constraint has no price, or a price has the wrong form.
@@ -136,7 +139,7 @@ class TaggedRows:
         """Return sentences for the report: which right-hand sides are predicted, and whether a recourse is missing.
 
         Args:
-            recourse: whether the user passed a recourse.
+            recourse: True if the user passed a recourse.
         """
         found = [
             f"The right-hand side{'s' * (at.size > 1)} of {one.name} ({count_noun(at.size, 'row')}) "

@@ -34,18 +34,18 @@ def from_gurobipy(
 
     Args:
         model: a ``gurobipy.Model``.
-        predicted: names of the variables whose costs are predicted, in the order of the predicted values; other
-            variables keep the costs of the model. The name of a row stands for its right-hand side, as in ``rows``, and
-            a pair (row, variable) for a coefficient. By default all costs that are not known are predicted.
-        rows: names of rows with one limit, whose right-hand sides are predicted values after the predicted costs. With
-            ``rows``, ``predicted`` may be empty.
-        recourse: the rule for decisions that violate the true rows, needed to train if rows are predicted. Either a
-            dictionary from names of rows to prices per unit of violation, for an equality also a pair (too little, too
-            much), or a ``pear.Penalty`` or ``pear.Projection``. ``m.with_recourse`` can add it later.
-        known: names of the numbers that are known for every sample and passed with every call. A row stands for its
-            right-hand side, a variable for its cost, or for its value if the variable is fixed, and ``x.lb`` and
-            ``x.ub`` for bounds. The name of an array (``demand`` for ``demand[0]``, ``demand[1]``, …) stands for all
-            its entries.
+        predicted: names of the variables whose costs are predicted, in the order of the predicted values. Other
+            variables keep the costs of the model. Names of rows, whose right-hand sides are predicted, may follow, and
+            pairs (row, variable), whose coefficients are predicted. By default all costs that are not known are
+            predicted.
+        rows: names of rows whose right-hand sides are predicted, after the predicted costs. Each row must be an
+            equality or have one limit. With ``rows``, ``predicted`` may be empty.
+        recourse: the rule for decisions that violate the true rows, needed to train if rows are predicted: a
+            dictionary from names of rows to prices per unit of violation, a ``pear.Penalty`` or a ``pear.Projection``.
+            An equality may have a pair of prices, (too little, too much). ``m.with_recourse`` can add a recourse later.
+        known: names of the numbers that are known for every sample and passed with every call. The name of a row means
+            its right-hand side. The name of a variable means its cost, or its value if the variable is fixed; ``x.lb``
+            and ``x.ub`` mean the bounds of x. ``demand`` means all of ``demand[0]``, ``demand[1]``, ….
 
     Raises:
         DataError: ``model`` is another object, has no variables, or has parts that cannot be imported: SOS, quadratic,

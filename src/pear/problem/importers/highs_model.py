@@ -23,18 +23,18 @@ def from_highs(
 
     Args:
         model: a ``highspy.Highs``, ``HighsModel`` or ``HighsLp``.
-        predicted: names of the variables whose costs are predicted, in the order of the predicted values; other
-            variables keep the costs of the model. The name of a row stands for its right-hand side, as in ``rows``, and
-            a pair (row, variable) for a coefficient. By default all costs that are not known are predicted.
-        rows: names of rows with one limit, whose right-hand sides are predicted values after the predicted costs. With
-            ``rows``, ``predicted`` may be empty.
-        recourse: the rule for decisions that violate the true rows, needed to train if rows are predicted. Either a
-            dictionary from names of rows to prices per unit of violation, for an equality also a pair (too little, too
-            much), or a ``pear.Penalty`` or ``pear.Projection``. ``m.with_recourse`` can add it later.
-        known: names of the numbers that are known for every sample and passed with every call. A row stands for its
-            right-hand side, a variable for its cost, or for its value if the variable is fixed, and ``x.lb`` and
-            ``x.ub`` for bounds. The name of an array (``demand`` for ``demand[0]``, ``demand[1]``, …) stands for all
-            its entries.
+        predicted: names of the variables whose costs are predicted, in the order of the predicted values. Other
+            variables keep the costs of the model. Names of rows, whose right-hand sides are predicted, may follow, and
+            pairs (row, variable), whose coefficients are predicted. By default all costs that are not known are
+            predicted.
+        rows: names of rows whose right-hand sides are predicted, after the predicted costs. Each row must be an
+            equality or have one limit. With ``rows``, ``predicted`` may be empty.
+        recourse: the rule for decisions that violate the true rows, needed to train if rows are predicted: a
+            dictionary from names of rows to prices per unit of violation, a ``pear.Penalty`` or a ``pear.Projection``.
+            An equality may have a pair of prices, (too little, too much). ``m.with_recourse`` can add a recourse later.
+        known: names of the numbers that are known for every sample and passed with every call. The name of a row means
+            its right-hand side. The name of a variable means its cost, or its value if the variable is fixed; ``x.lb``
+            and ``x.ub`` mean the bounds of x. ``demand`` means all of ``demand[0]``, ``demand[1]``, ….
 
     Raises:
         DataError: ``model`` is another object, has no variables, or has semi-continuous variables.
@@ -67,7 +67,7 @@ def from_highs(
 
 
 def highs_model_arrays(where: str, model: Any) -> ModelArrays:
-    """Return the arrays of a ``HighsModel``; ``where`` is the name of the source in messages."""
+    """Return the arrays of a ``HighsModel``; ``where`` is the name of the model or file in messages."""
     lp = model.lp_
     if not lp.num_col_:
         raise DataError(f"{where} has no variables; add them before it is taken")
@@ -90,7 +90,7 @@ def highs_model_arrays(where: str, model: Any) -> ModelArrays:
 
 
 def semi_variable_in_highs_model(lp: Any) -> str:
-    """Describe the first variable that is semi-continuous or semi-integer; "" if there is none."""
+    """Return a description of the first semi-continuous or semi-integer variable; "" if there is none."""
     names = lp.col_names_ or [f"x{i}" for i in range(lp.num_col_)]
     for name, kind in zip(names, lp.integrality_, strict=False):
         if kind.name not in ("kContinuous", "kInteger"):

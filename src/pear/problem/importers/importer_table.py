@@ -21,10 +21,10 @@ class Importer:
 
     Attributes:
         name: the files that the importer reads, in words.
-        suffixes: the endings of these files, in lower case and without ``.gz``; empty for an importer of objects other
-            than files, which users call as ``pear.from_NAME``, where NAME is the name of its plug-in.
-        read: a function from a path, or from another object, to a model. An argument ``predicted`` of the function
-            must name the variables whose costs are predicted.
+        suffixes: the endings of these files, in lower case and without ``.gz``. Empty if the importer takes objects
+            instead of files; users then call it as ``pear.from_NAME``, with the name of its plug-in.
+        read: a function from a path, or from an object, to a model. If the function has an argument ``predicted``, the
+            argument must take the names of the variables whose costs are predicted.
     """
 
     name: str
@@ -74,7 +74,7 @@ def importer_of(path: Path) -> Importer:
 
 
 def from_file(path: str | Path, **options: Any) -> Model:
-    r"""Read a model from a file, with the importer or plug-in for the ending of its name.
+    r"""Read a model from a file, with the importer or plug-in for the ending of the file's name.
 
     Args:
         path: the path of the file.
@@ -102,12 +102,16 @@ def from_file(path: str | Path, **options: Any) -> Model:
 
 
 def own_importer_names() -> tuple[str, ...]:
-    """Return the names that an importer of another package must not have."""
+    """Return the names of PEAR's own importers, which an importer of another package must not have."""
     return OWN_NAMES
 
 
 def check_importer_plugin(name: str, value: Any) -> Importer:
     """Return the importer of another package after a check.
+
+    Args:
+        name: the name of the plug-in, NAME in ``pear.from_NAME``.
+        value: the object that the plug-in offers.
 
     Raises:
         PluginError: ``value`` is not an ``Importer``, ``name`` is not an identifier, an ending is not written as

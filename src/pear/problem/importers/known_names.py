@@ -1,4 +1,4 @@
-"""``KnownNames``: right-hand sides, bounds and costs of an imported model that are known for every sample, by name."""
+"""``KnownNames``: the names of the right-hand sides, bounds and costs that are known for every sample."""
 
 from __future__ import annotations
 
@@ -69,7 +69,10 @@ class KnownNames:
         arrays.rows.numbers_of(arrays.where, [self._named["rhs"][i] for i in self.rows], "known")
 
     def fixed(self, arrays: ModelArrays) -> ModelArrays:
-        """Return the arrays with 0, or no bound, in place of known numbers, which ``Model.with_known`` fills in."""
+        """Return the arrays without the known numbers, which ``Model.with_known`` adds later.
+
+        A known cost or right-hand side becomes 0, and a known bound becomes infinite.
+        """
         costs, lb, ub = (np.array(part, dtype=float) for part in (arrays.costs, arrays.lb, arrays.ub))
         costs[self.costs] = 0.0
         lb[self._numbers("lb")] = -np.inf
@@ -87,8 +90,8 @@ class KnownNames:
         """Find what a name stands for.
 
         Returns:
-            The kind of number: "rhs", "cost", "lb", "ub", or "value" for fixed variables; the positions of the entries
-            among the rows or variables; and the shape of the entries.
+            The kind of number, "rhs", "cost", "lb", "ub", or "value" for fixed variables; the positions of the named
+            rows or variables; and their shape, () for a single one.
         """
         stem, dot, kind = name.rpartition(".")
         exact = [(kind, self._entries(kind, name)) for kind in ("rhs", "cost")]
@@ -105,7 +108,9 @@ class KnownNames:
         return kind, at, shape
 
     def _entries(self, kind: str, name: str) -> tuple[Index, tuple[int, ...]] | None:
-        """Return the positions and the shape of a row, a variable or an array of them; None if the name is unknown.
+        """Return the positions and the shape of what has this name; None if nothing has it.
+
+        A name may belong to a row, to a variable, or to an array of rows or variables. A single one has the shape ().
 
         Args:
             kind: "rhs" to look among rows, "cost" to look among variables.
@@ -125,16 +130,21 @@ class KnownNames:
                 raise ProblemError(f"{self._where}: known names the {kind} of {name} twice; name it once")
 
     def _numbers(self, kind: str) -> Index:
-        """Return the numbers of the rows or variables whose right-hand side, cost, lb or ub is known."""
+        """Return the positions of the rows or variables with a known "rhs", "cost", "lb" or "ub", as ``kind`` says."""
         return np.array([i for i, _ in self._at[kind]], dtype=int)
 
     def _matrix(self, kind: str, size: int) -> sparse.csr_array:
-        """Return the matrix (size, k) from the k known numbers to all right-hand sides, costs, lb or ub."""
+        """Return the matrix (size, k) that places the k known numbers among all numbers of one kind.
+
+        Args:
+            kind: "rhs", "cost", "lb" or "ub".
+            size: the number of rows for "rhs", else the number of variables.
+        """
         columns = [column for _, column in self._at[kind]]
         entries = (np.ones(len(columns)), (self._numbers(kind), columns))
         return sparse.csr_array(entries, shape=(size, self._count))
 
     def _describe(self) -> str:
-        """List the first names of rows and of variables in a sentence."""
+        """Return a sentence with the first names of rows and of variables, for error messages."""
         rows, variables = (", ".join(self._named[kind][:4]) for kind in ("rhs", "cost"))
         return f"Its rows are called {rows or 'nothing'}, …, its variables {variables}, …"

@@ -32,7 +32,7 @@ class ModelArrays:
     """The arrays of a program with the objective ``½ zᵀQz + costsᵀz + offset``, as an importer reads them.
 
     Attributes:
-        where: the name of the source in messages and in the report.
+        where: the name of the imported model or file in messages and in the report.
         rows: the rows that are not bounds.
         costs: (n,) costs.
         lb: (n,) lower bounds; −∞ means no bound.
@@ -71,13 +71,13 @@ class ModelArrays:
         coefficients.
 
         Args:
-            predicted: names of variables, whose costs are predicted, names of rows, whose right-hand sides are
-                predicted, and pairs (row, variable), whose coefficients are predicted. None stands for all costs that
-                are not known; it must be None if there is a cost map. May be empty if ``limits`` is not.
+            predicted: names of variables, to predict their costs; names of rows, to predict their right-hand sides;
+                and pairs (row, variable), to predict their coefficients. None predicts all costs that are not known;
+                it must be None if there is a cost map. May be empty if ``limits`` is not.
             cost_map: a map from other predicted values to the costs, or None.
             layout: the columns of decisions that belong to each name, as in ``Model``; None joins names with an index.
             notes: further sentences for the report.
-            limits: names of rows, whose right-hand sides are predicted, and pairs as in ``predicted``.
+            limits: further names of rows and further pairs, as in ``predicted``.
             recourse: a ``Penalty``, a ``Projection``, a dictionary from names of rows to prices, or None.
             known: names of the right-hand sides, bounds and costs that are known for every sample, or None.
 
@@ -134,7 +134,7 @@ class ModelArrays:
     def _split_predicted(
         self, names: tuple[str, ...], predicted: Names, limits: Names
     ) -> tuple[Sequence[str] | None, list[str], list[tuple[str, str]]]:
-        """Split what is predicted by kind.
+        """Sort the names and pairs that a user passed by what they predict: costs, right-hand sides or coefficients.
 
         Args:
             names: the names of the n variables.
@@ -183,7 +183,7 @@ class ModelArrays:
         rows: Any,
         cost_map: CostMap | None,
     ) -> Sequence[str] | None:
-        """Check that nothing is both predicted and known.
+        """Check that nothing is both predicted and known, and return the names of the predicted costs.
 
         Args:
             told: the names that the user passed as ``known``, with their meaning.
@@ -193,8 +193,7 @@ class ModelArrays:
             cost_map: a map from predicted values to the costs, or None.
 
         Returns:
-            The names of the predicted costs. If ``predicted`` is None and some costs are known, these are all other
-            costs.
+            ``predicted``; but if it is None and some costs are known, the names of all other costs.
 
         Raises:
             ProblemError: a cost or a right-hand side is predicted and known.
@@ -219,7 +218,7 @@ class ModelArrays:
                 no row.
 
         Returns:
-            The arrays after presolve, and the reduction; or, if nothing was removed, these arrays and None.
+            The arrays after presolve, and the reduction. If nothing was removed, ``self`` and None.
         """
         whole = self._checked()
         absent = ~np.isfinite(whole.rows.low) & ~np.isfinite(whole.rows.high)  # the report counts them
@@ -260,7 +259,7 @@ class ModelArrays:
         return replace(self, rows=replace(self.rows, matrix=matrix, low=low, high=high), lb=lb, ub=ub)
 
     def _problem(self) -> Problem:
-        """Make the problem of these arrays, after a check of every number."""
+        """Return the problem with these arrays, after a check of every number."""
         checked = self._checked()
         marks = None if self.integer is None or not self.integer.any() else self.integer
         try:
@@ -279,13 +278,13 @@ class ModelArrays:
     def _predicted_costs(
         self, names: tuple[str, ...], predicted: Sequence[str] | None, costs: Array, behind: tuple[str, ...]
     ) -> CostMap:
-        """Make the cost map of a model in which some costs are predicted, and the others are known.
+        """Return the cost map of a model in which some costs are predicted, and the others are known.
 
         Args:
             names: the names of the n variables.
             predicted: the names of the variables with predicted costs.
             costs: (n,) costs.
-            behind: the names of the predicted values after the costs, on which no cost depends.
+            behind: the names of the predicted values that follow the costs. No cost depends on them.
         """
         chosen = [predicted] if isinstance(predicted, str) else list(predicted or ())
         place = {name: i for i, name in enumerate(names)}
@@ -330,7 +329,7 @@ class ModelArrays:
         return "\n".join(sentences)
 
     def _describe_rows(self) -> str:
-        """Say how many rows there are of each kind, in one sentence."""
+        """Return a sentence about the number of rows of each kind."""
         low, high = np.isfinite(self.rows.low), np.isfinite(self.rows.high)
         equal = self.rows.low == self.rows.high
         kinds = {
@@ -343,7 +342,7 @@ class ModelArrays:
 
     @staticmethod
     def _describe_costs(made: Model) -> str:
-        """Say which costs of a model are predicted, in one sentence."""
+        """Return a sentence about which costs of a model are predicted."""
         n, own = made.problem.n, made.cost_map
         if own is None:
             return f"All {n} costs are predicted; the model's own are m.known." if n > 1 else "The cost is predicted."
@@ -356,10 +355,10 @@ class ModelArrays:
 
 
 def read_model_array(where: str, name: str, values: Any) -> Array:
-    """Convert numbers of a source to an array of one dimension, after a check that all are finite.
+    """Convert numbers of an imported model to an array of one dimension, after a check that all are finite.
 
     Args:
-        where: the name of the source in messages.
+        where: the name of the imported model or file in messages.
         name: the name of the numbers in messages.
         values: the numbers.
     """

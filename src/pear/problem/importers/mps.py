@@ -45,19 +45,19 @@ def from_mps(
 
     Args:
         path: the path of a file that ends in .mps, .qps or .lp, or in one of these and .gz.
-        predicted: names of the variables whose costs are predicted, in the order of the predicted values; other
-            variables keep the costs of the file. The name of a row stands for its right-hand side, as in ``rows``, and
-            a pair (row, variable) for a coefficient; coefficients follow the right-hand sides. By default all costs
-            that are not known; ``m.known`` then has the costs of the file.
-        rows: names of rows with one limit, whose right-hand sides are predicted values after the predicted costs. With
-            ``rows``, ``predicted`` may be empty.
-        recourse: the rule for decisions that violate the true rows, needed to train if rows are predicted. Either a
-            dictionary from names of rows to prices per unit of violation, for an equality also a pair (too little, too
-            much), or a ``pear.Penalty`` or ``pear.Projection``. ``m.with_recourse`` can add it later.
-        known: names of the numbers that are known for every sample and passed with every call. A row stands for its
-            right-hand side, a variable for its cost, or for its value if the variable is fixed, and ``x.lb`` and
-            ``x.ub`` for bounds. The name of an array (``demand`` for ``demand[0]``, ``demand[1]``, …) stands for all
-            its entries.
+        predicted: names of the variables whose costs are predicted, in the order of the predicted values. Other
+            variables keep the costs of the file. Names of rows, whose right-hand sides are predicted, may follow, and
+            pairs (row, variable), whose coefficients are predicted. The predicted values are the costs, then the
+            right-hand sides, then the coefficients. By default all costs that are not known are predicted, and
+            ``m.known`` has the costs of the file.
+        rows: names of rows whose right-hand sides are predicted, after the predicted costs. Each row must be an
+            equality or have one limit. With ``rows``, ``predicted`` may be empty.
+        recourse: the rule for decisions that violate the true rows, needed to train if rows are predicted: a
+            dictionary from names of rows to prices per unit of violation, a ``pear.Penalty`` or a ``pear.Projection``.
+            An equality may have a pair of prices, (too little, too much). ``m.with_recourse`` can add a recourse later.
+        known: names of the numbers that are known for every sample and passed with every call. The name of a row means
+            its right-hand side. The name of a variable means its cost, or its value if the variable is fixed; ``x.lb``
+            and ``x.ub`` mean the bounds of x. ``demand`` means all of ``demand[0]``, ``demand[1]``, ….
 
     Returns:
         A ``Model`` with ``m.problem``, ``m.known``, ``m.offset`` and ``m.decision(z)``. A large problem with few
@@ -133,7 +133,7 @@ def _has_only_crossed_bounds(complaints: list[str]) -> bool:
 
 
 def _refuse_mps_file(path: Path, reason: str) -> None:
-    """Raise the error about a file that cannot be imported, with the reason."""
+    """Raise DataError about a file that cannot be imported; the message holds ``reason``."""
     raise DataError(
         f"{path} cannot be taken: {reason or 'the reader of HiGHS gives no reason'}; expected {_EXPECTED}. Correct the "
         "file, or write the problem as pear.Problem"
@@ -170,7 +170,7 @@ def _check_mps_text(path: Path, file: Path, names: Iterable[str], spaces: bool) 
 
 
 def _mps_data_lines(file: Path) -> Iterator[tuple[int, str, list[str]]]:
-    """Yield the line number, the section and the words of every line of a section with numbers."""
+    """Yield the line number, the section and the words of every line in the sections that hold numbers."""
     section = ""
     with file.open(encoding="utf-8", errors="replace") as lines:
         for number, line in enumerate(lines, 1):
@@ -184,7 +184,7 @@ def _mps_data_lines(file: Path) -> Iterator[tuple[int, str, list[str]]]:
 
 
 def _opens_mps_section(words: list[str], indented: bool) -> bool:
-    """Return True if a line opens a section. In free format the line ``RHS`` does, while ``RHS R1 4`` is data."""
+    """Return True if a line opens a section. ``RHS`` alone opens a section, but ``RHS R1 4`` is data."""
     word = words[0].upper()
     return not indented and (word in _OPENED_WITH_MORE or (word in _SECTIONS and len(words) == 1))
 

@@ -79,7 +79,7 @@ def _check_osqp_mat_shapes(path: Path, P: sparse.csr_array, A: sparse.csr_array,
         path: the path of the file, for the message.
         P: the curvature.
         A: the rows.
-        sizes: the sizes of q, l and u, by name.
+        sizes: the lengths of q, l and u, by name.
     """
     (m, n), square = A.shape, P.shape
     if square != (sizes["q"],) * 2 or n != sizes["q"] or m != sizes["l"] or m != sizes["u"]:

@@ -27,7 +27,7 @@ def packed_file_suffix(path: Path) -> str:
 
 @contextmanager
 def unpacked_file(path: Path, suffixes: Sequence[str], rename: str | None = None) -> Iterator[Path]:
-    """Open a context with the path of an unpacked file: the file itself, or a temporary copy.
+    """Yield the path of an unpacked file: the path of the file itself, or of a copy that exists in the context only.
 
     Args:
         path: the path of the file.

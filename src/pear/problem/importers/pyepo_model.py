@@ -65,7 +65,7 @@ def from_pyepo(optmodel: Any, known: Names = None) -> Model:
 
 
 def _pyepo_model_arrays(where: str, optmodel: Any, costs: Array) -> ModelArrays:
-    """Return the arrays of the solver's model after ``optmodel.setObj(costs)``."""
+    """Return the arrays of the solver's model inside ``optmodel``, after ``optmodel.setObj(costs)``."""
     optmodel.setObj(costs)
     inner: Any = getattr(optmodel, "_model", None)
     roots = {kind.__module__.split(".")[0] for kind in type(inner).__mro__}
@@ -85,10 +85,12 @@ def _pyepo_model_arrays(where: str, optmodel: Any, costs: Array) -> ModelArrays:
 
 
 def _check_pyepo_model_sense(where: str, optmodel: Any, sense: str, M: sparse.csr_array) -> None:
-    """Check that ``modelSense`` is the sense of the solver's model, or that the solver's model has negated costs.
+    """Check that PyEPO's ``modelSense`` fits the sense of the solver's model.
+
+    The two senses must be the same, or the solver's model must have negated costs.
 
     Args:
-        where: the name of the source in messages.
+        where: the name of the PyEPO model in messages.
         optmodel: the PyEPO model.
         sense: "min" or "max", the sense of the solver's model.
         M: (n, k) the map from the argument of ``setObj`` to the costs of the solver's model.

@@ -26,9 +26,9 @@ class RowLimits:
         matrix: (k, n) coefficients M.
         low: (k,) lower limits; −∞ means no limit.
         high: (k,) upper limits; +∞ means no limit.
-        names: the names of all rows of the source, including rows that have become bounds.
-        numbers: (k,) the position of each of the k rows among all rows of the source; None if the k rows are all rows
-            of the source, in the same order.
+        names: the names of all rows of the imported model, including rows that have become bounds.
+        numbers: (k,) the position of each of the k rows among all rows of the imported model; None if the k rows are
+            all its rows, in the same order.
     """
 
     matrix: sparse.csr_array
@@ -38,10 +38,11 @@ class RowLimits:
     numbers: Index | None = None
 
     def kinds(self) -> tuple[Index, Index, Index]:
-        """Return the positions of three kinds of rows.
+        """Return the positions of three kinds of rows. A row with two different limits is of two kinds.
 
         Returns:
-            The rows with equal limits; the other rows with an upper limit; and the other rows with a lower limit.
+            The positions of the rows with equal limits; of the other rows with an upper limit; and of the other rows
+            with a lower limit.
         """
         equal = self.low == self.high
         above, below = (~equal & (np.abs(side) < NO_BOUND) for side in (self.high, self.low))
@@ -78,7 +79,7 @@ class RowLimits:
     def split_bounds(self, kept: Mask | None = None) -> tuple[RowLimits, Array, Array]:
         """Turn rows whose only entry is 1 or −1 into bounds.
 
-        Rows whose bounds would contradict each other stay rows, so that a solve finds the problem infeasible.
+        Rows that would become contradictory bounds stay rows, so that a solve finds the problem infeasible.
 
         Args:
             kept: (k,) bool, True for rows that must stay rows; None for no row.
@@ -103,12 +104,12 @@ class RowLimits:
         return RowLimits(A[general], self.low[general], self.high[general], self.names, np.flatnonzero(general)), lb, ub
 
     def numbers_of(self, where: str, names: Sequence[str] | str | None, what: str = "predicted") -> Index:
-        """Return the numbers of the rows with these names.
+        """Return the positions of the rows with these names in ``self.names``.
 
         Args:
-            where: the name of the source in messages.
-            names: names of rows, or of arrays of rows.
-            what: what the right-hand sides are, "predicted" or "known", in messages.
+            where: the name of the imported model or file in messages.
+            names: names of rows, or of arrays of rows; None for no row.
+            what: "predicted" or "known", what messages say about the right-hand sides.
 
         Raises:
             ProblemError: a name belongs to no row or to several, comes twice, or its row has no limit or two
@@ -132,14 +133,14 @@ class RowLimits:
         return at
 
     def with_zero_limits(self, at: Index) -> RowLimits:
-        """Return the rows with 0 for the finite limits of the rows ``at``, to which other values are added later."""
+        """Return the rows with 0 for the finite limits of the rows ``at``, which become predicted or known."""
         low, high = self.low.copy(), self.high.copy()
         for side in (low, high):
             side[at] = np.where(np.isfinite(side[at]), 0.0, side[at])
         return replace(self, low=low, high=high)
 
     def with_zero_coefficients(self, places: Index) -> RowLimits:
-        """Return the rows with 0 for c coefficients, whose rows and columns are the columns of ``places`` (c, 2)."""
+        """Return the rows with 0 for the coefficients at ``places`` (c, 2), pairs of a row and a column."""
         if not len(places):
             return self
         matrix = sparse.csr_array(self.matrix, copy=True).tolil()
@@ -163,9 +164,12 @@ class RowLimits:
         """Split derivatives of the k rows into those of A or b and those of G or h, in the order of ``fields``.
 
         Args:
-            D: (k · width, v) derivatives of the limits, or of the coefficients, flattened row by row, with respect to
-                v values.
-            width: the number of coefficients of a row; 1 for the limits.
+            D: (k · width, v) derivatives with respect to v values: of the limits, or of the coefficients, flattened
+                row by row.
+            width: the number of derivatives for each row: 1 for limits, n for coefficients.
+
+        Returns:
+            The derivatives (p · width, v) of b or A, and (m · width, v) of h or G.
         """
         blocks = (kind[:, None] * width + np.arange(width) for kind in self.kinds())
         equal, above, below = (D[block.reshape(-1)] for block in blocks)
@@ -184,12 +188,13 @@ class RowLimits:
         return Penalty(b=(little[equal], much[equal]) if priced.any() else None, h=h if np.isfinite(h).any() else None)
 
     def recourse(self, where: str, given: Any, predicted: Index) -> Any:
-        """Convert a dictionary from names of rows to prices to a ``Penalty``; return any other recourse unchanged.
+        """Return a recourse in the form that a ``Model`` takes.
 
         Args:
-            where: the name of the source in messages.
-            given: the recourse that the user passed.
-            predicted: numbers of the rows whose limits or coefficients are predicted, which need a price.
+            where: the name of the imported model or file in messages.
+            given: the recourse that the user passed. A dictionary from names of rows to prices becomes a ``Penalty``;
+                any other recourse is returned unchanged.
+            predicted: numbers of the rows whose limits or coefficients are predicted. Each needs a price.
 
         Raises:
             DataError: a price has the wrong form or is negative.
@@ -219,7 +224,7 @@ def read_row_limits(where: str, name: str, values: Any, absent: float) -> Array:
     """Convert limits of rows, or bounds, to an array of one dimension, in which ±1e20 and beyond become infinite.
 
     Args:
-        where: the name of the source in messages.
+        where: the name of the imported model or file in messages.
         name: the name of the limits in messages.
         values: the limits.
         absent: the infinity that means no limit.

@@ -11,10 +11,10 @@ from pear.problem.penalty_and_projection import Penalty, Projection
 
 
 def check_row_prices(where: str, given: Any, expected: str) -> None:
-    """Check that a recourse which is not a dictionary is a ``Penalty``, a ``Projection`` or None.
+    """Check that a recourse that is no dictionary is a ``Penalty``, a ``Projection`` or None.
 
     Args:
-        where: the name of the source in messages.
+        where: the name of the imported model or file in messages.
         given: the recourse that the user passed.
         expected: a description of the dictionary that could have been passed, for the message.
     """
@@ -26,13 +26,14 @@ def check_row_prices(where: str, given: Any, expected: str) -> None:
 
 
 def read_row_price(where: str, name: str, price: Any, equality: bool) -> tuple[Any, Any]:
-    """Return the price per unit that a row falls below its limit, and the price per unit that it exceeds it.
+    """Return two prices per unit of violation: of a row below its limit, and of a row above its limit.
 
     Args:
-        where: the name of the source in messages.
+        where: the name of the imported model or file in messages.
         name: the name of the row or constraint.
-        price: one price, or a pair of prices for an equality. A price is a number or an array.
-        equality: whether the row is an equality.
+        price: one price for both cases, or for an equality a pair (too little, too much). A price is a number or an
+            array.
+        equality: True if the row is an equality.
 
     Raises:
         DataError: the price has another form or is negative.

@@ -75,7 +75,7 @@ _RowBlock = tuple[str, sparse.csr_array, Array, Array]  # name, matrix (k, n), l
 
 
 def _read_matrix_argument(left: str, A: Any, right: str, b: Any, equal: bool) -> list[_RowBlock]:
-    """Return a list with the rows of A_ub or A_eq and their limits; an empty list if they were not passed.
+    """Return a list with one block, the rows of A_ub or A_eq with their limits; empty if they were not passed.
 
     Args:
         left: the name of the matrix, "A_ub" or "A_eq".
@@ -98,7 +98,11 @@ def _read_matrix_argument(left: str, A: Any, right: str, b: Any, equal: bool) ->
 
 
 def _read_constraints_argument(constraints: Any) -> list[_RowBlock]:
-    """Return one block of rows for each constraint: a ``LinearConstraint``, or a tuple of its arguments.
+    """Return one block of rows with limits for each constraint.
+
+    Args:
+        constraints: one constraint, or a sequence of them. A constraint is a ``LinearConstraint``, or a tuple of its
+            arguments (A, lb, ub).
 
     Raises:
         ProblemError: a constraint is neither.
@@ -118,7 +122,7 @@ def _read_constraints_argument(constraints: Any) -> list[_RowBlock]:
 
 
 def _list_constraints(constraints: Any) -> Sequence[Any]:
-    """Return a sequence of constraints. A single one becomes a list, also if it is given as (A, lb, ub)."""
+    """Return ``constraints`` as a sequence. A single constraint, even as (A, lb, ub), becomes a list of one."""
     if not isinstance(constraints, Sequence):
         return [constraints]
     several = all(_linear_constraint(entry) is not None for entry in constraints)
@@ -126,7 +130,10 @@ def _list_constraints(constraints: Any) -> Sequence[Any]:
 
 
 def _linear_constraint(given: Any) -> Any:
-    """Return a ``LinearConstraint`` for one, or for a sequence of its arguments (A, lb, ub); None for anything else."""
+    """Return ``given``, a ``LinearConstraint`` or a sequence of its arguments (A, lb, ub), as a ``LinearConstraint``.
+
+    Anything else gives None.
+    """
     from scipy.optimize import LinearConstraint
 
     if all(hasattr(given, name) for name in ("A", "lb", "ub")):
@@ -145,7 +152,7 @@ def _matrix_argument_to_csr(A: Any) -> sparse.csr_array:
 
 
 def _count_variables_of_arguments(c: Any, blocks: list[_RowBlock], bounds: Any, integrality: Any) -> int:
-    """Find the number of variables n, on which all arguments must agree."""
+    """Return the number of variables n, on which all arguments must agree."""
     found = [] if c is None else [("c", np.size(c))]
     found += [(name, matrix.shape[1]) for name, matrix, _, _ in blocks]
     if not found and not hasattr(bounds, "lb") and np.ndim(bounds) == 2:
@@ -163,7 +170,7 @@ def _count_variables_of_arguments(c: Any, blocks: list[_RowBlock], bounds: Any, 
 
 
 def _read_bounds_argument(bounds: Any, n: int) -> tuple[Array, Array]:
-    """Convert pairs, or a ``scipy.optimize.Bounds``, to lower and upper bounds (n,)."""
+    """Convert pairs (low, high), or a ``scipy.optimize.Bounds``, to lower bounds (n,) and upper bounds (n,)."""
     if hasattr(bounds, "lb"):
         return tuple(np.array(np.broadcast_to(v, n), dtype=float) for v in (bounds.lb, bounds.ub))  # type: ignore
     pairs = np.array((0, None) if bounds is None else bounds, dtype=object)
@@ -193,7 +200,7 @@ def _read_integrality_argument(integrality: Any, n: int) -> Any:
 
 
 def _stack_row_arguments(blocks: list[_RowBlock], n: int) -> RowLimits:
-    """Stack blocks of rows, with their limits, and name the rows A_ub[0], A_ub[1], …."""
+    """Return the rows of all blocks with their limits. Rows are named after their block: A_ub[0], A_ub[1], …."""
     if not blocks:
         return RowLimits(sparse.csr_array((0, n)), np.empty(0), np.empty(0), ())
     names = tuple(f"{name}[{i}]" for name, matrix, _, _ in blocks for i in range(matrix.shape[0]))
