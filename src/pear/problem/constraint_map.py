@@ -25,11 +25,12 @@ _KIND = {"b": "equality rows", "h": "inequality rows", "lb": "variables", "ub": 
 
 
 class ConstraintMap:
-    """The linear map from predicted values ŷ (k,) to constraints, such as predicted demands, capacities and yields.
+    """The map from predicted values ŷ (k,), such as demands or yields, to right-hand sides, bounds and coefficients.
 
     The map of b is ``b = b₀ + M ŷ``, where b₀ is the b of the problem and M (p, k) the argument ``b``. The maps of h,
     lb, ub, A and G have the same form. An entry is predicted if its row of M is not zero. Every matrix has one column
-    for each predicted value, also for values that change only costs.
+    for each predicted value, also for values that change only costs. The problem has n variables, p equalities and m
+    inequalities.
 
     Args:
         b: (p, k) matrix for the right-hand sides of equalities, dense or sparse (scipy or torch).
@@ -82,10 +83,11 @@ class ConstraintMap:
 
         Args:
             predicted: (k,) or (B, k) predicted values.
-            own: the problem's values of each of ``sides``, (r,) or (B, r) for r rows or bounds, by name.
+            own: the values b₀, h₀, lb₀ and ub₀ of the problem, by name, at least for the fields in ``sides``. Each has
+                the shape (r,) or (B, r) for r rows or bounds.
 
         Returns:
-            (r,) or (B, r) for each of ``sides``, by name, in the dtype of the predicted values.
+            The fields in ``sides``, by name: (r,) or (B, r), in the dtype of the predicted values.
         """
         found = {}
         for name in self.sides:
@@ -98,10 +100,11 @@ class ConstraintMap:
 
         Args:
             predicted: (B, k) predicted values.
-            own: the problem's dense matrix for each of ``matrices``, (r, n) or (B, r, n) with r rows, by name.
+            own: the dense A and G of the problem, by name, at least for those in ``matrices``. Each has the shape
+                (r, n) or (B, r, n) for r rows.
 
         Returns:
-            (B, r, n) for each of ``matrices``, by name.
+            The matrices in ``matrices``, by name: (B, r, n).
 
         Example:
             >>> yields = ConstraintMap(G=[[0.0], [-1.0]])  # G is 1 by 2, and its second entry is minus a yield
@@ -115,7 +118,7 @@ class ConstraintMap:
         return found
 
     def pull_back(self, gradients: Mapping[str, Tensor]) -> Tensor:
-        """Compute the gradient (B, k) with respect to the predicted values.
+        """Convert gradients with respect to predicted fields to the gradient (B, k) with respect to predicted values.
 
         Args:
             gradients: the gradients with respect to the predicted fields, by name: (B, p) for b, (B, m) for h, (B, n)
@@ -124,7 +127,7 @@ class ConstraintMap:
         return torch.stack([one.pull_back(gradients[name].flatten(1)) for name, one in self._maps.items()]).sum(0)
 
     def matrix(self, name: str) -> Any:
-        """Return the matrix that the map has for b, h, lb, ub, A or G, a tensor or SciPy's CSR; None if it has none."""
+        """Return the matrix M of b, h, lb, ub, A or G, a tensor or SciPy's CSR; None if the field is not predicted."""
         return self._maps[name].M if name in self._maps else None
 
     def predicted(self, name: str, rows: int) -> Tensor:
@@ -140,7 +143,10 @@ class ConstraintMap:
 
     @property
     def priced_sides(self) -> tuple[str, ...]:
-        """The names, among b, h, lb and ub, of the limits that a decision under a forecast may violate."""
+        """The names, among b, h, lb and ub, of the limits that a decision under a forecast may violate.
+
+        These limits are predicted, or belong to a matrix with predicted coefficients.
+        """
         return tuple(name for name in SIDES if name in self.sides or _MATRIX_OF.get(name) in self.matrices)
 
     def uncertain(self, name: str, rows: int) -> Tensor:
@@ -201,7 +207,7 @@ def refuse_constraint_coefficients(rows: ConstraintMap | None, who: str) -> None
 
     Args:
         rows: the constraint map of a model, or None.
-        who: the name, for the message, of the caller, which does not support predicted coefficients.
+        who: the name of the caller, which does not support predicted coefficients, for the message.
     """
     if rows is not None and rows.matrices:
         raise ProblemError(
@@ -212,7 +218,7 @@ def refuse_constraint_coefficients(rows: ConstraintMap | None, who: str) -> None
 
 
 def constraint_sides(problem: Problem) -> dict[str, Tensor]:
-    """Return b, h, lb and ub of a problem by name, each for all samples or with a leading dimension N.
+    """Return b, h, lb and ub of a problem by name. Those that differ between samples are (N, …).
 
     A missing b or h is empty, and a missing bound is infinite.
     """

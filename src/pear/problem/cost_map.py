@@ -26,7 +26,7 @@ class CostMap:
     Args:
         M: (n, k) matrix, dense or sparse (scipy or torch). By default the identity: every cost is predicted.
         known: the part of the costs that is not predicted: (n,) for all samples, or (N, n) with a row for each sample.
-            With N rows, the key of a sample is its row number. By default zero.
+            With N rows, calls select samples by ``keys``, which are row numbers. By default zero.
         names: the names of the k predicted values.
 
     Attributes:
@@ -76,7 +76,7 @@ class CostMap:
         Args:
             predicted: (k,) or (B, k).
             keys: the row numbers of the B samples in ``known``, if ``known`` has a row for each sample. By default the
-                batch is all N samples.
+                batch must be all N samples, in the order of the rows.
 
         Returns:
             (B, n); or (n,) if ``predicted`` and ``known`` are vectors.
@@ -115,7 +115,10 @@ class CostMap:
         return rows.new_zeros(len(rows), width).index_add(1, to, rows[:, source] * entries)
 
     def __getitem__(self, index: Any) -> CostMap:
-        """Return the map of the samples at ``index``, which may be anything that indexes a ``Problem``."""
+        """Return the map with the rows of ``known`` at ``index``, anything that indexes a ``Problem``.
+
+        A map with the same known costs for all samples is returned unchanged.
+        """
         if self.batch is None:
             return self
         return CostMap(self.M, self.known[sample_index(index, self.batch, self.known.device)], self.names)
@@ -168,7 +171,7 @@ def read_cost_map_matrix(M: ArrayLike, name: str = "M of a cost map", expected: 
 
 
 def _check_cost_map_array(name: str, value: Tensor, dimensions: tuple[int, ...], expected: str) -> Tensor:
-    """Return an array after a check that its number of dimensions is allowed and that all its entries are finite."""
+    """Return ``value`` after a check that it has one of the allowed numbers of dimensions, and finite entries."""
     if value.ndim not in dimensions:
         raise ProblemError(f"{name} must have shape {expected}; got {tensor_shape(value)}")
     if not bool(value.isfinite().all()):

@@ -88,7 +88,7 @@ def check_curvature_sign(Q: Matrix, sense: str) -> None:
 
 
 def _curvature_advice(sense: str, shift: float) -> str:
-    """Say what to do about a Q of the wrong sign; ``shift`` is the size of its worst eigenvalue."""
+    """Return advice about a Q of the wrong sign; ``shift`` is the absolute value of the worst eigenvalue."""
     if sense == "min":
         return f"if that is rounding, add {shift:.3g} times the identity; if you maximise, pass sense='max'"
     return (

@@ -15,10 +15,10 @@ from pear.problem.tensor_conversion import ArrayLike, to_batch_tensor, to_float6
 
 
 class CurvatureMap:
-    """The linear map ``Q = Q₀ + Σ ŷᵢ Qᵢ`` from predicted weights ŷ (k,) of quadratic terms, such as a price of risk.
+    """The map ``Q = Q₀ + Σ ŷᵢ Qᵢ`` from predicted weights ŷ (k,) of quadratic terms, such as a price of risk.
 
-    Q₀ is the Q of the problem. A forecast with the wrong sign counts as 0, because the objective would not be convex
-    with it.
+    Q₀ is the Q of the problem. A predicted weight with the wrong sign counts as 0, because the objective would not be
+    convex with it.
 
     Args:
         M: (n·n, k) matrix, dense or sparse, whose column i is Qᵢ, flattened row by row; zero for a predicted value that
@@ -46,7 +46,7 @@ class CurvatureMap:
 
     @property
     def M(self) -> Any:
-        """The matrix (n·n, k), a tensor or SciPy's CSR."""
+        """The matrix (n·n, k) with the flattened Qᵢ as columns, a tensor or SciPy's CSR."""
         return self._map.M
 
     def __call__(self, values: Tensor, own: Tensor | None) -> Tensor:
@@ -77,15 +77,15 @@ class CurvatureMap:
 
 
 def split_curvature_map(problem: Any, *values: Any) -> tuple[Any, ...]:
-    """Take the predicted curvature out of a model, as one Q for each of the given forecasts.
+    """Return a model without its curvature map, and the Q that this map predicts under each of several forecasts.
 
     Args:
         problem: a ``Problem`` or a ``Model``.
-        values: (B, k) predicted values.
+        values: forecasts, each (B, k) predicted values.
 
     Returns:
-        The model without its curvature map, and a detached Q (B, n, n) for each of ``values``. A problem, or a model
-        that predicts no curvature, is returned unchanged, with None for each of ``values``.
+        The model without its curvature map, and a detached Q (B, n, n) for each forecast. A problem, or a model that
+        predicts no curvature, is returned unchanged, with None for each forecast.
     """
     if getattr(problem, "curvature_map", None) is None:
         return (problem, *(None for _ in values))

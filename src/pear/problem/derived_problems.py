@@ -1,4 +1,4 @@
-"""Problems derived from a problem: with more curvature, with more rows, without bounds, or of the nearest point."""
+"""Problems made from a problem: with more curvature, more rows, fewer bounds, or a distance to minimise."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def problem_without_plans(problem: Problem) -> Problem:
 
 
 def problem_with_rows(problem: Problem, G: Any, h: Any) -> Problem:
-    """Return the problem with the additional inequalities ``Gz ≤ h``.
+    """Return the problem with additional inequalities ``Gz ≤ h`` after its own.
 
     Args:
         problem: a problem whose G and h are shared by all samples, dense or sparse.
@@ -57,16 +57,20 @@ def problem_with_rows(problem: Problem, G: Any, h: Any) -> Problem:
 
 
 def minimised_problem_curvature(problem: Problem) -> Matrix:
-    """Return the curvature of the minimised objective, (n, n) or (N, n, n): Q, or −Q if the problem maximises."""
+    """Return the curvature of the minimised objective, (n, n) or (N, n, n): Q, or −Q if the problem maximises.
+
+    Args:
+        problem: a problem with a Q.
+    """
     Q: Any = problem.Q
     return Q if problem.sign == 1 else SparseMatrix(-Q.csr) if Q.is_sparse else -Q
 
 
 def nearest_point_problem(problem: Problem, weights: Tensor) -> Problem:
-    """Return the problem ``min ½ Σ wᵢzᵢ² + cᵀz`` over the same constraints, with ``weights`` w (n,).
+    """Return the problem ``min ½ Σ wᵢzᵢ² + cᵀz`` with the constraints of ``problem`` and ``weights`` w (n,).
 
-    With the costs cᵢ = −wᵢaᵢ, the solution is the feasible point nearest to the point a, where the distance is
-    ``½ Σ wᵢ(zᵢ − aᵢ)²``.
+    If a solve is called with the costs cᵢ = −wᵢaᵢ, the solution is the feasible point nearest to the point a: it
+    minimises the distance ``½ Σ wᵢ(zᵢ − aᵢ)²``.
     """
     return problem_with_curvature(problem._with(Q=None, sense="min"), weights)
 

@@ -18,17 +18,20 @@ from pear.problem.quadratic_program import QuadraticProgram
 
 
 class ElasticProblem:
-    """A problem with slack variables s ≥ 0, so that no forecast of the priced rows makes it infeasible.
+    """A problem with slack variables s ≥ 0, which measure how much z violates the rows and bounds with a price.
 
-    It minimises ``f(z) + price·s``, where f is the minimised objective of the plain problem. An equality with a price
-    becomes ``Az + s⁻ − s⁺ = b``, an inequality with a price ``Gz − s ≤ h``, and a bound with a price becomes a row of G
-    with a slack. The variables are, in this order: z; s⁻ and s⁺ of the priced equalities; s of the priced inequalities,
-    of the priced lower bounds, and of the priced upper bounds.
+    The plain problem is the problem without slacks, with the minimised objective f. The elastic problem minimises
+    ``f(z) + price·s``, and no forecast of the priced rows makes it infeasible. An equality with a price becomes
+    ``Az + s⁻ − s⁺ = b``, with one slack for too little and one for too much. An inequality with a price becomes
+    ``Gz − s ≤ h``, and a bound with a price becomes a row of G with a slack. The variables are, in this order: z; s⁻
+    of all priced equalities; s⁺ of all priced equalities; s of the priced inequalities; s of the priced lower bounds;
+    s of the priced upper bounds.
 
     Args:
         problem: the plain problem, without a smooth term.
-        prices: the price of every row, infinite for a row that may not be violated: (2, p) for b, with the prices of
-            too little (Az < b) in the first row, (m,) for h, and (n,) for lb and ub.
+        prices: the prices of violation, by name: (2, p) for b, with the prices of too little (Az < b) in the first row
+            and those of too much in the second; (m,) for h; (n,) for lb and ub. Infinite for a row or bound that may
+            not be violated.
 
     Attributes:
         problem: the elastic problem, with the integers of the plain problem.
@@ -79,7 +82,7 @@ class ElasticProblem:
 
     @cached_property
     def violations(self) -> Problem:
-        """The continuous relaxation without Q. With prices as the only costs, it minimises the price of violations."""
+        """The continuous relaxation without Q. If z costs nothing, it minimises the total price of violations."""
         return self.problem.relaxed()._with(Q=None, _plans={})
 
     def cost(self, cost: Tensor, times: Tensor | None = None) -> Tensor:
@@ -96,12 +99,13 @@ class ElasticProblem:
         """Convert fields of the plain problem to fields of the elastic problem. Differentiable.
 
         Args:
-            sides: b, h, lb and ub of the plain problem, each for all samples or with a leading dimension B, by name.
-            matrices: A (B, p, n) and G (B, m, n), by name, if coefficients are predicted; None for no such matrix.
+            sides: b, h, lb and ub of the plain problem, by name. Each may have a leading dimension B.
+            matrices: A (B, p, n) and G (B, m, n) of the plain problem, by name, if coefficients are predicted; None if
+                no matrix is needed.
 
         Returns:
-            b and h of the elastic problem, unless they are empty, and each of ``matrices`` with additional columns for
-            the slacks and, in G, additional rows for the priced bounds; by name.
+            The fields of the elastic problem, by name: b and h, unless they are empty, and each of ``matrices``. The
+            matrices have additional columns for the slacks, and G has additional rows for the priced bounds.
         """
         at = self._at
         parts = [sides["h"], -sides["lb"][..., at["lb"]], sides["ub"][..., at["ub"]]]
@@ -120,14 +124,14 @@ class ElasticProblem:
         return torch.cat([torch.cat([rows, beside], -1), below], -2)
 
     def by_sides(self, by_b: Tensor, by_h: Tensor) -> dict[str, Tensor]:
-        """Convert gradients with respect to b and h of the elastic problem to gradients of the plain problem.
+        """Convert gradients with respect to fields of the elastic problem to those with respect to the plain problem.
 
         Args:
             by_b: (B, p) gradient with respect to b.
             by_h: (B, m') gradient with respect to the m' entries of h of the elastic problem.
 
         Returns:
-            The gradients with respect to b (B, p), h (B, m), lb (B, n) and ub (B, n), by name.
+            The gradients with respect to b (B, p), h (B, m), lb (B, n) and ub (B, n) of the plain problem, by name.
         """
         m, (low, high) = by_h.shape[1] - len(self._at["lb"]) - len(self._at["ub"]), (self._at[x] for x in ("lb", "ub"))
         lb, ub = (by_h.new_zeros(len(by_h), self.n) for _ in range(2))
@@ -135,17 +139,17 @@ class ElasticProblem:
         return {"b": by_b, "h": by_h[:, :m], "lb": lb, "ub": ub}
 
     def split_rows(self, rows: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-        """Split values (B, m') of the m' rows of the elastic G.
+        """Split values (B, m') of the m' rows of G of the elastic problem, some of which stand for bounds.
 
         Returns:
-            The values (B, m) of the rows of the plain G, those (B, n) of the lower bounds, and those (B, n) of the
-            upper bounds, with 0 for bounds without a price.
+            The values (B, m) of the rows of G of the plain problem, those (B, n) of the lower bounds, and those (B, n)
+            of the upper bounds. Bounds without a price have the value 0.
         """
         sides = self.by_sides(rows[:, :0], rows)
         return sides["h"], -sides["lb"], sides["ub"]
 
     def as_rows(self, rows: Tensor, bound: Tensor) -> Tensor:
-        """Convert multipliers of the plain problem to multipliers (B, m') of the m' rows of the elastic G.
+        """Convert multipliers of the plain problem to multipliers (B, m') of the m' rows of the elastic problem's G.
 
         Args:
             rows: (B, m) multipliers of G.
@@ -188,7 +192,14 @@ class ElasticProblem:
         return (tmatvec(program.A, by_b) + tmatvec(program.G, by_h))[:, : self.n]
 
     def _bound(self, own: Tensor, priced: Tensor, absent: float, slack: float) -> Tensor:
-        """Return a bound of all variables: for z ``own``, or ``absent`` at ``priced`` bounds; for slacks ``slack``."""
+        """Return the lower or upper bounds of the elastic problem's variables, (n + slacks,) or (N, n + slacks).
+
+        Args:
+            own: (n,) or (N, n) the bounds of the plain problem.
+            priced: (n,) bool, True for bounds with a price, which have become rows.
+            absent: the infinity that takes the place of priced bounds.
+            slack: the bound of every slack.
+        """
         kept = torch.where(priced, absent, own)
         return torch.cat([kept, kept.new_full((*kept.shape[:-1], len(self.price)), slack)], -1)
 
@@ -200,7 +211,7 @@ def _elastic_slack_columns(rows: int, slacks: int, at: Tensor, first: int, sign:
 
 
 def _append_elastic(problem: Problem, matrix: Any, more: sparse.csr_array, axis: int) -> Any:
-    """Append the rows (axis −2) or columns (axis −1) ``more`` to a matrix of the problem."""
+    """Return a matrix of the problem with the additional rows (axis −2) or columns (axis −1) ``more``."""
     if problem.is_sparse:
         return (sparse.vstack if axis == -2 else sparse.hstack)([to_csr_matrix(matrix), more], format="csr")
     dense = torch.from_numpy(more.toarray()).to(problem.device)
@@ -208,7 +219,7 @@ def _append_elastic(problem: Problem, matrix: Any, more: sparse.csr_array, axis:
 
 
 def _pad_with_elastic_slacks(Q: Matrix | None, slacks: int) -> Any:
-    """Append zero rows and columns for the slacks to Q; None stays None."""
+    """Return Q with additional zero rows and columns for the slacks; None stays None."""
     if Q is None:
         return None
     if Q.is_sparse:

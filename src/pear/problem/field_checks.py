@@ -31,7 +31,7 @@ SHAPES = {
 
 
 def check_sense(sense: Any) -> None:
-    """Check that ``sense`` is "min" or "max". The message suggests one of them for a similar word."""
+    """Check that ``sense`` is "min" or "max". For a similar word, the error message suggests one of the two."""
     if sense in ("min", "max"):
         return
     close = difflib.get_close_matches(sense.lower(), SENSES, n=1) if isinstance(sense, str) else []
@@ -51,7 +51,7 @@ def check_field_dimensions(fields: Mapping[str, Tensor]) -> None:
 
 
 def infer_n_from_fields(fields: Mapping[str, Tensor], marks: bool | Tensor, n: Any) -> int:
-    """Find the number of variables n, on which the fields, ``integer`` and the argument ``n`` must agree.
+    """Return the number of variables n, on which the fields, ``integer`` and the argument ``n`` must agree.
 
     Args:
         fields: the fields, by name.
@@ -84,7 +84,7 @@ def infer_n_from_fields(fields: Mapping[str, Tensor], marks: bool | Tensor, n: A
 
 
 def check_field_columns(fields: Mapping[str, Tensor], n: int) -> None:
-    """Check that the overrides of a call have one column for each of the n variables."""
+    """Check that fields, which a call passes in place of the problem's, have a column for each of the n variables."""
     for name in ("Q", "A", "G", "lb", "ub"):
         if name in fields and fields[name].shape[-1] != n:
             raise ProblemError(
@@ -111,7 +111,7 @@ def check_field_rows(fields: Mapping[str, Tensor]) -> None:
 
 
 def infer_batch_from_fields(fields: Mapping[str, Tensor]) -> int | None:
-    """Find the number of samples N, on which all fields with one entry per sample must agree.
+    """Return the number of samples N, on which all fields with one entry per sample must agree.
 
     Returns:
         N; None if all fields are shared by all samples.
@@ -136,15 +136,15 @@ def check_cost_and_fields(
     name: str = "cost",
     other: str = "the problem",
 ) -> None:
-    """Check that the cost of a call is a real tensor (B, n), and that ``other`` and the overrides are for B samples.
+    """Check that the cost of a call is a real tensor (B, n), and that all other data of the call are for B samples.
 
     Args:
         cost: the cost.
         n: the number of variables.
-        batch: the number of samples of ``other``; None if ``other`` fits any number of samples.
-        overrides: the fields that the call replaces, by name.
-        name: the name of the cost in error messages.
-        other: what ``batch`` belongs to, in error messages.
+        batch: the number of samples of the problem, which must be B; None if the problem fits any number.
+        overrides: the fields that the call passes in place of the problem's, by name.
+        name: the name of ``cost`` in error messages.
+        other: the name, in error messages, of the object that ``batch`` belongs to.
     """
     if not isinstance(cost, Tensor):
         raise ProblemError(f"{name} must be a tensor of shape (B, {n}), got {type(cost).__name__}; use torch.as_tensor")
@@ -166,7 +166,7 @@ def check_cost_and_fields(
 
 
 def check_field_values(fields: Mapping[str, Any]) -> None:
-    """Check that no field holds NaN, and that only lb, ub and h hold infinity, with the sign that means "absent"."""
+    """Check that no field holds NaN. Only lb, ub and h may hold infinity, with the sign that means "no limit"."""
     absent = {"lb": -math.inf, "ub": math.inf, "h": math.inf}
     for name, value in fields.items():
         if value.is_sparse:
@@ -199,7 +199,7 @@ def check_bound_fields(fields: Mapping[str, Tensor]) -> None:
 
 
 def warn_of_huge_bound_fields(fields: Mapping[str, Tensor]) -> None:
-    """Warn about finite bounds and right-hand sides that are so large that they count as absent."""
+    """Warn about finite bounds and entries of h that are so large that they count as absent."""
     left = drop_huge_bound_fields({name: v for name, v in fields.items() if isinstance(v, Tensor)})
     counts = {name: int((v.isinf() & ~fields[name].isinf()).sum()) for name, v in left.items()}
     found = [f"{count} in {name}" for name, count in counts.items() if count]

@@ -20,7 +20,7 @@ class IndexedArray(NamedTuple):
 
     Attributes:
         shape: the shape of the array.
-        positions: the positions of the entries in a list of names, row by row.
+        positions: the position of each entry's name in a list of names. The entries are in order, row by row.
     """
 
     shape: tuple[int, ...]
@@ -28,7 +28,11 @@ class IndexedArray(NamedTuple):
 
 
 def index_names(name: str, shape: Sequence[int]) -> tuple[str, ...]:
-    """Return the names of the entries of an array, row by row. A number has the shape () and the name without an index.
+    """Return the names of the entries of an array, row by row.
+
+    Args:
+        name: the name of the array.
+        shape: the shape of the array; () for a single number, whose name has no index.
 
     Example:
         >>> index_names("level", ()), index_names("price", (2,)), index_names("Sigma", (1, 2))
@@ -42,9 +46,9 @@ def index_names(name: str, shape: Sequence[int]) -> tuple[str, ...]:
 def group_indexed_names(names: Sequence[str]) -> dict[str, IndexedArray]:
     """Find the arrays in a list of names.
 
-    At least two names with the same word before the index form an array if all have the same number of indices and
-    every combination of the indices that occur is there once. Indices may be any integers, also with gaps.
-    Round brackets are allowed.
+    Two or more names with the same word before the index form an array under two conditions: all have the same number
+    of indices, and their indices form a complete grid. Indices may be any integers, also with gaps. Names may also
+    have round brackets, ``charge(3)``.
 
     Returns:
         The arrays, by the word before the index. A word that is itself in the list names no array.
@@ -68,7 +72,7 @@ def _as_indexed_array(entries: dict[tuple[int, ...], int]) -> IndexedArray | Non
     """Return the array of names with the same word before the index; None if they form no array.
 
     Args:
-        entries: the position of each name in the list of names, by its indices.
+        entries: the position of each name in the list of names, by the indices in the name.
     """
     dimensions = {len(index) for index in entries}
     if len(entries) < 2 or len(dimensions) > 1:
@@ -97,14 +101,14 @@ def expand_indexed_names(chosen: Sequence[str], names: Sequence[str]) -> list[st
 
 
 def indexed_layout(names: Sequence[str]) -> dict[str, Tensor]:
-    """Return the positions of all variables by name. Names with an index are joined to arrays.
+    """Return the positions of variables by name, with names that differ only in their index joined to arrays.
 
     Args:
         names: the names of all variables.
 
     Returns:
-        For each array the positions of its entries, in its shape, and for each other name its position; in the order of
-        the names.
+        The positions by name, in the order of ``names``: for an array the positions of its entries, in the shape of the
+        array; for any other name one position.
     """
     groups = group_indexed_names(names)
     array_of = {int(i): name for name, array in groups.items() for i in array.positions}

@@ -53,11 +53,12 @@ class KnownValue:
 
 
 class KnownMap:
-    """The linear map from known values κ (k,) of a sample to costs, right-hand sides, bounds, Q, A and G.
+    """The map from known values κ (k,) of a sample to costs, right-hand sides, bounds, Q, A and G.
 
     Under known values a field of the model becomes ``field + M κ``, where M is the matrix that is passed for the field.
-    The vector κ holds the entries of all known values one after another, each value flattened row by row. Importers
-    make the map from the names in ``known=``, and ``Model.with_known`` fills in the values of samples.
+    The model has n variables, p equalities and m inequalities. The vector κ holds the entries of all known values one
+    after another, each value flattened row by row. Importers make the map from the names in ``known=``, and
+    ``Model.with_known`` fills in the values of samples.
 
     Args:
         values: a dictionary from the names of the known values to their shapes, () for a number, in the order of κ; or
@@ -120,7 +121,11 @@ class KnownMap:
                 )
 
     def matrix(self, name: str) -> Any:
-        """Return the matrix for one of ``TARGETS``, a tensor or SciPy's CSR; None if known values do not change it."""
+        """Return the matrix M of a field, a tensor or SciPy's CSR; None if known values do not change the field.
+
+        Args:
+            name: "cost", "offset", "b", "h", "lb", "ub", "Q", "A" or "G".
+        """
         return self._maps[name].M if name in self._maps else None
 
     def check(self, problem: Problem) -> None:
@@ -142,7 +147,7 @@ class KnownMap:
                 )
 
     def read(self, known: Any, count: int | None = None) -> Tensor:
-        """Convert the known values of samples to vectors of the k known numbers.
+        """Convert the known values of samples to vectors κ.
 
         Args:
             known: a dictionary from the names of the known values to arrays, (N, …), or (…) for a value that all
@@ -151,7 +156,7 @@ class KnownMap:
             count: the expected number N of samples; None accepts any number.
 
         Returns:
-            (N, k) float64; (k,) if all samples share all values.
+            κ of every sample, (N, k) float64; (k,) if all samples share all values.
 
         Raises:
             ProblemError: ``known`` is None, a name is missing or unknown, a shape is wrong, or a number is not finite
@@ -176,10 +181,10 @@ class KnownMap:
 
         Args:
             problem: the problem.
-            values: the known numbers, (k,) or (N, k).
+            values: κ, (k,) or (N, k).
 
         Returns:
-            The fields among ``targets``, by name.
+            The fields in ``targets``, except the cost and the offset, by name.
 
         Raises:
             ProblemError: bounds cross, Q is not symmetric, or Q is not convex for a minimisation or not concave for a
@@ -204,21 +209,26 @@ class KnownMap:
         return found
 
     def _finite_bound(self, name: str, own: Tensor) -> Tensor:
-        """Return a field of the problem, with 0 in place of infinite bounds that known values replace."""
+        """Return ``own``, the problem's field ``name``, with 0 in place of infinite bounds that known values change."""
         if name not in ("lb", "ub") or not bool(own.isinf().any()):
             return own
         touched = torch.from_numpy(abs(to_csr_matrix(self._maps[name].M)).sum(1) > 0).to(own.device)
         return torch.where(touched & own.isinf(), 0.0, own)
 
     def change(self, name: str, values: Tensor) -> Tensor:
-        """Compute what known numbers (k,) or (N, k) add to the entries of one of ``targets``, flattened row by row.
+        """Compute ``M κ``, which known values add to a field.
 
-        The result is the matrix of the target times the known numbers: (entries,) or (N, entries).
+        Args:
+            name: the field, one of ``targets``.
+            values: κ, (k,) or (N, k).
+
+        Returns:
+            (entries,) or (N, entries), the changes of the entries of the field, flattened row by row.
         """
         return self._maps[name](values)
 
     def _parts(self, known: Any) -> list[Tensor]:
-        """Return the entries of each known value, with a leading dimension N unless all samples share the value."""
+        """Return the entries of each known value: (N, size), or (size,) if all samples share the value."""
         if known is None:
             raise ProblemError(
                 f"the model has known values, {self._value_names()}, and none came; pass known={{name: array}} with a "
@@ -241,12 +251,14 @@ class KnownMap:
         return parts
 
     def _part(self, one: KnownValue, table: Mapping[Any, Any], taken: set[str]) -> Tensor:
-        """Return the numbers of one known value, from an array under its name or from a column for each entry.
+        """Return the entries of one known value, (size,) or (N, size).
+
+        The user passes a value as one array under the name of the value, or as one column for each entry.
 
         Args:
             one: the known value.
             table: the arrays and columns that the user passed, by name.
-            taken: the names that were found in the table; those of this value are added.
+            taken: the names in the table that have been used. The names of this value are added.
         """
         if one.name in table:
             taken.add(one.name)
@@ -270,7 +282,7 @@ class KnownMap:
         return torch.stack(list(torch.broadcast_tensors(*columns)), -1)
 
     def _value_names(self) -> str:
-        """Join the names of the first six known values."""
+        """Return the names of the first six known values as text, for messages."""
         names = [one.name for one in self.values]
         return ", ".join(names) if len(names) <= _MOST_NAMED else f"{', '.join(names[:_MOST_NAMED])}, …"
 
@@ -279,7 +291,7 @@ class KnownMap:
 
 
 def _check_known_numbers(one: KnownValue, numbers: Tensor) -> None:
-    """Raise ProblemError if a number of a known value is not finite or has a sign that the model does not allow."""
+    """Raise ProblemError if an entry of a known value is not finite, or has a sign that ``one.sign`` forbids."""
     wrong = ~numbers.isfinite() | (one.sign * numbers < 0)
     if bool(wrong.any()):
         at = wrong.nonzero()[0].tolist()

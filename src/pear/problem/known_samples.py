@@ -13,7 +13,7 @@ from pear.problem.tensor_conversion import to_batch_tensor
 
 
 def fill_known_samples(problem: Any, known: Any, values: Any) -> Any:
-    """Fill known values into a model. A problem, or a model without known values, is returned unchanged.
+    """Return a model with its known values filled in. A problem, or a model without any, is returned unchanged.
 
     Args:
         problem: a ``Problem`` or ``Model``.
@@ -32,7 +32,7 @@ def fill_known_samples(problem: Any, known: Any, values: Any) -> Any:
 
 
 def read_known_samples(problem: Any, known: Any, count: int) -> Tensor | None:
-    """Convert the known values of N samples to numbers.
+    """Convert the known values of N samples to a tensor.
 
     Args:
         problem: a ``Problem`` or ``Model``.
@@ -40,7 +40,7 @@ def read_known_samples(problem: Any, known: Any, count: int) -> Tensor | None:
         count: N, the number of samples.
 
     Returns:
-        (N, k), with one column for each of ``known_map.names``; None if the problem has no known values.
+        (N, k), with one column for each of the k names in ``known_map.names``; None if the problem has no known values.
 
     Raises:
         ProblemError: known values are missing, not expected, or of another form than the model expects.
@@ -53,7 +53,10 @@ def read_known_samples(problem: Any, known: Any, count: int) -> Tensor | None:
 
 
 def insert_known_samples(problem: Any, numbers: Tensor | None) -> Any:
-    """Fill numbers that ``read_known_samples`` returned into a model. With None the problem is returned unchanged."""
+    """Return a model with known values filled in from ``numbers`` (N, k), the result of ``read_known_samples``.
+
+    If ``numbers`` is None, the problem is returned unchanged.
+    """
     if numbers is None:
         return problem
     return problem.with_known({name: numbers[:, i] for i, name in enumerate(problem.known_map.names)}, len(numbers))

@@ -26,7 +26,7 @@ _MOST_DENSE = 2**20  # a matrix with more entries is not small
 class SparseMatrix:
     """A float64 matrix that all samples share, in SciPy's CSR form, on the CPU.
 
-    The class has those methods of a tensor that programs use, with the same meaning.
+    Its methods are those methods of a tensor that programs use, with the same meaning.
 
     Args:
         csr: the matrix, with r rows and n columns, which is not copied.
@@ -85,7 +85,7 @@ class SparseMatrix:
         return torch.tensor([[bool(np.isfinite(self.csr.data).all())]])
 
     def unsqueeze(self, dim: int) -> SparseMatrix:
-        """Return the same matrix with the shape (1, rows, columns) of a matrix of a program."""
+        """Return the same matrix with the shape (1, rows, columns), as a program needs it."""
         assert dim == 0
         return self._in_program
 
@@ -98,16 +98,16 @@ class SparseMatrix:
         return self
 
     def __getitem__(self, index: Any) -> SparseMatrix:
-        """Return the matrix itself. An index selects samples, and every sample has the same matrix."""
+        """Return the matrix itself: an index selects samples, and all samples have the same matrix."""
         return self
 
     def index_select(self, dim: int, index: Tensor) -> SparseMatrix:
-        """Select rows (``dim`` 1) or columns (``dim`` 2) of a matrix of a program."""
+        """Return the rows (``dim`` 1) or columns (``dim`` 2) at ``index`` of a matrix with the shape (1, r, n)."""
         chosen = index.numpy()
         return SparseMatrix(self.csr[chosen] if dim == 1 else self.csr[:, chosen], shared=True)
 
     def __mul__(self, units: Tensor) -> SparseMatrix:
-        """Multiply every column by its entry of ``units`` (n,)."""
+        """Return the matrix with column i multiplied by entry i of ``units`` (n,)."""
         return SparseMatrix(sparse.csr_array(self.csr @ sparse.diags_array(units.double().numpy())), self._shared)
 
     @cached_property

@@ -39,9 +39,8 @@ class Model:
 
     Attributes:
         problem: the ``Problem``, with n variables.
-        known: (n,) float64, the costs that are not predicted: the costs of the imported file, or the part that the cost
-            map adds to predicted costs. Shape (N, n) if samples have known costs of their own. By default the part that
-            the cost map adds, and zero without a cost map.
+        known: (n,) float64 costs that are not predicted, or (N, n) with a row for each sample. With a cost map they
+            are the costs that the map adds to ``M ŷ``, without one the costs of the imported file; by default 0.
         offset: the constant of the objective, which solves leave out: the model's value is ``solution.value + offset``.
             A tensor (N,) if the constant depends on known values of samples.
         variables: n names.
@@ -51,14 +50,13 @@ class Model:
             name, in the shape of the original variable. By default each of ``variables`` has one column.
         report: sentences that describe the imported model.
         constraint_map: the map from the predicted values to right-hand sides, bounds and coefficients; None if only
-            costs are predicted. A model with a constraint map and no cost map predicts no costs: pass them as
-            ``known``.
+            costs are predicted. A model with a constraint map and no cost map predicts no costs, and needs ``known``.
         recourse: the rule for decisions that violate the true constraints. A model with a constraint map needs a
             recourse to decide; ``with_recourse`` can add it later.
         constraints: names of the rows of A, then of the rows of G; empty if they have no names.
         known_map: the map from values that are known for every sample, such as a battery's level this morning, to
-            costs, right-hand sides, bounds and matrices; None if no such values exist. A model with a known map decides
-            after ``with_known``, or when a call passes ``known=``.
+            costs, right-hand sides, bounds and matrices; None if no such values exist. To decide, a model with a known
+            map needs these values, through ``with_known`` or the argument ``known`` of a call.
         curvature_map: the map from predicted weights of quadratic terms to Q; None if no such weight is predicted.
 
     Example:
@@ -115,11 +113,13 @@ class Model:
         return self.cost_map.names or tuple(f"y{i}" for i in range(self.inputs))
 
     def cost(self, predicted: Any = None, keys: Sequence[Hashable] | None = None) -> Tensor:
-        """Compute the n costs ``M ŷ + known`` from predicted values ŷ, with M of the cost map. Differentiable.
+        """Compute the costs ``M ŷ + known``, (n,) or (B, n), from predicted values ŷ. M is that of the cost map.
+
+        The result is differentiable. Without a cost map the predicted values are the costs.
 
         Args:
-            predicted: (k,) or (B, k), the values ŷ; without a cost map, the n costs. If the model has no cost map, or
-                predicts no values, the argument may be omitted, and the result is ``known``.
+            predicted: (k,) or (B, k), the values ŷ. If the model has no cost map, or predicts no values, the argument
+                may be omitted, and the result is ``known``.
             keys: the row numbers of the B samples in ``known``, if ``known`` has one row per sample.
         """
         if predicted is None:
@@ -161,10 +161,10 @@ class Model:
         Args:
             problem: the problem to decide.
             cost: which costs are predicted: True for all, a list of indices, or False for none.
-            b: which right-hand sides of equalities are predicted, in the same form.
-            h: which right-hand sides of inequalities are predicted.
-            lb: which lower bounds are predicted.
-            ub: which upper bounds are predicted.
+            b: which right-hand sides of equalities are predicted, in the form of ``cost``.
+            h: which right-hand sides of inequalities are predicted, in the form of ``cost``.
+            lb: which lower bounds are predicted, in the form of ``cost``.
+            ub: which upper bounds are predicted, in the form of ``cost``.
             recourse: the rule for a decision under the forecast that violates the true constraints.
             known: (n,) or (N, n) costs that are not predicted, with 0 for every predicted cost. By default 0; must be
                 passed if no cost is predicted and the problem has no Q.
@@ -227,20 +227,20 @@ class Model:
 
     @cached_property
     def elastic(self) -> ElasticProblem:
-        """The problem with slack variables on every row and bound that has a price, built at the first use."""
+        """The problem with slack variables for the rows and bounds that have a price, built at the first use."""
         if self.constraint_map is None or self.recourse is None:
             raise ProblemError("the model predicts no right-hand sides, so that it has no elastic problem")
         return ElasticProblem(self.problem, self.recourse.prices(self.problem, self.constraint_map))
 
     def decision(self, z: Any) -> dict[str, Any]:
-        """Split decisions by the names in ``layout``. In a batch, a variable of shape (2, 3) has a part (B, 2, 3).
+        """Return decisions by the names in ``layout``. In a batch, a variable of shape (2, 3) has the shape (B, 2, 3).
 
         Variables with an index (``charge[0]``, ``charge[1]``, …) are joined to an array, ``charge``. The result also
         accepts the name of a single variable, such as ``charge[3]``.
 
         Args:
             z: (n,) or (B, n), a tensor, or any value that NumPy converts to an array, such as the result of
-                ``DecisionRegressor.decide``. The parts of a DataFrame are Series and DataFrames with the same index.
+                ``DecisionRegressor.decide``. A DataFrame gives Series and DataFrames with the same index.
 
         Raises:
             DataError: z has another number of variables.
@@ -259,8 +259,8 @@ class Model:
     def with_known(self, known: Any, count: int | None = None) -> Model:
         """Return the model of N samples with their known values filled in.
 
-        Sample i of the result has row i of ``known``. The keys that a loss takes are these row numbers, and
-        ``model[rows]`` selects samples.
+        Sample i of the result has row i of ``known``. Losses select samples by ``keys``, which are these row numbers,
+        and ``model[rows]`` returns the model of some samples.
 
         Args:
             known: a dictionary from the names of the known values to arrays, (N, …), or (…) for a value that all
@@ -323,12 +323,14 @@ class Model:
 
 
 def describe_model(problem: Problem, cost_map: CostMap | None) -> str:
-    """Describe a problem, and its cost map if it has one, in one line."""
+    """Return a description of a problem, and of the cost map unless it is None, in one line."""
     return f"{problem}" if cost_map is None else f"{problem}, {cost_map}"
 
 
 def split_cost_model(problem: Any) -> tuple[Problem, CostMap | None]:
-    """Split a model that predicts costs alone into the problem and the cost map, which is None for a ``Problem``.
+    """Return the problem and the cost map of a model that predicts costs alone.
+
+    A ``Problem`` is returned with None, and so is the problem of a model without a cost map.
 
     Raises:
         ProblemError: the argument is neither a ``Problem`` nor a ``Model``, or is a model that also predicts
@@ -349,7 +351,7 @@ def split_cost_model(problem: Any) -> tuple[Problem, CostMap | None]:
 
 
 def model_variable_names(problem: Problem | Model) -> tuple[str, ...]:
-    """Return the names of the variables of a ``Model``; () for a ``Problem``, which has no names."""
+    """Return the names of the variables of a ``Model``; () for a ``Problem``, whose variables have no names."""
     return problem.variables if isinstance(problem, Model) else ()
 
 

@@ -14,7 +14,7 @@ class NamedDecisions(dict[str, Any]):
     """A dictionary of decisions by name, which also accepts the name of a single variable, such as ``charge[3]``.
 
     Args:
-        parts: the decisions of each variable or array, by the names in the model's layout.
+        parts: the decisions of each variable or array, (…) or (B, …), by the names in ``Model.layout``.
         z: (n,) or (B, n) all decisions.
         variables: the names of the n single variables.
         index: the pandas index of the B samples. The values of the dictionary are then pandas tables; with None they

@@ -43,15 +43,15 @@ class Oracle(Problem):
             of the batch. Unknown ids are None.
         n: the number of variables; by default that of the relaxation.
         sense: "min" or "max".
-        batched: whether ``decide`` takes a batch; None lets the first call find out.
+        batched: True if ``decide`` takes a batch, False if it takes one sample, None to find out at the first call.
         processes: the number of processes of this machine that share the samples, for a slow function. Needs joblib.
         check: a function of a decision (n,), which returns True or None if the decision is right, and False or a
             sentence about what is wrong otherwise. Shape and finite numbers are always checked.
         relaxation: a ``Problem`` that contains all decisions, with the same variables, costs and sense, such as the
             degree constraints of a tour; or a ``Model`` that takes the n costs as predicted values. If the relaxation
             has a Q, a decision costs ``½ zᵀQz + cᵀz``.
-        cache: whether decisions are stored by their costs, so that equal costs are decided once. Pass False for a
-            function that answers at random.
+        cache: True to store decisions, so that the function is called once for equal costs. Pass False for a function
+            that answers at random.
 
     Attributes:
         function: ``decide`` as given.
@@ -118,7 +118,7 @@ class Oracle(Problem):
 
     @property
     def takes_keys(self) -> bool:
-        """True if the function takes the ids of the samples, which may then differ in more than their costs."""
+        """True if the function has an argument for sample ids, so that samples may differ in more than their costs."""
         return self._calls.takes_keys
 
     def decisions(self, cost: Tensor) -> list[CheckedDecision | None]:
@@ -143,14 +143,17 @@ class Oracle(Problem):
         return found
 
     def is_new(self) -> bool:
-        """Return True at the first call of this method, unless ``make_oracle`` made the oracle."""
+        """Return True at the first call of this method, and False later.
+
+        For an oracle that ``make_oracle`` made, the first call returns False, too.
+        """
         new, self._calls.is_new = self._calls.is_new, False
         return new
 
     def of_samples(self, keys: Sequence[Hashable]) -> Oracle:
-        """Return the oracle of the samples with these ids, which are passed to a function that takes ids.
+        """Return the oracle of the samples with these ids. A function that takes ids gets them at every call.
 
-        If the relaxation has fields per sample, the ids are row numbers.
+        If the relaxation has fields per sample, the ids must be row numbers.
         """
         if self.batch is not None:
             return self[keys]

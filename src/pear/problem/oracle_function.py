@@ -28,7 +28,7 @@ _SHAPE_ERRORS = (LookupError, ValueError, TypeError, RuntimeError)
 
 
 class CheckedDecision(NamedTuple):
-    """The decision of the function for one sample.
+    """The decision that an oracle's function returned for one sample, and the result of its check.
 
     Attributes:
         z: (n,) the decision.
@@ -40,10 +40,10 @@ class CheckedDecision(NamedTuple):
 
 
 class OracleFunctionMemory:
-    """A memory of decisions by a digest of the cost and the id of the sample.
+    """A store of decisions, each under a digest of the costs and the id of the sample.
 
-    A full memory first forgets decisions that were stored and not asked for again. True costs come again in every
-    epoch, and the forecasts of a model in training never do.
+    A full store first forgets decisions that were never asked for. True costs come again in every epoch of training,
+    and forecasts do not.
     """
 
     def __init__(self) -> None:
@@ -76,7 +76,7 @@ class OracleFunctionMemory:
 
 
 class TensorFunction:
-    """A function of tensors in the form that an ``Oracle`` calls, which is a function of NumPy arrays.
+    """A function of NumPy arrays, as an ``Oracle`` calls it, around a function of tensors.
 
     Args:
         decide: a function from a tensor of costs (B, n) to decisions (B, n), which may also have an argument ``keys``.
@@ -91,21 +91,21 @@ class TensorFunction:
 
 
 class OracleFunction:
-    """The user's function from costs to decisions, with the way to call it and to check its results.
+    """The user's function from costs to decisions, with what is needed to call it and to check its results.
 
     Args:
         function: a function from costs (n,) to a decision (n,), or from costs (B, n) to decisions (B, n). It may have
             an argument ``key`` for the id of the sample, or ``keys`` for the ids of the batch.
         n: the number of variables.
-        batched: whether the function takes a batch; None lets the first call find out.
+        batched: True if the function takes a batch, False if it takes one sample, None to find out at the first call.
         processes: the number of processes that share the samples.
         check: a function of a decision (n,), which returns True or None if the decision is right, and False or a
             sentence about what is wrong otherwise; or None.
-        cache: whether decisions are stored, so that equal costs are decided once.
+        cache: True to store decisions, so that the function is called once for equal costs.
 
     Attributes:
         memory: the stored decisions.
-        is_new: True until a decision has been compared with the relaxation. Always False for a ``TensorFunction``.
+        is_new: True until ``Oracle.is_new`` is called for the first time. Always False for a ``TensorFunction``.
     """
 
     def __init__(
@@ -126,7 +126,7 @@ class OracleFunction:
         self.is_new = not isinstance(function, TensorFunction)
 
     def decide(self, costs: Array, positions: list[int], keys: Keys | None = None) -> list[CheckedDecision]:
-        """Decide B samples. Samples with equal costs and ids are decided once.
+        """Return the decisions of B samples. The function is called once for samples with equal costs and ids.
 
         Args:
             costs: (B, n) finite, in float64.
@@ -147,7 +147,7 @@ class OracleFunction:
         return [found[mark] for mark in marks]
 
     def _call(self, costs: Array, keys: Keys, samples: list[int]) -> list[Array]:
-        """Call the function for B samples.
+        """Call the function for B samples, in several processes if the user asked for them.
 
         Args:
             costs: (B, n).
@@ -178,7 +178,7 @@ class OracleFunction:
         return first
 
     def _find_kind(self, cost: Array, sample: int) -> Array:
-        """Decide one sample, and find out whether the function takes a sample or a batch.
+        """Return the decision (n,) for costs (n,), and set ``batched`` by a trial of the function.
 
         The function is called with the sample alone. If this call fails, or returns another shape, the function is
         called with a batch of copies of the sample. If that call fails, too, or returns different decisions for the
@@ -201,7 +201,7 @@ class OracleFunction:
         return z
 
     def _complain(self, z: Array) -> str:
-        """Say what is wrong with a decision (n,), in words; "" if nothing is."""
+        """Return a text that says what is wrong with a decision (n,); "" if nothing is."""
         if not np.isfinite(z).all():
             return f"{int((~np.isfinite(z)).sum())} of {len(z)} numbers are not finite"
         said = None if self.check is None else self.check(z.copy())
@@ -241,13 +241,13 @@ def read_oracle_function_output(returned: Any, shape: tuple[int, ...], samples: 
 
 
 def _make_oracle_function_caller(function: Function, batched: bool) -> Callable[..., Any]:
-    """Make a function that calls the user's function for costs (B, n), the ids of the samples, and their positions.
+    """Return a function that calls the user's function for costs (B, n), the ids of the samples, and their positions.
 
-    The result is a nested function, which is pickled by value: other processes need not import this package or torch.
+    The result is a nested function, which is pickled by value. Other processes therefore need not import PEAR or torch.
 
     Args:
         function: the user's function.
-        batched: whether the user's function takes a batch.
+        batched: True if the user's function takes a batch, False if it takes one sample.
     """
 
     def call(costs: Any, keys: Any, positions: list[int]) -> Any:
@@ -271,7 +271,10 @@ def _make_oracle_function_caller(function: Function, batched: bool) -> Callable[
 
 
 def _run_oracle_function_in_processes(call: Callable[..., Any], work: list[tuple[Any, ...]]) -> list[Any]:
-    """Run ``call`` with each tuple of arguments, in one process each. Joblib keeps the processes for later calls."""
+    """Return the results of ``call`` for each tuple of arguments in ``work``, each computed in a process of its own.
+
+    Joblib keeps the processes for later calls.
+    """
     joblib = import_optional("joblib", "sklearn", "processes= of an Oracle")
     results: list[Any] = joblib.Parallel(n_jobs=len(work))(joblib.delayed(call)(*one) for one in work)
     return results

@@ -1,9 +1,9 @@
-"""Pandas tables that users pass: checks that rows and columns which belong together have the same names.
+"""Checks and conversions of the pandas tables that users pass.
 
-The rows of all tables are paired by position. Two tables whose indices are a day apart would be paired wrongly without
-a warning. Tables with different indices are therefore refused, as are tables with the same index in another order:
-nothing is sorted or shifted. The default index 0, 1, 2, … carries no names: a table with this index is paired by
-position, as an array is, unless the index of another table has the numbers 0, 1, 2, … in another order.
+The rows of several tables are paired by position, and nothing is sorted or shifted. Two tables whose indices are a day
+apart would be paired wrongly. Tables with different indices are therefore refused, as are tables with the same index in
+another order. The default index 0, 1, 2, … carries no names. A table with this index is paired by position, as an array
+is, unless the index of another table has the numbers 0, 1, 2, … in another order.
 """
 
 from __future__ import annotations
@@ -71,7 +71,7 @@ def pandas_to_numpy(table: Any, name: str) -> np.ndarray[Any, Any]:
 
 
 def series_as_sample_row(value: Any) -> Any:
-    """Return a Series, the values of one sample, as a DataFrame with one row; return any other value unchanged.
+    """Return a Series, which holds one sample, as a DataFrame with one row. Any other value is returned unchanged.
 
     Example:
         >>> import pandas
@@ -109,8 +109,8 @@ def check_pandas_rows(tables: Mapping[str, Any]) -> None:
 
     Args:
         tables: the values that the user passed, by argument name. Arrays, tensors, lists and None have no index and
-            pass. Tables in the argument ``known`` count only if they have as many rows as the first other table,
-            because others hold values of groups of samples, or values that samples share.
+            pass. Tables in the argument ``known`` are checked only if they have as many rows as the first other table.
+            The rows of other known tables are not samples.
 
     Raises:
         ProblemError: two indices differ. The message says in which row, how many labels match, and what to do.
@@ -142,7 +142,7 @@ def shared_pandas_index(*tables: Any) -> Any:
     """Return the index of tables whose rows belong together.
 
     Returns:
-        The first index that is not pandas' default 0, 1, 2, …; if there is none, a default index; None if no table has
+        The first index that is not pandas' default 0, 1, 2, …. If there is none, the first index. None if no table has
         an index.
 
     Example:
@@ -160,10 +160,12 @@ def pandas_columns(value: Any) -> tuple[Any, ...] | None:
 
 
 def check_pandas_columns(problem: Problem | Model, columns: Sequence[Any] | None, name: str = "C") -> None:
-    """Check that columns with the names of the predicted values are in the model's order. Other names pass.
+    """Check that the columns of a table, if they have the names of the predicted values, are in the model's order.
+
+    Columns with other names pass.
 
     Args:
-        problem: a model, or a problem, whose predicted values are called x0, x1, ….
+        problem: a model or a problem. The predicted values of a problem are called x0, x1, ….
         columns: the column names of a table; None for an array, which passes.
         name: the name of the table in error messages.
 
@@ -183,9 +185,13 @@ def check_pandas_columns(problem: Problem | Model, columns: Sequence[Any] | None
 def check_pandas_order(problem: Problem | Model, predicted: Any, true: Any) -> None:
     """Check that DataFrames of predicted and true values have the same columns and rows in the same order.
 
+    Args:
+        problem: a model or a problem. The columns must be in the order of its predicted values.
+        predicted: the predicted values, in any form. Other forms than DataFrames have no columns to check.
+        true: the true values, in any form.
+
     Raises:
-        ProblemError: their columns or their indices differ, so that numbers which do not belong together would be
-            compared.
+        ProblemError: the columns or the indices of the two tables differ, so that wrong pairs would be compared.
     """
     columns = [pandas_columns(table) for table in (predicted, true)]
     for name, own in zip(("predicted", "true"), columns, strict=True):
@@ -201,7 +207,7 @@ def check_pandas_order(problem: Problem | Model, predicted: Any, true: Any) -> N
 
 
 def _indexed_pandas_tables(tables: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the pandas tables by name. Parts of ``known`` count only if they have as many rows as the first table."""
+    """Return the pandas tables by name, and of ``known`` only those with as many rows as the first other table."""
     found: dict[str, Any] = {
         name: table for name, table in tables.items() if name != "known" and has_pandas_index(table)
     }
@@ -224,7 +230,7 @@ def _reorders_default_pandas_index(index: Any) -> bool:
 
 
 def _describe_pandas_difference(name: str, index: Any, other: str, second: Any) -> str:
-    """Say how the indices of two tables differ, and what to do.
+    """Return the error message about two different indices: how they differ, and what to do.
 
     Args:
         name: the name of the first table.

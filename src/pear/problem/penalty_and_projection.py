@@ -1,4 +1,4 @@
-"""``Penalty`` and ``Projection``: rules for a decision under a forecast that violates the true constraints."""
+"""``Penalty`` and ``Projection``: what happens if a decision under a forecast violates the true constraints."""
 
 from __future__ import annotations
 
@@ -17,16 +17,17 @@ from pear.problem.tensor_conversion import ArrayLike, tensor_shape, to_float64_t
 
 @dataclass(frozen=True, eq=False)
 class Penalty:
-    """A recourse that keeps the decision and charges a price per unit of violation, such as for overtime or shortage.
+    """A recourse that keeps the decision and charges a price per unit of violation, such as the price of overtime.
 
-    The problem becomes elastic: with slack variables s ≥ 0 on the priced rows it minimises ``f(z) + price·s``, where f
-    is the plain objective, negated if it is maximised. The decision under the forecast minimises this sum under the
-    forecast constraints, and is charged the value of the sum under the true constraints. The best decision minimises
-    the sum under the true constraints, so that regret is never negative.
+    A recourse is the rule for decisions that violate the true constraints. The problem becomes elastic: with slack
+    variables s ≥ 0 on the priced rows it minimises ``f(z) + price·s``, where f is the plain objective, negated if it is
+    maximised. The decision under the forecast minimises this sum under the forecast constraints, and is charged the
+    value of the sum under the true constraints. The best decision minimises the sum under the true constraints, so that
+    regret is never negative.
 
-    A price is a single number for all predicted rows of its kind, or one number for each row of the problem, infinite
-    for a row that may not be violated. A predicted row needs a finite price. Prices are in the unit of the objective,
-    and positive for minimisation and maximisation alike.
+    A price is a single number for all predicted rows of its kind, or one number for each row of the problem. It is
+    infinite for a row that may not be violated. A predicted row needs a finite price. Prices are in the unit of the
+    objective, and positive for minimisation and maximisation alike.
 
     Args:
         b: the price of violated equalities. A tuple of two prices distinguishes too little (Az < b) from too much
@@ -90,7 +91,7 @@ class Penalty:
 
 @dataclass(frozen=True, eq=False)
 class Projection:
-    """A recourse that replaces the decision by the nearest point of the true feasible set, and charges its true cost.
+    """A recourse that replaces the decision by the nearest point of the true feasible set, and charges its cost.
 
     The point nearest to a decision ẑ is the z that minimises ``½ Σ wᵢ(zᵢ − ẑᵢ)²`` over the true feasible set, which
     must not be empty. If no point is feasible under the forecast, ẑ is the best point among those with the least total
@@ -125,7 +126,7 @@ class Projection:
     def prices(self, problem: Problem, constraints: ConstraintMap) -> dict[str, Tensor]:
         """Return the prices of rows under an infeasible forecast: ``price`` for predicted rows, infinite for others.
 
-        The result has the form of ``Penalty.prices``.
+        The arguments and the result are those of ``Penalty.prices``.
 
         Raises:
             ProblemError: the price is not a positive number.
@@ -145,7 +146,7 @@ def check_penalty_or_projection(problem: Problem, constraints: ConstraintMap | N
         recourse: a ``Penalty``, a ``Projection`` or None.
 
     Raises:
-        ProblemError: there is a recourse and no predicted row, or the map or the recourse does not fit the problem.
+        ProblemError: there is a recourse but no predicted row, or the map or the recourse does not fit the problem.
     """
     if constraints is None:
         if recourse is not None:

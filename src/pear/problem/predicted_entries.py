@@ -24,13 +24,13 @@ Entries = bool | Sequence[Any]
 def map_predicted_entries(
     problem: Problem, cost: Entries, fields: Mapping[str, Entries], known: Any
 ) -> tuple[Problem, CostMap, ConstraintMap | None]:
-    """Build the maps of a model in which every predicted value is one cost, one limit or one coefficient.
+    """Return the problem and the maps of a model whose predicted values are single costs, limits or coefficients.
 
     Args:
         problem: the problem to decide.
         cost: which costs are predicted: True for all, False for none, or a list of indices.
-        fields: which entries of b, h, lb, ub, A and G are predicted, by name, in the same form. For A and G the list
-            has pairs (row, column), and True stands for all entries that are not zero.
+        fields: which entries of b, h, lb, ub, A and G are predicted, by name, in the form of ``cost``. For A and G the
+            list has pairs (row, column), and True means all entries that are not zero.
         known: (n,) or (N, n) costs that are not predicted, or None.
 
     Returns:
@@ -78,7 +78,7 @@ def map_predicted_entries(
 
 
 def _refuse_known_predicted_entries(known: Tensor, predicted: Any) -> None:
-    """Check that no predicted cost is also known, because the two numbers would be added.
+    """Raise ProblemError if a predicted cost has a known part that is not 0, because the two numbers would be added.
 
     Args:
         known: (n,) or (N, n) known costs.
@@ -95,11 +95,11 @@ def _refuse_known_predicted_entries(known: Tensor, predicted: Any) -> None:
 
 
 def _predicted_entry_indices(name: str, which: Any, size: int) -> Any:
-    """Convert True, False or a list of indices to the indices of the predicted entries, in the same order.
+    """Return the indices of the predicted entries of a field that is not a matrix, in the order of the user.
 
     Args:
         name: the name of the field.
-        which: the predicted entries, in the form of ``Entries``.
+        which: the predicted entries: True for all, False for none, or a list of indices.
         size: the number of entries of the field.
     """
     if isinstance(which, (bool, np.bool_)):
@@ -120,7 +120,7 @@ def _predicted_entry_indices(name: str, which: Any, size: int) -> Any:
 
 
 def _matrix_with_predicted_entries(problem: Problem, name: str, which: Entries) -> Tensor:
-    """Return A or G of the problem, with or without a dimension N; an empty matrix if no entry of it is predicted.
+    """Return A or G of the problem, (r, n) or (N, r, n); a matrix without rows if none of its entries is predicted.
 
     Raises:
         ProblemError: an entry is predicted, and the problem does not have the matrix or is sparse.
@@ -139,12 +139,13 @@ def _matrix_with_predicted_entries(problem: Problem, name: str, which: Entries) 
 
 
 def _predicted_matrix_entry_indices(name: str, which: Any, own: Tensor) -> Any:
-    """Convert True (all that are not zero in some sample), False or pairs (row, column) to ``row · n + column``.
+    """Return the positions ``row · n + column`` of the predicted coefficients of a matrix, in the order of the user.
 
     Args:
         name: the name of the matrix.
-        which: the predicted coefficients, in the form of ``Entries``.
-        own: the matrix of the problem, with or without a dimension N.
+        which: the predicted coefficients: True for all that are not zero in some sample, False for none, or a list of
+            pairs (row, column).
+        own: (r, n) or (N, r, n) the matrix of the problem.
     """
     rows, n = own.shape[-2:]
     if isinstance(which, (bool, np.bool_)):
@@ -164,7 +165,13 @@ def _predicted_matrix_entry_indices(name: str, which: Any, own: Tensor) -> Any:
 
 
 def _predicted_entry_name(name: str, at: int, n: int) -> str:
-    """Return the name of a predicted entry: x3 for a cost, b[0] for a limit, A[0,3] for a coefficient."""
+    """Return the name of a predicted entry, such as x3 for a cost, b[0] for a limit, and A[0,3] for a coefficient.
+
+    Args:
+        name: "cost" or the name of the field.
+        at: the index of the entry; ``row · n + column`` in a matrix.
+        n: the number of variables.
+    """
     if name == "cost":
         return f"x{at}"
     return f"{name}[{at // n},{at % n}]" if name in CONSTRAINT_MATRICES else f"{name}[{at}]"

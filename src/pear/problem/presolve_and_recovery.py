@@ -26,15 +26,15 @@ class Recovery:
 
     Args:
         problem: the original problem.
-        reduction: the reduced program with its map.
-        rows: the rows of the reduced problem.
+        reduction: the result of ``reduce_program``, which holds the map.
+        rows: the rows of the reduced problem, as rows with two limits.
 
     Attributes:
         n: the number of original variables.
         columns: (k,) the original numbers of the variables that are left.
         T: (n, k) matrix of the map, in SciPy's CSR form.
         t: (n,) constant of the map.
-        removed: how many rows and variables were removed, by kind.
+        removed: how many rows, limits and variables were removed, by kind.
     """
 
     def __init__(self, problem: Problem, reduction: ProgramReduction, rows: RowLimits) -> None:
@@ -55,7 +55,7 @@ class Recovery:
     def cost(self, cost: ArrayLike) -> Tensor:
         """Compute the costs ``Tᵀ(c + Qt)`` of the reduced problem from original costs c. Differentiable.
 
-        T and t are those of the map, and Q is that of the original problem.
+        T and t belong to the map ``z = T w + t``, and Q to the original problem.
 
         Args:
             cost: (n,) or (B, n) costs c of the original problem.
@@ -68,7 +68,7 @@ class Recovery:
     def constant(self, cost: ArrayLike) -> Tensor:
         """Compute the original objective minus the reduced objective, ``½ tᵀQt + cᵀt``. Differentiable.
 
-        t is the constant of the map, and Q is that of the original problem.
+        t is the constant of the map ``z = T w + t``, and Q belongs to the original problem.
 
         Args:
             cost: (n,) or (B, n) costs c of the original problem.
@@ -126,7 +126,7 @@ class Recovery:
 
 
 def presolve(problem: Problem) -> tuple[Problem, Recovery]:
-    """Make a problem smaller before it is solved many times, with the same decisions, values and gradients.
+    """Return a smaller problem with the same decisions, values and gradients, for a problem that is solved many times.
 
     Empty and duplicate rows and dependent equalities are dropped, rows with one variable become bounds, fixed variables
     become constants, and continuous variables without bounds that an equality defines are substituted.
@@ -196,7 +196,7 @@ def _rows_to_presolve(problem: Problem) -> RowProgram:
 
 
 def _presolved_field(problem: Problem, matrix: Any) -> Any:
-    """Return a matrix in dense form, unless the problem is sparse. Vectors and None are returned unchanged."""
+    """Return a SciPy matrix in dense form, unless the problem is sparse. Vectors and None are returned unchanged."""
     return matrix if problem.is_sparse or not sparse.issparse(matrix) else matrix.toarray()
 
 

@@ -56,25 +56,26 @@ class Problem:
     Args:
         Q: (n, n) or (N, n, n), symmetric up to rounding; positive semidefinite to minimise, negative semidefinite to
             maximise.
-        A: (p, n) or (N, p, n) coefficients of equalities.
+        A: (p, n) or (N, p, n) coefficients of p equalities.
         b: (p,) or (N, p) right-hand sides of equalities.
-        G: (m, n) or (N, m, n) coefficients of inequalities.
+        G: (m, n) or (N, m, n) coefficients of m inequalities.
         h: (m,) or (N, m) right-hand sides of inequalities; inf, or 1e20 and more, means no limit.
         lb: a number, (n,) or (N, n) lower bounds; -inf, or −1e20 and less, means no bound.
         ub: a number, (n,) or (N, n) upper bounds; inf, or 1e20 and more, means no bound.
         sense: "min" or "max".
-        integer: None, True (all variables), a bool mask (n,), or a list of indices.
+        integer: the integer variables: None for none, True for all, a bool mask (n,), or a list of indices.
         n: the number of variables; needed only if no field tells it.
         phi: a ``Smooth`` term, convex to minimise and concave to maximise.
 
     Attributes:
-        Q, A, b, G, h, lb, ub: float64 tensors in the shapes above (bounds never scalar), or None. Do not write to them.
-            Q, A and G of a sparse problem are ``SparseMatrix`` objects, whose attribute ``csr`` is SciPy's matrix.
+        Q, A, b, G, h, lb, ub: float64 tensors in the shapes above, but bounds are never scalar; None for an absent
+            field. Do not write to them. Q, A and G of a sparse problem are ``SparseMatrix`` objects, whose attribute
+            ``csr`` is SciPy's matrix.
         integer: (n,) bool, True for integer variables; None if all are continuous.
         sense, phi: as given.
         n: the number of variables.
-        batch: N; None if all samples share all fields.
-        dtype: the type of results if no input has a floating type, as with lists and integers; see ``to``.
+        batch: the number N of samples; None if all samples share all fields.
+        dtype: the type of results if every input is a list of numbers or an integer array; see ``to``.
         device: the device of the data.
         is_sparse: True if the problem is sparse.
 
@@ -184,8 +185,8 @@ class Problem:
 
         Args:
             device: the device; None keeps the device of the problem.
-            dtype: float32 or float64, the type of results if no input has a floating type, as with lists and integers.
-                The data of the problem stays float64. May also be passed in place of ``device``.
+            dtype: float32 or float64, the type of results if every input is a list of numbers or an integer array. The
+                data of the problem stays float64. May also be passed in place of ``device``.
 
         Example:
             >>> Problem(n=2).to(dtype=torch.float32).dtype
@@ -236,20 +237,20 @@ class Problem:
     ) -> QuadraticProgram:
         """Return the batch of programs ``min ½ zᵀHz + s·cᵀz`` with ``H = s·Q + λI`` and s = ``sign``, without φ.
 
-        The result is detached and in float64. A field that is passed here replaces the problem's field; the signs are
-        those of the user's problem. Such fields may be predictions, so that only shapes and the symmetry of Q are
-        checked: a sample with NaN, crossed bounds or a curvature of the wrong sign gets a status from the solve.
+        The result is detached and in float64. A field that is passed here replaces the problem's field, and has the
+        signs of the user's problem. Such fields may be predictions, so that only shapes and the symmetry of Q are
+        checked. A sample with NaN, crossed bounds or a curvature of the wrong sign gets a status from the solve.
 
         Args:
             cost: (B, n) tensor on the problem's device.
             smoothing: λ ≥ 0.
-            Q: (n, n) or (B, n, n).
-            A: (p, n) or (B, p, n).
-            b: (p,) or (B, p).
-            G: (m, n) or (B, m, n).
-            h: (m,) or (B, m).
-            lb: a number, (n,) or (B, n).
-            ub: a number, (n,) or (B, n).
+            Q: (n, n) or (B, n, n) curvature.
+            A: (p, n) or (B, p, n) coefficients of equalities.
+            b: (p,) or (B, p) right-hand sides of equalities.
+            G: (m, n) or (B, m, n) coefficients of inequalities.
+            h: (m,) or (B, m) right-hand sides of inequalities.
+            lb: a number, (n,) or (B, n) lower bounds.
+            ub: a number, (n,) or (B, n) upper bounds.
 
         Example:
             >>> qp = Problem(lb=0, ub=1, n=2, sense="max").canonical(torch.tensor([[1.0, -2.0]]), smoothing=0.5)
@@ -270,11 +271,11 @@ class Problem:
         return self._plans[name]
 
     def checked(self, cost: Tensor, **overrides: ArrayLike) -> dict[str, Tensor]:
-        """Check the cost and the fields of one call, and return these fields and those of the problem by name.
+        """Return the fields for one call, by name, after a check of the cost and of the fields that the call passes.
 
         Args:
             cost: (B, n) tensor on the problem's device.
-            **overrides: fields that replace those of the problem in this call, in the shapes of ``canonical``, or None.
+            **overrides: fields that replace those of the problem, as for ``canonical``; None keeps the problem's.
         """
         fields = self._fields() | self._overrides(cost, given_fields(**overrides))
         field_checks.check_field_rows(fields)
@@ -366,7 +367,7 @@ class Problem:
         self.__dict__.update(state)
 
     def _overrides(self, cost: Tensor, given: dict[str, ArrayLike]) -> dict[str, Tensor]:
-        """Check the cost of one call and the fields that it replaces, and convert these fields to float64 tensors."""
+        """Return the fields that a call passes, as float64 tensors by name, after a check of the cost and of them."""
         shared_tensor_device({"cost": cost, **given}, home=("the problem", self.device))
         if self.is_sparse:
             self._refuse_matrices(given)
@@ -381,7 +382,7 @@ class Problem:
 
     @staticmethod
     def _refuse_matrices(given: dict[str, ArrayLike]) -> None:
-        """Raise ProblemError if a call replaces a matrix of a sparse problem. Such matrices are analysed only once."""
+        """Raise ProblemError if ``given``, the fields that a call passes to a sparse problem, holds Q, A or G."""
         for name in MATRICES:
             if name in given:
                 raise ProblemError(

@@ -22,12 +22,12 @@ _OUTWARD = {"lb": -1.0, "ub": 1.0, "h": 1.0}  # the sign of the infinity that me
 
 
 def read_problem_field(name: str, value: ArrayLike, sparse: bool) -> Any:
-    """Copy a field to float64.
+    """Return a copy of a field in float64.
 
     Args:
         name: the name of the field.
         value: the field as the user passed it.
-        sparse: whether the problem is sparse. Q, A and G of a sparse problem become ``SparseMatrix`` objects; every
+        sparse: True if the problem is sparse. Q, A and G of a sparse problem become ``SparseMatrix`` objects; every
             other field becomes a dense tensor.
     """
     if not sparse or name not in MATRICES:
@@ -64,7 +64,11 @@ def is_field_per_sample(name: str, value: Tensor) -> bool:
 
 
 def read_integer_field(integer: ArrayLike) -> bool | Tensor:
-    """Convert the argument ``integer`` of a problem to True, False, a bool mask (n,) or a tensor of int64 indices."""
+    """Convert the argument ``integer`` of a ``Problem`` to one of four forms.
+
+    Returns:
+        True if all variables are integer, False if none is, a bool mask (n,), or a tensor of int64 indices.
+    """
     if integer is None or isinstance(integer, (bool, np.bool_)):
         return bool(integer)
     marks = to_tensor("integer", list(integer) if isinstance(integer, (range, set, frozenset)) else integer)

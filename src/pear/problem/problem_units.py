@@ -1,4 +1,4 @@
-"""Change of the units of a problem's variables: variable i of the new problem is ``zᵢ / unitᵢ``."""
+"""Change of the units of a problem's variables: variable i of the new problem is ``zᵢ / unitsᵢ``."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from pear.problem.problem import Problem
 
 
 def problem_in_units(problem: Problem, units: Tensor) -> Problem:
-    """Return the same problem in the variables ``z / units``. Its costs are the original costs times the units.
+    """Return the same problem in the variables ``z / units``. Its costs are the costs of z times ``units``.
 
     Args:
         problem: a continuous problem without a smooth term.
@@ -40,7 +40,7 @@ def fields_in_units(fields: Mapping[str, Any], units: Tensor) -> dict[str, Any]:
 
 
 def _field_in_units(name: str, value: Any, units: Tensor) -> Any:
-    """Convert one field of a problem to the variables ``z / units``."""
+    """Convert the field ``name`` of a problem to the variables ``z / units``, with ``units`` (n,)."""
     if name in ("lb", "ub"):
         bound = torch.as_tensor(value, dtype=None if isinstance(value, Tensor) else torch.float64)
         return bound / units.to(bound)

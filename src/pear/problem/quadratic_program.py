@@ -38,7 +38,7 @@ _SPARSE_FORM = "sparse form"
 
 @dataclass(frozen=True)
 class QuadraticProgram:
-    """A batch of ``min ½ zᵀHz + cᵀz  s.t.  Az = b, Gz ≤ h, lb ≤ z ≤ ub``.
+    """A batch of programs ``min ½ zᵀHz + cᵀz  s.t.  Az = b, Gz ≤ h, lb ≤ z ≤ ub`` with n variables.
 
     All numbers are float64, on one device. A field with leading dimension 1 is shared by the whole batch. No field is
     ``None``: absent rows have size 0, and absent bounds are infinite. H, A and G are either all dense tensors or all
@@ -47,11 +47,11 @@ class QuadraticProgram:
     Attributes:
         H: (B or 1, n, n) curvature, symmetric positive semidefinite (zero for an LP).
         c: (B, n) linear costs of the B samples.
-        A, b: (B or 1, p, n) and (B or 1, p) equalities.
-        G, h: (B or 1, m, n) and (B or 1, m) inequalities; ``h = +inf`` means that the sample does not have the row.
+        A, b: (B or 1, p, n) and (B or 1, p), the p equalities.
+        G, h: (B or 1, m, n) and (B or 1, m), the m inequalities; ``h = +inf`` means that the sample lacks the row.
         lb, ub: (B or 1, n) bounds; infinity means no bound.
         integer: (n,) bool, True for integer variables; None for a continuous problem.
-        diagonal: True if every H is known to be diagonal (an LP, smoothed or not).
+        diagonal: True if every H is known to be diagonal, such as that of a problem without Q.
         plan: data that solvers compute once from the constraints, by name. Programs with the same constraints share one
             plan; sparse programs share one plan if their matrices are the same.
     """
@@ -138,8 +138,8 @@ class QuadraticProgram:
         """Return the same programs with sparse matrices; None if that is not possible or would not be faster.
 
         The result is None for few variables, many non-zeros, data on a GPU, matrices that differ between samples, and
-        matrices with NaN or infinity. The plan stores the converted matrices, and what solvers prepare for them, until
-        H changes.
+        matrices with NaN or infinity. The converted matrices, and what solvers prepare for them, are stored in the plan
+        and used again as long as H is the same.
         """
         if self.is_sparse:
             return self
@@ -172,7 +172,7 @@ def keeps_quadratic_program_sparse(given: Mapping[str, Any], n: int | None, smoo
     Args:
         given: the fields that the user passed, by name.
         n: the number of variables, or None if the user did not pass it.
-        smooth: whether the problem has a smooth term.
+        smooth: True if the problem has a smooth term.
     """
     matrices = {name: given[name] for name in MATRICES if name in given}
     if smooth or any(isinstance(value, Tensor) and value.device.type != "cpu" for value in given.values()):
@@ -204,18 +204,18 @@ def build_quadratic_program(
     plans: dict[Any, Any],
     sparse_matrices: bool,
 ) -> QuadraticProgram:
-    """Build the minimisation program of a problem from its checked fields.
+    """Return the program, a minimisation, of a problem.
 
     Absent rows are empty, and absent bounds are infinite.
 
     Args:
-        fields: the fields of the problem that are present, with the signs of the user's problem.
+        fields: the checked fields of the problem, by name, without absent ones, with the signs of the user's problem.
         cost: (B, n) costs, with the signs of the user's problem.
         sign: 1 if the problem minimises, −1 if it maximises.
         smoothing: λ, which is added to the diagonal of H.
         integer: (n,) bool, or None for a continuous problem.
-        plans: the plan of a dense problem, or one plan for each smoothing of a sparse problem.
-        sparse_matrices: whether the matrices are sparse.
+        plans: for a dense problem its plan; for a sparse problem one plan for each smoothing, by the smoothing.
+        sparse_matrices: True if the matrices are ``SparseMatrix`` objects.
     """
     cost = sign * cost.detach().to(torch.float64)
     n = cost.shape[1]

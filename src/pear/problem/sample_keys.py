@@ -1,4 +1,4 @@
-"""Keys of samples, which name the rows of a batch, and the selection of samples by their keys."""
+"""Keys, which are ids of samples: a key for each row of a batch, and the selection of samples by their keys."""
 
 from __future__ import annotations
 
@@ -53,14 +53,20 @@ def takes_keys(function: Callable[..., Any]) -> bool:
 
 
 def call_with_keys(function: Callable[..., Result], rows: Tensor, keys: list[Hashable] | None) -> Result:
-    """Call a function with ``rows`` (B, n), and also with the B sample ids if it has an argument ``keys``."""
+    """Return ``function(rows)``, or ``function(rows, keys=keys)`` if the function has an argument ``keys``.
+
+    Args:
+        function: a function, or a module.
+        rows: (B, n).
+        keys: the ids of the B samples, or None.
+    """
     return function(rows, keys=keys) if takes_keys(function) else function(rows)
 
 
 def select_by_keys(problem: Problem, keys: list[Hashable] | None) -> Problem:
     """Return the samples of a problem that the keys name. A problem that all samples share is returned unchanged.
 
-    An oracle whose samples share all fields passes the keys to its function, if the function takes ids.
+    An oracle without fields per sample gets the keys, and passes them to its function if the function takes ids.
 
     Raises:
         ProblemError: a key names no row of ``problem``.
@@ -87,10 +93,10 @@ def select_model_by_keys(model: Model, keys: list[Hashable] | None) -> Model:
 
 
 def count_keyed_samples(problem: Any) -> int | None:
-    """Return the number of samples that a problem or its cost map has rows for; None if all samples share its data.
+    """Return the number N of samples for which a problem or model has data of their own; None if it has none.
 
-    If there are such rows, the key of a sample is its row number. An argument that is neither a ``Problem`` nor a
-    ``Model`` gives None.
+    With such data, fields or known costs, the key of a sample is its row number. An argument that is neither a
+    ``Problem`` nor a ``Model`` gives None.
     """
     if not isinstance(problem, (Problem, Model)):
         return None

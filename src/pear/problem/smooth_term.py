@@ -81,7 +81,7 @@ class Smooth:
 
 
 def check_smooth_term(phi: Any, n: int) -> Smooth:
-    """Check that ``phi`` is a ``Smooth`` whose start has n entries, and return it."""
+    """Return ``phi`` after a check that it is a ``Smooth``, and that its start has n entries or is None."""
     if not isinstance(phi, Smooth):
         raise ProblemError(f"phi must be a pear.Smooth(value, gradient, hessian), got {type(phi).__name__}")
     if phi.start is not None and len(phi.start) != n:

@@ -54,7 +54,7 @@ def to_batch_tensor(cost: ArrayLike, name: str = "cost") -> Tensor:
 
 
 def to_float64_tensor(name: str, value: ArrayLike, copy: bool = True) -> Tensor:
-    """Convert an array to a detached dense float64 tensor of at most ``SIZE_LIMIT`` bytes.
+    """Convert an array to a detached dense float64 tensor, after a check of its size by ``check_tensor_size``.
 
     Args:
         name: the name of the value in error messages.
@@ -68,7 +68,7 @@ def to_float64_tensor(name: str, value: ArrayLike, copy: bool = True) -> Tensor:
 
 
 def to_tensor(name: str, value: ArrayLike) -> Tensor:
-    """Convert an array to a dense real tensor, which shares memory and gradient with the array if possible."""
+    """Convert an array, dense or sparse, to a dense real tensor. It shares memory and gradient with it if possible."""
     if isinstance(value, Tensor):
         return _read_tensor(name, value)
     if _is_tensor_list(value):
@@ -111,9 +111,9 @@ def to_numpy(value: ArrayLike, name: str) -> np.ndarray[Any, Any]:
 
 
 def float_dtype(value: ArrayLike) -> torch.dtype | None:
-    """Return the torch type for the floating-point numbers of an array; None for integers and lists of numbers.
+    """Return float32 or float64, the torch type that fits the floating-point numbers of an array.
 
-    Half precision counts as float32.
+    Half precision gives float32. Integers, and lists of numbers, which have no type, give None.
     """
     own = str(getattr(value[0] if _is_tensor_list(value) else value, "dtype", ""))
     if own.endswith(("float16", "float32")):
@@ -122,11 +122,11 @@ def float_dtype(value: ArrayLike) -> torch.dtype | None:
 
 
 def shared_tensor_device(given: Mapping[str, ArrayLike], home: tuple[str, torch.device] | None = None) -> torch.device:
-    """Return the device that all tensors among the given values share; the CPU if no value is a tensor.
+    """Return the device that all tensors among the given values share; without tensors, ``home`` or the CPU.
 
     Args:
-        given: values by name, some of which may be tensors.
-        home: a name and a device that the tensors must be on, or None.
+        given: values by name. Values that are not tensors have no device.
+        home: the device that the tensors must be on, after the name of its owner for the message; None for any device.
 
     Raises:
         ProblemError: two tensors are on different devices, or a tensor is not on the device of ``home``.
@@ -144,7 +144,7 @@ def shared_tensor_device(given: Mapping[str, ArrayLike], home: tuple[str, torch.
 
 
 def check_tensor_size(name: str, size: tuple[int, ...]) -> None:
-    """Check that a dense float64 tensor of this shape needs at most ``SIZE_LIMIT`` bytes."""
+    """Check that a dense float64 tensor of the shape ``size`` needs at most 2 GiB, the limit ``SIZE_LIMIT``."""
     needed = 8 * int(np.prod(size, dtype=object))
     if needed > SIZE_LIMIT:
         raise ProblemError(
@@ -182,7 +182,7 @@ def tensor_shape(tensor: Tensor) -> tuple[int, ...]:
 
 
 def _is_tensor_list(value: ArrayLike) -> bool:
-    """Return True for a list or tuple of at least one tensor and of nothing else."""
+    """Return True for a list or tuple that holds at least one tensor, and nothing but tensors."""
     return isinstance(value, (list, tuple)) and len(value) > 0 and all(isinstance(item, Tensor) for item in value)
 
 
