@@ -1,9 +1,9 @@
 """The rule that decides which constraints are active.
 
 At an inexact point the active set can only be guessed: a constraint counts as active if its slack is no larger than its
-multiplier, both free of units. At an exact solution every tight constraint is active, whatever its multiplier is. A
-tight constraint whose multiplier is zero is called weakly active. The active set of an exact solution therefore depends
-on the decision alone, and not on which of several possible multipliers a solver returns.
+multiplier, after both are divided by units. At an exact solution every tight constraint is active, whatever its
+multiplier is. A tight constraint whose multiplier is zero is called weakly active. The active set of an exact solution
+therefore depends on the decision alone, and not on which of several possible multipliers a solver returns.
 """
 
 from __future__ import annotations
@@ -23,17 +23,18 @@ def guess_active_set(
 ) -> ActiveSet:
     """Guess the active constraints at approximate points: the constraints whose slack is at most their multiplier.
 
-    A constraint whose slack is at most ROUNDOFF is active in any case. If the bounds of a variable coincide, or both
-    would be active, only the lower bound is. Slacks are divided by the largest entry of the point, and multipliers by
-    the largest entry of c and Hx. All constraints of a sample share these two units, because an interior-point solver
-    stops near a point at which the product of slack and multiplier is the same for all constraints.
+    Slacks are divided by the largest entry of the point, and multipliers by the largest entry of c and Hx. All
+    constraints of a sample share these two units, because an interior-point solver stops near a point at which the
+    product of slack and multiplier is the same for all constraints. A constraint whose slack is at most rounding
+    (``rule.ROUNDOFF``) is active in any case. If the bounds of a variable coincide, or both would be active, only the
+    lower bound is active.
 
     Args:
         qp: the programs.
         x: (B, n) the points.
         duals: the multipliers of the points.
-        scale: (m,) factors of the rows of G and (n,) units of the variables, as the solver scales the programs. By
-            default, rows are scaled to length one and variables are not scaled.
+        scale: the scaling of the solver that found the points: (m,) factors of the rows of G, and (n,) units of the
+            variables. By default, rows are scaled to length one and variables are not scaled.
     """
     rows, columns = (
         (1 / positive_size(matrix_row_squares(qp.G).sqrt()), torch.ones_like(qp.c[:1])) if scale is None else scale
@@ -50,7 +51,7 @@ def guess_active_set(
 def exact_active_set(
     qp: QuadraticProgram, measured: RelativeResiduals, working: ActiveSet
 ) -> tuple[ActiveSet, ActiveSet]:
-    """Return the active sets of exact solutions, and the weakly active constraints in these sets.
+    """Return the active sets of exact solutions, and the sets of their weakly active constraints.
 
     Args:
         qp: the programs.
@@ -58,8 +59,9 @@ def exact_active_set(
         working: the constraints that were held with equality to compute the solutions.
 
     Returns:
-        All tight constraints, and the tight constraints whose multiplier is zero. The bounds of a variable are never
-        weakly active if they coincide.
+        All tight constraints, which are those held with equality and those with zero slack; and the tight constraints
+        whose multiplier is zero. Slacks and multipliers are zero up to the tolerances ``rule.TIGHT`` and ``rule.WEAK``.
+        Bounds that coincide are never weakly active.
     """
     s, pinned = measured, qp.lb == qp.ub
     lower = working.lower | (s.slack_lower <= TIGHT)

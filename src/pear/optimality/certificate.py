@@ -17,11 +17,12 @@ def is_infeasibility_certificate(qp: QuadraticProgram, duals: Duals) -> Tensor:
 
     Let y have any sign, u ≥ 0 and r = Aᵀy + Gᵀu. Every feasible x satisfies rᵀx ≤ yᵀb + uᵀh. If the least value of rᵀx
     within the bounds is clearly larger than yᵀb + uᵀh, no feasible x exists. "Clearly" means that the difference
-    exceeds PROVEN times the sum of the absolute values of all terms on both sides.
+    exceeds a small fraction (``rule.PROVEN``) of the sum of the absolute values of all terms on both sides.
 
     Args:
         qp: the programs.
-        duals: y as ``equality`` (B, p) and u as ``inequality`` (B, m), at any scale; ``bound`` is ignored.
+        duals: the multipliers y in ``equality`` (B, p) and u in ``inequality`` (B, m), which may be multiplied by any
+            positive number; ``bound`` is ignored.
 
     Returns:
         (B,) bool.

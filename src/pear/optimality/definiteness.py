@@ -14,8 +14,8 @@ _COARSE = 1e-6  # rounding error of a float32 factorisation per row, with a safe
 def is_definite(Q: Tensor, sign: float = 1.0, smoothing: float = 0.0) -> Tensor:
     """Return whether ``sign·Q + smoothing·I`` is certainly positive definite.
 
-    The matrix is shifted by more than the rounding error of float32 and factored in float32, which takes half the time
-    of a factorisation in float64. The result may be False for a definite matrix that is close to singular.
+    A result of True is certain. False may also mean that the matrix is definite, but close to singular. The matrix is
+    lowered by more than the rounding error of float32, and factored in float32, which takes half the time of float64.
 
     Args:
         Q: (B or 1, n, n) symmetric matrices.
@@ -57,7 +57,8 @@ def is_semidefinite(Q: Tensor, sign: float = 1.0, smoothing: float = 0.0) -> Ten
 def is_not_definite(qp: QuadraticProgram) -> Tensor:
     """Return whether H, which is dense or diagonal, is not positive definite. Shape (B or 1,), bool.
 
-    A pivot of a dense H counts as zero if it is smaller than FLAT times the diagonal entry that it is computed from.
+    A pivot of a dense H counts as zero if it is smaller than ``rule.FLAT`` times the diagonal entry of H that it is
+    computed from.
     """
     diagonal = qp.H.diagonal(dim1=1, dim2=2)
     if qp.diagonal:
@@ -68,7 +69,7 @@ def is_not_definite(qp: QuadraticProgram) -> Tensor:
 def is_only_semidefinite(H: Tensor) -> Tensor:
     """Return whether a positive semidefinite H (B or 1, n, n) is singular up to rounding. Shape (B or 1,), bool.
 
-    A pivot counts as zero if it is smaller than RANK times the largest diagonal entry of H.
+    A pivot counts as zero if it is smaller than ``rule.RANK`` times the largest diagonal entry of H.
     """
     diagonal = H.diagonal(dim1=1, dim2=2)
     lowered = H - torch.diag_embed(torch.full_like(diagonal, RANK) * diagonal.amax(1, keepdim=True))

@@ -1,4 +1,4 @@
-"""The product of the inverse of a dense curvature H and vectors. To a singular H, the tight constraints are added."""
+"""The product of the inverse of a dense curvature H and vectors, also for a singular H with tight constraints."""
 
 from __future__ import annotations
 
@@ -15,8 +15,9 @@ from pear.problem.matrix import matrix_row_squares
 def apply_dense_inverse(H: Tensor, A: Tensor, G: Tensor, active: ActiveSet, e: Tensor) -> Tensor:
     """Compute H⁻¹e, or ``(H + ρJᵀJ)⁻¹ e`` if H is singular, where the rows of J are the tight constraints.
 
-    Rows of J have length one, bounds are rows of the identity, and ρ is the largest diagonal entry of H. The matrix
-    H + ρJᵀJ is definite if the decision is unique. If this matrix is singular too, the result has the least norm.
+    The rows of J are scaled to length one, and tight bounds are rows of the identity. ρ is the largest diagonal entry
+    of H. The matrix H + ρJᵀJ is definite if the decision is unique. If this matrix is singular, too, the result has the
+    least norm.
 
     Args:
         H: (B or 1, n, n) convex curvature.

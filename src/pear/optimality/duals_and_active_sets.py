@@ -28,7 +28,7 @@ class Duals(TensorRecord):
 
 @dataclass(frozen=True)
 class ActiveSet(TensorRecord):
-    """The inequalities and bounds of each sample that hold with equality. Equality rows always do, and are left out.
+    """The inequalities and bounds of each sample that hold with equality. The equalities are left out.
 
     Attributes:
         rows: (B, m) bool, the active rows of G.
@@ -46,7 +46,7 @@ class ActiveSet(TensorRecord):
         return self.lower | self.upper
 
     def same(self, other: ActiveSet) -> Tensor:
-        """Return for which samples this set equals the set ``other``. Shape (B,), bool."""
+        """Return whether the set of each sample is the same here and in ``other``. Shape (B,), bool."""
         rows = (self.rows == other.rows).all(1)
         return rows & (self.lower == other.lower).all(1) & (self.upper == other.upper).all(1)
 

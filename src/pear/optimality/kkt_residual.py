@@ -21,7 +21,7 @@ class OptimalityResiduals(TensorRecord):
 
     Attributes:
         curvature: (B, n) the product Hx.
-        gradient: (B, n) Hx + c + Aᵀ equality + Gᵀ inequality, without the multipliers of the bounds.
+        gradient: (B, n) ``Hx + c + Aᵀ equality + Gᵀ inequality`` with the multipliers, but without those of bounds.
         equality: (B, p) the residuals Ax − b.
         rows: (B, m) the slacks h − Gx: infinite for an absent row, negative for a violated row.
         lower: (B, n) the slacks x − lb: infinite for an absent bound, negative for a violated bound.
@@ -55,7 +55,7 @@ def optimality_residuals(
 
 
 def kkt_gradient(qp: QuadraticProgram, x: Tensor, duals: Duals, curvature: Tensor | None = None) -> Tensor:
-    """Compute Hx + c + Aᵀ equality + Gᵀ inequality: the gradient of the Lagrangian without the bounds.
+    """Compute ``Hx + c + Aᵀ equality + Gᵀ inequality``, the gradient of the Lagrangian without the bounds.
 
     Args:
         qp: the programs.
@@ -78,8 +78,8 @@ def kkt_residual(qp: QuadraticProgram, x: Tensor, duals: Duals) -> Tensor:
     and by the primal unit, which is the largest entry of the decision. Dual violations are the residual of stationarity
     and multipliers of the wrong sign. They are divided by the dual unit, which is the largest among the entries of the
     cost, the entries of Hx, and a fraction of the terms that Hx is summed from. Violations of complementarity are
-    products of a multiplier and its slack, divided by both units. Bounds that are not reached do not enter the units,
-    except for decisions near zero, for which the units have a small minimum (``least_size``).
+    products of a multiplier and its slack, divided by both units. Both units have a small minimum, which matters only
+    for decisions near zero and is computed from ``least_size``.
 
     Args:
         qp: the programs.
@@ -96,9 +96,14 @@ def kkt_residual(qp: QuadraticProgram, x: Tensor, duals: Duals) -> Tensor:
 def scaled_kkt_residual(
     qp: QuadraticProgram, duals: Duals, left: OptimalityResiduals, sizes: Sizes, units: PointSizes
 ) -> Tensor:
-    """Compute the KKT residual from the multipliers and residuals of points, whose sizes are known. Shape (B,).
+    """Compute the KKT residuals (B,) of points, as ``kkt_residual`` does, from residuals and sizes that are known.
 
-    ``sizes`` are the sizes of the data, and ``units`` those at the points.
+    Args:
+        qp: the programs.
+        duals: the multipliers of the points.
+        left: the residuals of the optimality conditions at the points.
+        sizes: the sizes of the data.
+        units: the sizes at the points.
     """
     # if x is huge along a flat direction, the rounding error of Hx must not exceed the cost
     limit = torch.where(units.cost > 0, units.cost / SHARE_OF_FORCE, torch.inf)

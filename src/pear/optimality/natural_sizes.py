@@ -2,10 +2,11 @@
 
 A problem may have a bound of 1e9 that no decision reaches, or a cost of 1e6 that keeps one variable at zero. Tolerances
 relative to the largest number of a sample would then be coarse for all other numbers. Each slack and each multiplier
-therefore has a natural size: the sum of the absolute values of the terms that the number is computed from. This sum is
-raised to a fraction of the largest size in the sample if it is smaller, because rounding errors spread to all
-constraints. For a slack, the sizes of the variables are raised instead, but to no more than the distance between the
-bounds of the variable, because this distance shows the unit in which the variable is measured.
+therefore has a natural size: the sum of the absolute values of the terms that the number is computed from. Because
+rounding errors spread to all constraints, the natural size of a multiplier is at least a fraction of the largest one in
+the sample. The natural size of a slack is computed from the sizes of the variables. The size of a variable is at least
+a fraction of the largest one, or the distance between the bounds of the variable if that is smaller, because this
+distance shows the unit in which the variable is measured.
 """
 
 from __future__ import annotations
@@ -66,7 +67,7 @@ class Sizes:
         abs_lb: (B or 1, n) absolute values of lb, 0 for infinity.
         abs_ub: (B or 1, n) absolute values of ub, 0 for infinity.
         width: (B or 1, n) distances between the bounds, but at least the smallest normal float64.
-        pinned: (B or 1, n) bool, True for a variable whose bounds coincide; None if no bounds coincide.
+        pinned: (B or 1, n) bool, True for a variable whose bounds coincide; None means that no bounds coincide.
         limit: (B or 1, 1) the smallest non-zero distance of a bound or an inequality row from the origin; infinite if
             all are zero or absent.
         top: (B or 1, 1) the largest diagonal entry of H.
@@ -91,7 +92,7 @@ class Sizes:
 
     @classmethod
     def of(cls, qp: QuadraticProgram) -> Sizes:
-        """Compute the sizes of programs."""
+        """Compute the sizes of the data of programs."""
         norms_A, norms_G = (positive_size(matrix_row_squares(rows).sqrt()) for rows in (qp.A, qp.G))
         limits = [qp.lb, qp.ub] + ([qp.h / norms_G] if qp.m else [])
         least = [torch.where(limit == 0, torch.inf, limit.abs()).amin(1, keepdim=True) for limit in limits]
@@ -112,7 +113,7 @@ class Sizes:
 
     @classmethod
     def cached(cls, qp: QuadraticProgram) -> Sizes:
-        """Return the sizes of programs, which are computed once and stored in the object ``qp``."""
+        """Return the sizes of the data of programs, which are computed once and then stored in ``qp``."""
         kept: dict[str, Any] = vars(qp)
         if "sizes" not in kept:
             kept["sizes"] = cls.of(qp)
@@ -120,12 +121,12 @@ class Sizes:
         return sizes
 
     def with_curvature(self, H: Matrix) -> Sizes:
-        """Return a copy with the sizes of another curvature H (B or 1, n, n)."""
+        """Return a copy in which ``top``, ``root`` and ``root_top`` are those of another curvature H (B or 1, n, n)."""
         return replace(self, **_curvature_size(H))
 
 
 def _curvature_size(H: Matrix) -> dict[str, Tensor]:
-    """Compute the fields of ``Sizes`` that depend on the curvature H (B or 1, n, n)."""
+    """Return ``top``, ``root`` and ``root_top`` of ``Sizes``, by name, for a curvature H (B or 1, n, n)."""
     diagonal = H.diagonal(dim1=1, dim2=2)
     root = diagonal.clamp(min=0).sqrt()
     return {"top": diagonal.amax(1, keepdim=True), "root": root, "root_top": root.amax(1, keepdim=True)}
@@ -141,8 +142,8 @@ class PointSizes:
         abs_hx: (B, n) absolute values of Hx.
         gradient: (B, n) residual of the gradient of the Lagrangian, multipliers of the bounds included.
         cost: (B, 1) the largest entry of ``abs_c``.
-        size: (B, 1) the larger one of two numbers: the largest entry of ``abs_x``, and FLOOR times ``least_size``.
-        least: (B, 1) FLOOR times ``least_size`` times the largest diagonal entry of H: the smallest dual unit.
+        size: (B, 1) the largest entry of ``abs_x``, but at least ``rule.FLOOR`` times the result of ``least_size``.
+        least: (B, 1) that minimum times the largest diagonal entry of H, which is the smallest dual unit.
         curvature: (B, 1) an upper bound on the terms that Hx is summed from: ``|H_ij x_j| ≤ √H_ii √H_jj |x_j|``. If
             these terms cancel each other, Hx itself is only rounding, and does not show how large its error may be.
     """
@@ -164,7 +165,7 @@ class PointSizes:
             qp: the programs.
             x: (B, n) the points.
             duals: the multipliers of the points.
-            left: the residuals at the points.
+            left: the residuals of the optimality conditions at the points.
             sizes: the sizes of the data.
         """
         abs_x, abs_c = x.abs(), qp.c.abs()
@@ -185,9 +186,14 @@ class PointSizes:
 def divide_by_natural_sizes(
     qp: QuadraticProgram, duals: Duals, left: OptimalityResiduals, sizes: Sizes, units: PointSizes
 ) -> RelativeResiduals:
-    """Divide the multipliers ``duals`` and the residuals ``left`` of points by their natural sizes.
+    """Return the slacks, multipliers and residuals of points, each divided by its natural size.
 
-    ``sizes`` are the sizes of the data, and ``units`` those at the points.
+    Args:
+        qp: the programs.
+        duals: the multipliers of the points.
+        left: the residuals of the optimality conditions at the points, which include the slacks.
+        sizes: the sizes of the data.
+        units: the sizes at the points.
     """
     terms = units.abs_hx + units.abs_c
     terms = plus_tmatvec(terms, sizes.abs_A, duals.equality.abs()) if qp.p else terms
@@ -215,13 +221,13 @@ def divide_by_natural_sizes(
 def decision_sizes(abs_x: Tensor, largest: Tensor, sizes: Sizes) -> Tensor:
     """Compute the natural sizes of the entries of decisions. Shape (B, n).
 
-    The size of an entry is its absolute value, but at least the smaller of two numbers: SHARE_OF_SIZE times the largest
-    entry, and the distance between the bounds of the variable. Without this minimum, an entry close to zero, which is
-    rounding, would be compared with rounding.
+    The size of an entry is its absolute value, but at least the smaller one of two numbers: a fraction of the largest
+    entry (``rule.SHARE_OF_SIZE``), and the distance between the bounds of the variable. Without this minimum, an entry
+    close to zero, which is only rounding, would be compared with a size that is only rounding.
 
     Args:
         abs_x: (B, n) absolute values of the decisions.
-        largest: (B, 1) the largest entry of each decision, raised as in ``PointSizes.size``.
+        largest: (B, 1) the largest entry of each decision, with the minimum that ``PointSizes.size`` has.
         sizes: the sizes of the data.
     """
     return torch.maximum(abs_x, torch.minimum(SHARE_OF_SIZE * largest, sizes.width))
@@ -260,15 +266,16 @@ def least_size(cost: Tensor, sizes: Sizes) -> Tensor:
 def is_naturally_zero(qp: QuadraticProgram, g: Tensor, e: Tensor) -> Tensor:
     """Return whether the projections g (B, n) of vectors e (B, n) are only rounding errors. Shape (B,), bool.
 
-    The size of H⁻¹e is estimated by the largest entry of e, divided by the largest diagonal entry of H. The result is
-    True if no entry of g exceeds NEGLIGIBLE times this estimate.
+    g is H⁻¹e projected onto the directions that active constraints allow. The size of H⁻¹e is estimated by the largest
+    entry of e, divided by the largest diagonal entry of H. The result is True if no entry of g exceeds this estimate
+    times ``rule.NEGLIGIBLE``.
     """
     rescaled = e.abs().amax(1) / positive_size(qp.H.diagonal(dim1=1, dim2=2).amax(1))
     return g.abs().amax(1) <= NEGLIGIBLE * rescaled
 
 
 def positive_size(value: Tensor) -> Tensor:
-    """Replace values that are not positive by 1, so that the result can be a divisor."""
+    """Return the values with 1 in place of those that are not positive, so that the result can be a divisor."""
     return torch.where(value > 0, value, 1.0)
 
 
@@ -278,5 +285,5 @@ def finite_size(value: Tensor) -> Tensor:
 
 
 def _nonzero_size(scale: Tensor) -> Tensor:
-    """Return the scale, but at least the smallest normal float64. A quantity whose scale is zero is zero too."""
+    """Return the scale, but at least the smallest normal float64, so that 0 divided by the result is 0."""
     return scale.clamp(min=_TINY)

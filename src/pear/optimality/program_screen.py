@@ -17,12 +17,12 @@ from pear.problem.quadratic_program import QuadraticProgram
 def screen_programs(qp: QuadraticProgram) -> Tensor:
     """Find the samples whose data alone shows that they have no solution.
 
-    A sample is NOT_FINITE if h or a bound is NaN, or if any other number is NaN or exceeds LARGEST in absolute value. A
-    sample is INFEASIBLE if a lower bound exceeds the upper bound, or if a limit is infinite with the sign that no point
-    satisfies.
+    A sample is NOT_FINITE if h or a bound is NaN, or if any other number is NaN or exceeds 1e150 (``rule.LARGEST``) in
+    absolute value. A sample is INFEASIBLE if a lower bound exceeds the upper bound, or if a limit is infinite with the
+    sign that no point satisfies.
 
     Returns:
-        (B,) int8 codes: NOT_FINITE, INFEASIBLE, or SOLVED for all other samples.
+        (B,) int8 codes of ``Status``: NOT_FINITE, INFEASIBLE, or SOLVED for all other samples.
     """
     number = (qp.c.abs() <= LARGEST).all(1)
     for value in (qp.H, qp.A, qp.b, qp.G):
@@ -36,7 +36,7 @@ def screen_programs(qp: QuadraticProgram) -> Tensor:
 
 
 def screen_out_nonfinite(qp: QuadraticProgram, failed: Tensor) -> QuadraticProgram:
-    """Replace non-finite entries of failed samples by zeros, so that NaN does not spread to other samples.
+    """Return the programs with zeros in place of non-finite entries of failed samples, so that NaN does not spread.
 
     Infinite entries of h and of the bounds are valid, and stay.
 

@@ -1,4 +1,4 @@
-"""The tolerances of the definition of "solved", for torch, numba and Triton code.
+"""The tolerances that define when a sample is solved, for torch, numba and Triton code.
 
 Unless stated otherwise, a tolerance is relative to the natural size (``pear.optimality.natural_sizes``) of the quantity
 that is compared with it. Settings of a single method, such as a number of refinements, are defined beside that method.

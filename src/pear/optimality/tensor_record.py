@@ -13,7 +13,8 @@ from torch import Tensor
 class TensorRecord:
     """The base class of dataclasses whose tensors share their first dimension.
 
-    Its methods select, overwrite, join and move the rows of all tensors together. Fields may be other records.
+    A row of a record is a row of each of its tensors. The methods select, overwrite, join and move rows. Fields may be
+    other records.
     """
 
     def __getitem__(self, index: Any) -> Any:

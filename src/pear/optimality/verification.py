@@ -23,7 +23,7 @@ class Verification:
         qp: the programs.
         x: (B, n) the points.
         duals: the multipliers of the points.
-        working: the constraints that were held with equality.
+        working: the held constraints, those that were held with equality to compute the points.
         left: the residuals of the optimality conditions at the points.
         sizes: the sizes of the data, by which residuals are divided.
         units: the sizes at the points, by which residuals are divided.
@@ -41,7 +41,7 @@ class Verification:
 
     @cached_property
     def _margins(self) -> tuple[Tensor, Tensor, Tensor]:
-        """The margins of rows (B, m), lower bounds (B, n) and upper bounds (B, n), negative for violated conditions.
+        """The margins of inequality rows (B, m), lower bounds (B, n) and upper bounds (B, n), negative for violations.
 
         The margin of a held constraint is computed from its multiplier, whose sign may be wrong. The margin of any
         other constraint is computed from its slack.
@@ -55,7 +55,7 @@ class Verification:
 
     @cached_property
     def wrong(self) -> ActiveSet:
-        """The constraints that are violated, or held with a multiplier of the wrong sign."""
+        """The constraints that are violated, or held with a multiplier of the wrong sign. Equal bounds never are."""
         (rows, lower, upper), pinned = self._margins, self.sizes.pinned
         lower, upper = lower < 0, upper < 0
         return ActiveSet(rows < 0, *((lower, upper) if pinned is None else (lower & ~pinned, upper & ~pinned)))

@@ -1,4 +1,4 @@
-"""Presolve: a program made smaller before it is solved, and the way back for its decisions and multipliers.
+"""Presolve, which makes a program smaller before it is solved, and maps decisions and multipliers back.
 
 The package works on arrays and does not import ``Problem``. Callers use ``reduce_program``: ``from_cvxpy`` calls it to
 remove the variables that CVXPY adds, and ``pear.presolve`` calls it for a whole problem.

@@ -11,15 +11,15 @@ from pear.presolving.row_program import Array
 
 
 def independent_rows(matrix: Array, tolerance: float) -> tuple[int, Any, Array]:
-    """Find independent rows of a matrix, and write the other rows as combinations of them.
+    """Find a largest set of independent rows of a matrix, and the combinations of them that give the other rows.
 
     Args:
         matrix: (r, n).
         tolerance: a pivot smaller than this fraction of the largest pivot counts as zero.
 
     Returns:
-        The rank; the order (r,) of the rows, independent rows first; and coefficients K (rank, r − rank). If the rows
-        are divided by their lengths, the dependent rows are ``Kᵀ`` times the independent rows.
+        The rank; the order (r,) of the rows, in which the independent rows come first; and coefficients K
+        (rank, r − rank). With all rows divided by their lengths, the dependent rows are ``Kᵀ`` times the independent.
     """
     if not min(matrix.shape):
         return 0, np.arange(matrix.shape[0]), np.zeros((0, matrix.shape[0]))

@@ -1,9 +1,10 @@
-"""Steps from the multipliers of a reduced program to those of the original, one for each step of the reduction.
+"""Steps from the multipliers of a program that presolve has reduced to those of the original program.
 
-Multipliers y (B, r) of rows and ``bound`` (B, n) of variables are positive at an upper limit and negative at a lower
-limit. With the gradient (B, n) of the minimised objective they satisfy ``gradient + rowsᵀ y + bound = 0``. The steps
-run in the reverse order of the reduction. Each step makes this equation true for the variables that the corresponding
-step of the reduction removed, so that in the end the equation is true for all variables.
+Multipliers y (B, r) of r rows and ``bound`` (B, n) of n variables are positive at an upper limit and negative at a
+lower limit. They satisfy the stationarity equation ``gradient + rowsᵀ y + bound = 0``, with the gradient (B, n) of the
+minimised objective. Each step of presolve that changes multipliers is recorded, and the records are used in reverse
+order. Each makes the equation true for the variables that its step of presolve removed, so that in the end the equation
+is true for all variables.
 """
 
 from __future__ import annotations
@@ -18,21 +19,21 @@ from pear.presolving.row_program import Array, Index
 
 
 class MultiplierStep(Protocol):
-    """A step of the reduction, recorded so that the multipliers of what it removed can be computed."""
+    """The record of a step of presolve, from which the multipliers of the removed rows and bounds are computed."""
 
     def restore(self, gradient: Array, y: Array, bound: Array) -> None:
         """Write the multipliers of the removed rows and bounds into ``y`` and ``bound``.
 
         Args:
             gradient: (B, n) gradient of the minimised objective with respect to the original variables.
-            y: (B, r) multipliers of the original rows. Those of the rows that remained after this step are known.
-            bound: (B, n) multipliers of the original bounds. Those of the bounds that remained are known.
+            y: (B, r) multipliers of the original rows, correct for the rows that this step of presolve kept.
+            bound: (B, n) multipliers of the original bounds, correct for the bounds that this step of presolve kept.
         """
 
 
 @dataclass(frozen=True)
 class SubstitutionMultipliers:
-    """The multipliers of equalities that define substituted variables.
+    """The record of a substitution of variables, which gives the multipliers of the equalities that define them.
 
     The multiplier of each equality makes the stationarity equation true for the variable that the equality defines.
 
@@ -55,7 +56,7 @@ class SubstitutionMultipliers:
 
 @dataclass(frozen=True)
 class FixedVariableMultipliers:
-    """The multipliers of the bounds of variables that were fixed, because both bounds were equal.
+    """The record of the removal of variables with equal bounds, which gives the multipliers of these bounds.
 
     Attributes:
         columns: the numbers of the k fixed variables.
@@ -73,7 +74,10 @@ class FixedVariableMultipliers:
 
 
 class SharedLimitMultipliers:
-    """The multipliers of limits that bounds or rows took over from rows that were removed.
+    """The record of removed rows whose limits became limits of a bound or of another row.
+
+    The bound or row that took a limit over is called the taker, and the removed row the giver. If the limit is active,
+    its multiplier belongs to the giver.
 
     Args:
         of_bounds: True if bounds of variables took the limits over, False if rows did.
@@ -84,13 +88,13 @@ class SharedLimitMultipliers:
         self._giver: dict[tuple[int, bool], tuple[int, float]] = {}
 
     def add(self, taker: int, upper: bool, giver: int, factor: float) -> None:
-        """Record that the upper or lower limit of ``taker`` comes from the row ``giver``, and no longer from others.
+        """Record that the upper or lower limit of ``taker`` now comes from the row ``giver``.
 
         Args:
             taker: the number of a variable or row.
             upper: True for the upper limit of the taker, False for its lower limit.
             giver: the number of the removed row.
-            factor: the coefficients of the giver, divided by those of the taker.
+            factor: the coefficients of the giver, divided by those of the taker, which are 1 for a variable.
         """
         self._giver[taker, upper] = giver, factor
 

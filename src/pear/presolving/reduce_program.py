@@ -34,12 +34,12 @@ class ProgramReduction:
 
     Attributes:
         program: the reduced program, with s rows and k variables.
-        rows: (s,) the original numbers of the rows of the reduced program.
-        columns: (k,) the original numbers of the variables of the reduced program.
+        rows: (s,) the numbers, in the original program, of the rows of the reduced program.
+        columns: (k,) the numbers, in the original program, of the variables of the reduced program.
         T: (n, k) matrix of the map.
         t: (n,) constant of the map.
-        removed: how many rows and variables were removed, by kind, such as "duplicate rows".
-        steps: the steps that restore the multipliers, in the order of the reduction.
+        removed: how many rows, limits and variables were removed, by kind, such as "duplicate rows".
+        steps: the records from which multipliers are restored, in the order of the steps of presolve.
         original_rows: the number r of rows of the original program.
     """
 
@@ -53,7 +53,7 @@ class ProgramReduction:
     original_rows: int
 
     def sentence(self) -> str:
-        """Say what was removed in a sentence, such as: Presolve removed 2 duplicate rows, 1 fixed variable."""
+        """Return a sentence about what was removed, such as "Presolve removed 2 duplicate rows, 1 fixed variable."."""
         found = []
         for kind, number in self.removed.items():
             singular = kind.replace("equalities", "equality").replace("variables", "variable")
@@ -65,7 +65,7 @@ class ProgramReduction:
         """Compute the multipliers of the original program from those of the reduced program.
 
         Args:
-            gradient: (B, n) gradient of the minimised objective at the original decisions.
+            gradient: (B, n) gradient of the minimised objective at the decisions z of the original program.
             y: (B, s) multipliers of the reduced rows, positive at an upper limit and negative at a lower limit.
             bound: (B, k) multipliers of the reduced bounds, with the same signs.
 

@@ -34,7 +34,7 @@ def remove_empty_rows(w: WorkingProgram) -> bool:
 
 
 def remove_single_variable_rows(w: WorkingProgram) -> bool:
-    """Remove rows with a single variable, and tighten the bounds of the variables by the limits of these rows.
+    """Remove rows with a single variable, and tighten the bounds of this variable by the limits of the row.
 
     A row of an integer variable is removed only if its coefficient is 1 or −1.
     """
@@ -65,7 +65,7 @@ def remove_single_variable_rows(w: WorkingProgram) -> bool:
 
 
 def remove_duplicate_rows(w: WorkingProgram) -> bool:
-    """Remove rows that are multiples of other rows, and tighten the limits of the rows that stay by the removed limits.
+    """Remove rows that are multiples of other rows, and give the tighter limits to the rows that stay.
 
     Two inequalities with limits on different sides stay two rows, unless together they make an equality.
     """
@@ -87,12 +87,18 @@ def remove_duplicate_rows(w: WorkingProgram) -> bool:
 
 
 def _merge_parallel_rows(w: WorkingProgram, kept: int, row: int, shared: SharedLimitMultipliers) -> int | None:
-    """Merge the limits of ``row`` into those of ``kept``, a row that is a multiple of ``row``.
+    """Merge the limits of ``row`` into those of ``kept``, a row that is a multiple of ``row``, if one row is enough.
+
+    Args:
+        w: the program.
+        kept: the number of a row.
+        row: the number of the other row.
+        shared: the record to which limits that ``kept`` takes over are added.
 
     Returns:
-        The number of the row that can be removed. None if both rows must stay, for one of two reasons. Each row has a
-        limit that is tighter than that of the other row; it then loses its wider limits. Or the limits contradict each
-        other by so little that the solver has to decide.
+        The number of the row that can be removed. None if both rows must stay: either each row has a limit that is
+        tighter than that of the other row, and then both lose their wider limits; or the limits contradict each other
+        by so little that the solver has to decide.
     """
     factor = float(w.R.data[w.R.indptr[row]] / w.R.data[w.R.indptr[kept]])
     low, high = sorted((w.low[row] / factor, w.high[row] / factor))
@@ -119,7 +125,14 @@ def _merge_parallel_rows(w: WorkingProgram, kept: int, row: int, shared: SharedL
 
 
 def _remove_wider_row_limits(w: WorkingProgram, kept: int, row: int, factor: float) -> None:
-    """Remove each limit of two parallel rows that the other row implies; ``factor`` is ``row`` divided by ``kept``."""
+    """Remove each limit of two parallel rows that the other row implies.
+
+    Args:
+        w: the program.
+        kept: the number of one row.
+        row: the number of the other row.
+        factor: the coefficients of ``row``, divided by those of ``kept``.
+    """
     before = np.isfinite([w.low[kept], w.high[kept], w.low[row], w.high[row]]).sum()
     low, high = sorted((w.low[row] / factor, w.high[row] / factor))
     below, above = low > w.low[kept], high < w.high[kept]
@@ -134,9 +147,10 @@ def _remove_wider_row_limits(w: WorkingProgram, kept: int, row: int, factor: flo
 
 
 def _find_parallel_rows(w: WorkingProgram) -> list[list[int]]:
-    """Find groups of rows that are exact multiples of each other. Rows that must stay are in no group.
+    """Return groups of rows that are exact multiples of each other. Rows that must stay are in no group.
 
-    Every row is divided by its first coefficient. Only rows with the same product with a random vector are compared.
+    Every row is divided by its first coefficient, and multiplied by the same random vector. Only rows with the same
+    product are compared.
     """
     R = w.R
     R.sort_indices()
@@ -161,9 +175,9 @@ def _find_parallel_rows(w: WorkingProgram) -> list[list[int]]:
 
 
 def remove_dependent_equality_rows(w: WorkingProgram) -> bool:
-    """Remove equalities that are linear combinations of others, after a check of their right-hand sides.
+    """Remove equalities that are linear combinations of others, after a check that their right-hand sides agree.
 
-    If there are so many equalities that the factorisation would take long, nothing is removed.
+    If there are so many equalities that a factorisation of them would take long, nothing is removed.
     """
     rows = np.flatnonzero(w.row_left & (w.low == w.high) & ~w.fixed_rows)
     rows = rows[_find_possibly_dependent_rows(w.R[rows])]
@@ -186,7 +200,10 @@ def remove_dependent_equality_rows(w: WorkingProgram) -> bool:
 
 
 def _find_possibly_dependent_rows(rows: sparse.csr_array) -> Index:
-    """Return the positions of rows that may depend on others. A row with a variable that no other has is left out."""
+    """Return the positions of the rows that may depend on others.
+
+    A row with a variable that is in no other row cannot. Such rows are left out, until no more are found.
+    """
     left = np.arange(rows.shape[0])
     for _ in range(_MOST_ROUNDS):
         part = rows[left]
@@ -199,7 +216,7 @@ def _find_possibly_dependent_rows(rows: sparse.csr_array) -> Index:
 
 
 def _describe_row_limits(w: WorkingProgram, row: int) -> str:
-    """Write the limits of a row as text, such as "= 2" or "≥ 1 and ≤ 3"."""
+    """Return the limits of a row as text, such as "= 2" or "≥ 1 and ≤ 3"."""
     low, high = w.low[row], w.high[row]
     if low == high:
         return f"= {low:g}"

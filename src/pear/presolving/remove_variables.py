@@ -20,7 +20,10 @@ _MOST_FILL = 2  # coefficients that a substitution may add for each one that it 
 
 
 def remove_fixed_variables(w: WorkingProgram) -> bool:
-    """Remove variables whose bounds are equal. An integer variable fixed at a fraction is left to the solver."""
+    """Remove variables whose bounds are equal, but no integer variable that is fixed at a fraction.
+
+    The last variable of a program stays.
+    """
     fixed = w.column_left & w.removable & (w.lb == w.ub)
     fixed &= ~(w.integer & (w.lb != np.round(w.lb)))
     if fixed.any() and not (w.column_left & ~fixed).any():
@@ -53,10 +56,10 @@ def substitute_defined_variables(w: WorkingProgram) -> bool:
 def _variable_substitution(
     w: WorkingProgram, definitions: sparse.csr_array, columns: Index, pivots: Array, right: Array
 ) -> tuple[sparse.csr_array, Array]:
-    """Compute S (n, n) and s (n,) of the substitution ``x = S x + s``.
+    """Return S (n, n) and s (n,) of the substitution ``x = S x + s``, which replaces variables that equalities define.
 
     Args:
-        w: the program, with variables x.
+        w: the program, with n variables x.
         definitions: (k, n) rows of the equalities ``definitions · x = right``.
         columns: (k,) the variables that the equalities define.
         pivots: (k,) the coefficients of these variables in their equalities.
@@ -75,7 +78,10 @@ def _variable_substitution(
 
 @dataclass(frozen=True)
 class SubstitutedVariableCosts:
-    """How many coefficients the substitution of a variable adds to a program, and how many it removes.
+    """Counts, for each variable, from which the costs of its substitution are computed.
+
+    The costs are the coefficients that the substitution adds to a program. They are compared with the coefficients that
+    it removes.
 
     Attributes:
         in_rows: (n,) the number of rows with the variable.
@@ -91,29 +97,32 @@ class SubstitutedVariableCosts:
 
     @classmethod
     def of(cls, w: WorkingProgram) -> SubstitutedVariableCosts:
-        """Count the coefficients of a program."""
+        """Return the counts of a program."""
         rows, curvature, variables = (_count_variable_entries(matrix, len(w.lb)) for matrix in (w.R, w.Q, w.T))
         return cls(rows, curvature, variables, dense=int(w.column_left.sum()) <= _DENSE)
 
     def fill(self, columns: Index, length: int) -> Index:
-        """Count the coefficients (k,) that the substitution of each variable adds.
+        """Estimate the number of coefficients (k,) that the substitution of each variable adds.
 
         Args:
-            columns: (k,) the variables.
-            length: the number of other variables in the equality that defines them.
+            columns: (k,) the variables of one equality, each of which the equality could define.
+            length: the number of other variables in the equality.
         """
         curved = self.in_curvature[columns]
         rest = (self.in_rows[columns] - 1) + (self.in_variables[columns] - 1) + 2 * curved
         return length * (rest + np.where(curved > 0, length, 0))
 
     def worth(self, columns: Index, length: int) -> Mask:
-        """Return which variables (k,) to substitute, as a bool mask; arguments as for ``fill``."""
+        """Return a bool mask (k,) of the variables whose substitution saves time; the arguments are as for ``fill``."""
         gone = 1 + length + self.in_rows[columns] + 2 * self.in_curvature[columns]
         return np.full(len(columns), self.dense) | (self.fill(columns, length) <= _MOST_FILL * gone)
 
 
 def _choose_defined_variables(w: WorkingProgram) -> list[tuple[int, int]]:
-    """Choose pairs of an equality and a variable that it defines. The variable is in the equality of no other pair."""
+    """Return pairs (row, variable) of an equality and a variable that it defines.
+
+    The variable of a pair is not in the equality of any other pair.
+    """
     free = w.column_left & w.removable & ~w.integer & (w.lb == -np.inf) & (w.ub == np.inf)
     lengths = np.diff(w.R.indptr)
     rows = np.flatnonzero(w.row_left & ~w.fixed_rows & (w.low == w.high) & (lengths > 0))

@@ -1,4 +1,4 @@
-"""``RowProgram``: the arrays of a program with two limits for every row, without its costs."""
+"""``RowProgram``: the arrays of a program with two limits for every row, without the costs."""
 
 from __future__ import annotations
 

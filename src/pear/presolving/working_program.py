@@ -14,13 +14,13 @@ from pear.presolving.tolerances import CANCELLED, CONSISTENT, CONTRADICTED
 
 
 class WorkingProgram:
-    """A program from which rows and variables are removed one after another. Indices stay those of the original.
+    """A program from which presolve removes rows and variables. Their indices stay those of the original program.
 
     The coefficients of a removed row or variable are zero. If x (n,) holds the values of the variables that are left,
     and any numbers for the others, the original variables are ``z = T x + t``.
 
     Args:
-        program: the original program, with r rows and n variables. Presolve does not change it.
+        program: the original program, with r rows and n variables, which is not changed.
         fixed_rows: (r,) bool, True for rows that must stay, because their limits are predicted or have a price. The
             substitution of variables may still change their coefficients and shift their limits.
         removable: (n,) bool, True for variables that may be removed.
@@ -34,8 +34,8 @@ class WorkingProgram:
         scale: (r,) sum of the absolute terms that the limits of a row were computed from.
         row_left, column_left: (r,) and (n,) bool, False for removed rows and variables.
         T, t: (n, n) and (n,), the map to the original variables.
-        steps: the steps that restore the multipliers, in the order of the reduction.
-        removed: how many rows and variables were removed, by kind.
+        steps: the records from which multipliers are restored, in the order of the steps of presolve.
+        removed: how many rows, limits and variables were removed, by kind.
     """
 
     def __init__(self, program: RowProgram, fixed_rows: Mask, removable: Mask) -> None:
@@ -56,7 +56,7 @@ class WorkingProgram:
         self.removed: Counter[str] = Counter()
 
     def drop_rows(self, rows: Index | list[int], kind: str) -> None:
-        """Remove rows, and add their number to the count of ``kind``."""
+        """Remove rows, and add their number to ``removed[kind]``."""
         self.row_left[rows] = False
         self.R = sparse.csr_array(sparse.diags_array(self.row_left.astype(float)) @ self.R)
         self.R.eliminate_zeros()
@@ -70,7 +70,7 @@ class WorkingProgram:
             S: (n, n) the identity, except for two changes: the columns at the positions ``columns`` are zero, and the
                 rows at these positions define the removed variables.
             s: (n,), zero except at ``columns``.
-            kind: the kind under which the variables are counted.
+            kind: the entry of ``removed`` to which their number is added.
         """
         shift = self.R @ s
         self.low, self.high = self.low - shift, self.high - shift
@@ -92,7 +92,7 @@ class WorkingProgram:
             gap: the lower limit minus the upper limit.
             scale: the sum of the absolute terms that the limits were computed from.
             row: a row that one of the limits belongs to.
-            what: the error message after the name of the row, "asks for …".
+            what: the part of the error message that follows the name of the row, such as "asks for …".
 
         Raises:
             ProblemError: the lower limit clearly exceeds the upper limit.
@@ -106,7 +106,7 @@ class WorkingProgram:
 
 
 def _multiply_program_matrices(left: sparse.csr_array, right: sparse.csr_array) -> sparse.csr_array:
-    """Multiply sparse matrices. An entry whose terms cancel up to rounding becomes zero."""
+    """Return the product of two sparse matrices. An entry whose terms cancel up to rounding becomes zero."""
     product = sparse.csr_array(left @ right)
     terms = sparse.csr_array(abs(left) @ abs(right))
     exact: sparse.csr_array = product.multiply(abs(product) > CANCELLED * terms).tocsr()
