@@ -44,7 +44,7 @@ class CompiledConstraints:
 
 
 def supports(qp: QuadraticProgram) -> bool:
-    """Return True if the active-set method takes these programs: dense and small enough.
+    """Return True if the programs are dense and small enough for the active-set method.
 
     ``fits_active_set`` and ``supports_gpu_plan`` define "small enough" for the CPU and for a GPU. Large programs with
     few non-zeros are left to solvers for sparse matrices. A program with curvature is large if it has many variables. A

@@ -93,7 +93,7 @@ def refine_dual_solution(D: ProgramData, w: Workspace) -> float:
 
 @inner
 def set_dual_solution_multipliers(D: ProgramData, w: Workspace) -> None:
-    """Compute the multipliers y of the rows.
+    """Set ``w.y`` to the multipliers of the rows.
 
     The multipliers of inequalities are those of the working set. The multipliers of equalities follow from the gradient
     and the held constraints.

@@ -104,7 +104,7 @@ class BinaryPlan:
         return decisions[worth.argmax(1)].astype(np.float64)
 
     def keep(self, new: dict[bytes, BinaryResult]) -> None:
-        """Keep results, whose keys are the bytes of values. Their selections become the most recent ones."""
+        """Keep results, each under the bytes of its program's values. Their selections become the most recent ones."""
         for values, answer in new.items():
             self.answers.put(values, answer, len(values) + len(answer.bits) + _ENTRY)
             if answer.bits:
