@@ -45,7 +45,10 @@ def solve_for_basics(D: ProgramData, w: Workspace, goal: float) -> bool:
 
 @inner
 def basics_meet_rows(D: ProgramData, w: Workspace) -> bool:
-    """Return True if every residual in ``w.left`` is at most FEASIBLE, a tolerance, times the natural size of its row."""
+    """Return True if every residual in ``w.left`` is small relative to the natural size of its row.
+
+    Small means at most the tolerance FEASIBLE.
+    """
     measure_compiled_sizes(D, w)
     for k in span(len(D.J)):  # noqa: SIM110 (a plain loop is what compiles well)
         if not abs(w.left[k]) <= FEASIBLE * w.terms[k]:
