@@ -171,6 +171,7 @@ class WarmStartTable(Generic[Rows]):
     ) -> None:
         self._make, self._trim, self._is_valid, self._size = make, trim, is_valid, 0
         self.rows = make(0)
+        self._bytes_per_row = 0.0  # without fingerprints
         self.fingerprints: Tensor | None = None
 
     def grow(self, size: int) -> None:
@@ -182,13 +183,14 @@ class WarmStartTable(Generic[Rows]):
         for new, old in zip(_warm_start_arrays(bigger), _warm_start_arrays(self.rows), strict=True):
             new[: len(old)] = old
         self.rows = bigger
+        self._bytes_per_row = sum(part.nbytes for part in _warm_start_arrays(bigger)) / self._size
         if self.fingerprints is not None:
             self.fingerprints = _grow_warm_starts(self.fingerprints, self._size)
 
     def bytes_per_row(self) -> float:
         """Return the number of bytes of a row and its fingerprint."""
-        marks = () if self.fingerprints is None else (self.fingerprints,)
-        return sum(part.nbytes for part in (*_warm_start_arrays(self.rows), *marks)) / max(self._size, 1)
+        marks = 0 if self.fingerprints is None else self.fingerprints.nbytes / max(self._size, 1)
+        return self._bytes_per_row + marks
 
     def state(self, count: int) -> dict[str, Any]:
         """Return the first ``count`` rows and their fingerprints."""
