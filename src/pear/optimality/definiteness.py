@@ -55,10 +55,10 @@ def is_semidefinite(Q: Tensor, sign: float = 1.0, smoothing: float = 0.0) -> Ten
 
 
 def is_not_definite(qp: QuadraticProgram) -> Tensor:
-    """Return whether H, which is dense or diagonal, is not positive definite. Shape (B or 1,), bool.
+    """Return whether the curvature H of the programs is not positive definite. Shape (B or 1,), bool.
 
-    A pivot of a dense H counts as zero if it is smaller than ``rule.FLAT`` times the diagonal entry of H that it is
-    computed from.
+    H must be dense or diagonal. A pivot of a dense H counts as zero if it is smaller than ``rule.FLAT`` times the
+    diagonal entry of H that it is computed from.
     """
     diagonal = qp.H.diagonal(dim1=1, dim2=2)
     if qp.diagonal:

@@ -159,7 +159,7 @@ class PointSizes:
 
     @classmethod
     def at(cls, qp: QuadraticProgram, x: Tensor, duals: Duals, left: OptimalityResiduals, sizes: Sizes) -> PointSizes:
-        """Compute the sizes at points.
+        """Compute the sizes at the points of a batch.
 
         Args:
             qp: the programs.

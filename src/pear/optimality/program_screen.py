@@ -15,7 +15,7 @@ from pear.problem.quadratic_program import QuadraticProgram
 
 
 def screen_programs(qp: QuadraticProgram) -> Tensor:
-    """Find the samples whose data alone shows that they have no solution.
+    """Return a status for each sample, which is not SOLVED if the data alone shows that there is no solution.
 
     A sample is NOT_FINITE if h or a bound is NaN, or if any other number is NaN or exceeds 1e150 (``rule.LARGEST``) in
     absolute value. A sample is INFEASIBLE if a lower bound exceeds the upper bound, or if a limit is infinite with the

@@ -10,7 +10,7 @@ from torch import Tensor
 
 
 class Status(IntEnum):
-    """The outcome of one sample. Its property ``sentence`` explains the outcome and gives advice."""
+    """The outcome of one sample, such as SOLVED or INFEASIBLE. Its ``sentence`` explains it and gives advice."""
 
     SOLVED = 0
     INACCURATE = 1

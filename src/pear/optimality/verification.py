@@ -108,7 +108,7 @@ def verify(
     left: OptimalityResiduals | None = None,
     sizes: Sizes | None = None,
 ) -> Verification:
-    """Check points and their multipliers against the optimality conditions.
+    """Return the result of checking points and their multipliers against the optimality conditions.
 
     No number is copied from a GPU to the host. If all samples share their constraints, x may have further leading
     dimensions.

@@ -21,7 +21,10 @@ _MOST_ROUNDS = 100  # largest number of rounds of the search for equalities that
 
 
 def remove_empty_rows(w: WorkingProgram) -> bool:
-    """Remove rows without coefficients, after a check that zero is within their limits."""
+    """Remove the rows without coefficients from ``w``, and return True if any was removed.
+
+    A row whose limits exclude zero by more than rounding is an error, or stays for the solver to decide.
+    """
     empty = np.flatnonzero(w.row_left & (np.diff(w.R.indptr) == 0) & ~w.fixed_rows)
     gone = []
     for row in empty.tolist():
@@ -34,7 +37,9 @@ def remove_empty_rows(w: WorkingProgram) -> bool:
 
 
 def remove_single_variable_rows(w: WorkingProgram) -> bool:
-    """Remove rows with a single variable, and tighten the bounds of this variable by the limits of the row.
+    """Remove rows with a single variable from ``w``, and return True if any was removed.
+
+    The limits of the row tighten the bounds of the variable.
 
     A row of an integer variable is removed only if its coefficient is 1 or −1.
     """
@@ -65,7 +70,9 @@ def remove_single_variable_rows(w: WorkingProgram) -> bool:
 
 
 def remove_duplicate_rows(w: WorkingProgram) -> bool:
-    """Remove rows that are multiples of other rows, and give the tighter limits to the rows that stay.
+    """Remove rows that are multiples of other rows from ``w``, and return True if any was removed.
+
+    The rows that stay get the tighter limits.
 
     Two inequalities with limits on different sides stay two rows, unless together they make an equality.
     """
@@ -175,9 +182,10 @@ def _find_parallel_rows(w: WorkingProgram) -> list[list[int]]:
 
 
 def remove_dependent_equality_rows(w: WorkingProgram) -> bool:
-    """Remove equalities that are linear combinations of others, after a check that their right-hand sides agree.
+    """Remove equalities that are linear combinations of others from ``w``, and return True if any was removed.
 
-    If there are so many equalities that a factorisation of them would take long, nothing is removed.
+    The right-hand sides must agree. If there are so many equalities that a factorisation of them would take long,
+    nothing is removed.
     """
     rows = np.flatnonzero(w.row_left & (w.low == w.high) & ~w.fixed_rows)
     rows = rows[_find_possibly_dependent_rows(w.R[rows])]

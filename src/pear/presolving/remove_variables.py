@@ -20,9 +20,9 @@ _MOST_FILL = 2  # coefficients that a substitution may add for each one that it 
 
 
 def remove_fixed_variables(w: WorkingProgram) -> bool:
-    """Remove variables whose bounds are equal, but no integer variable that is fixed at a fraction.
+    """Remove variables whose bounds are equal from ``w``, and return True if any was removed.
 
-    The last variable of a program stays.
+    An integer variable that is fixed at a fraction stays, and so does the last variable of a program.
     """
     fixed = w.column_left & w.removable & (w.lb == w.ub)
     fixed &= ~(w.integer & (w.lb != np.round(w.lb)))
@@ -38,7 +38,10 @@ def remove_fixed_variables(w: WorkingProgram) -> bool:
 
 
 def substitute_defined_variables(w: WorkingProgram) -> bool:
-    """Remove continuous variables without bounds that an equality defines, together with the equality."""
+    """Remove variables that an equality defines from ``w``, with the equality, and return True if any was removed.
+
+    Such a variable is continuous and has no bounds.
+    """
     chosen = _choose_defined_variables(w)
     if not chosen:
         return False

@@ -145,7 +145,7 @@ class ConstraintMap:
     def priced_sides(self) -> tuple[str, ...]:
         """The names, among b, h, lb and ub, of the limits that a decision under a forecast may violate.
 
-        These limits are predicted, or belong to a matrix with predicted coefficients.
+        Their values are predicted, or they belong to a matrix with predicted coefficients. A recourse prices them.
         """
         return tuple(name for name in SIDES if name in self.sides or _MATRIX_OF.get(name) in self.matrices)
 

@@ -104,7 +104,16 @@ class CostMap:
         return self._times(gradient.double(), self.inputs, forward=False).to(gradient.dtype)
 
     def _times(self, rows: Tensor, width: int, forward: bool) -> Tensor:
-        """Multiply every row by M if ``forward`` is True, else by the transpose of M. Shape (B, width)."""
+        """Return ``rows Mᵀ`` if ``forward`` is True, else ``rows M``.
+
+        Args:
+            rows: (B, k) predicted values if ``forward`` is True, else (B, n) gradients.
+            width: the number of columns of the result, n or k.
+            forward: as above.
+
+        Returns:
+            (B, width).
+        """
         if self._factor is None:
             return rows
         if isinstance(self._factor, Tensor):

@@ -41,7 +41,7 @@ def check_sense(sense: Any) -> None:
 
 
 def check_field_dimensions(fields: Mapping[str, Tensor]) -> None:
-    """Check the number of dimensions of every field, and that Q is square."""
+    """Check that every field, by its name, has the right number of dimensions, and that Q is square."""
     for name, value in fields.items():
         allowed = (2, 3) if name in MATRICES else (0, 1, 2) if name in ("lb", "ub") else (1, 2)
         if value.ndim not in allowed:
@@ -84,7 +84,7 @@ def infer_n_from_fields(fields: Mapping[str, Tensor], marks: bool | Tensor, n: A
 
 
 def check_field_columns(fields: Mapping[str, Tensor], n: int) -> None:
-    """Check that fields, which a call passes in place of the problem's, have a column for each of the n variables."""
+    """Check that the fields that a call passes in place of the problem's have one column for each variable."""
     for name in ("Q", "A", "G", "lb", "ub"):
         if name in fields and fields[name].shape[-1] != n:
             raise ProblemError(

@@ -44,7 +44,7 @@ def index_names(name: str, shape: Sequence[int]) -> tuple[str, ...]:
 
 
 def group_indexed_names(names: Sequence[str]) -> dict[str, IndexedArray]:
-    """Find the arrays in a list of names.
+    """Return the arrays whose entries a list names, such as ``charge`` for ``charge[0]`` and ``charge[1]``.
 
     Two or more names with the same word before the index form an array under two conditions: all have the same number
     of indices, and their indices form a complete grid. Indices may be any integers, also with gaps. Names may also
@@ -84,7 +84,7 @@ def _as_indexed_array(entries: dict[tuple[int, ...], int]) -> IndexedArray | Non
 
 
 def expand_indexed_names(chosen: Sequence[str], names: Sequence[str]) -> list[str]:
-    """Replace the names of arrays by the names of their entries: ``charge`` by ``charge[0]``, ``charge[1]``, ….
+    """Return names with every array replaced by its entries, such as ``charge`` by ``charge[0]``, ``charge[1]``, ….
 
     Args:
         chosen: the names to replace. A name that is in ``names``, or that is unknown, stays.

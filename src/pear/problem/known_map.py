@@ -48,7 +48,7 @@ class KnownValue:
 
     @property
     def size(self) -> int:
-        """The number of entries."""
+        """The number of entries of the value."""
         return int(np.prod(self.shape))
 
 
@@ -228,7 +228,7 @@ class KnownMap:
         return self._maps[name](values)
 
     def _parts(self, known: Any) -> list[Tensor]:
-        """Return the entries of each known value: (N, size), or (size,) if all samples share the value."""
+        """Return a tensor for each known value: its entries (N, size), or (size,) if all samples share the value."""
         if known is None:
             raise ProblemError(
                 f"the model has known values, {self._value_names()}, and none came; pass known={{name: array}} with a "

@@ -49,13 +49,13 @@ class SparseMatrix:
 
     @property
     def shape(self) -> tuple[int, ...]:
-        """(rows, columns), or (1, rows, columns) in a program."""
+        """The shape (rows, columns), or (1, rows, columns) for a matrix of a program."""
         rows, columns = self.csr.shape
         return (1, rows, columns) if self._shared else (rows, columns)
 
     @property
     def ndim(self) -> int:
-        """2, or 3 in a program."""
+        """The number of dimensions: 2, or 3 for a matrix of a program."""
         return len(self.shape)
 
     @property
@@ -141,7 +141,7 @@ class _SparseMatrixProduct(torch.autograd.Function):
 
 
 def _multiply_sparse_matrix(matrix: SparseMatrix, vectors: Tensor) -> Tensor:
-    """Multiply a matrix (r, n) by every row of a batch of vectors (B, n). Shape (B, r), float64."""
+    """Return the products (B, r), in float64, of a matrix (r, n) and every row of ``vectors`` (B, n)."""
     rows = vectors.detach().to(torch.float64).contiguous().numpy()
     result = np.empty((len(rows), matrix.csr.shape[0]))
     for i in range(len(rows)):  # row by row, because a product with the whole batch would first transpose a copy of it

@@ -113,7 +113,7 @@ class Model:
         return self.cost_map.names or tuple(f"y{i}" for i in range(self.inputs))
 
     def cost(self, predicted: Any = None, keys: Sequence[Hashable] | None = None) -> Tensor:
-        """Compute the costs ``M ŷ + known``, (n,) or (B, n), from predicted values ŷ. M is that of the cost map.
+        """Compute the costs ``M ŷ + known``, (n,) or (B, n), from predicted values ŷ, with the M of the cost map.
 
         The result is differentiable. Without a cost map the predicted values are the costs.
 
@@ -227,7 +227,7 @@ class Model:
 
     @cached_property
     def elastic(self) -> ElasticProblem:
-        """The problem with slack variables for the rows and bounds that have a price, built at the first use."""
+        """The problem with slack variables for the rows and bounds that have a price. Built at the first use."""
         if self.constraint_map is None or self.recourse is None:
             raise ProblemError("the model predicts no right-hand sides, so that it has no elastic problem")
         return ElasticProblem(self.problem, self.recourse.prices(self.problem, self.constraint_map))
@@ -372,7 +372,7 @@ def problem_of_model(problem: Any) -> Problem:
 
 
 def model_with_predicted_rows(problem: Any) -> Model | None:
-    """Return the argument if it is a model with a constraint map; else None.
+    """Return the argument if it is a model with a constraint map, and None for anything else.
 
     Raises:
         ProblemError: the model has a constraint map and no recourse, or the known values of the model are missing.

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 def read_model_costs(known: Any, n: int) -> Tensor:
-    """Convert the known costs of a model to float64.
+    """Convert the known costs of a model to a float64 tensor.
 
     Args:
         known: (n,) or (N, n) numbers, or None.

@@ -122,10 +122,10 @@ class Oracle(Problem):
         return self._calls.takes_keys
 
     def decisions(self, cost: Tensor) -> list[CheckedDecision | None]:
-        """Call the function for costs (B, n).
+        """Return the decisions of the function for costs (B, n), after the check of each decision.
 
         Returns:
-            B checked decisions; None for a sample whose costs are not finite.
+            B decisions; None for a sample whose costs are not finite.
 
         Raises:
             ProblemError: the costs have the wrong shape or number, or the function does not return a decision of the
@@ -199,7 +199,7 @@ class Oracle(Problem):
         return moved._with(relaxation=inner)  # type: ignore[return-value]
 
     def canonical(self, *_: Any, **__: Any) -> Never:
-        """Raise ProblemError: an oracle has no program."""
+        """Raise ProblemError, because an oracle has no program."""
         raise ProblemError(_oracle_without_program("this"))
 
     checked = canonical

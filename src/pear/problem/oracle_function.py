@@ -59,7 +59,7 @@ class OracleFunctionMemory:
             return self._again.get(mark)
 
     def put(self, mark: bytes, decision: CheckedDecision) -> None:
-        """Store a decision under a digest, and forget others if the memory is full."""
+        """Store a decision under a digest, and forget others if the store is full."""
         with self._lock:
             self._once[mark] = decision
             most = max(1, _MEMORY_BYTES // (8 * len(decision.z) + _ENTRY_BYTES))
@@ -71,7 +71,7 @@ class OracleFunctionMemory:
         return len(self._once) + len(self._again)
 
     def __reduce__(self) -> tuple[Any, ...]:
-        """Pickle as an empty memory."""
+        """Return what pickle needs to make an empty store, so that stored decisions are not pickled."""
         return OracleFunctionMemory, ()
 
 
@@ -271,7 +271,7 @@ def _make_oracle_function_caller(function: Function, batched: bool) -> Callable[
 
 
 def _run_oracle_function_in_processes(call: Callable[..., Any], work: list[tuple[Any, ...]]) -> list[Any]:
-    """Return the results of ``call`` for each tuple of arguments in ``work``, each computed in a process of its own.
+    """Return the result of ``call`` for each tuple of arguments in ``work``, computed in one process for each tuple.
 
     Joblib keeps the processes for later calls.
     """

@@ -82,7 +82,7 @@ def series_as_sample_row(value: Any) -> Any:
 
 
 def to_pandas(values: np.ndarray[Any, Any], index: Any, name: str) -> Any:
-    """Make a Series of values (B,), or a DataFrame of values (B, …) with one column for each entry of a sample.
+    """Return values (B,) as a Series, or values (B, …) as a DataFrame with one column for each entry of a sample.
 
     Args:
         values: (B,) or (B, …).
@@ -139,7 +139,7 @@ def named_pandas_index(*tables: Any) -> Any:
 
 
 def shared_pandas_index(*tables: Any) -> Any:
-    """Return the index of tables whose rows belong together.
+    """Return the index of several tables with the same samples in their rows.
 
     Returns:
         The first index that is not pandas' default 0, 1, 2, …. If there is none, the first index. None if no table has

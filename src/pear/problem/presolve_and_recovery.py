@@ -105,7 +105,9 @@ class Recovery:
         return replace(duals, **{name: torch.from_numpy(part).to(duals.bound) for name, part in parts.items()})
 
     def _row_multipliers(self, equality: Array, inequality: Array) -> Array:
-        """Join the duals of A and G to one multiplier for each of the s rows of the reduced program.
+        """Return the duals of A and G as one multiplier for each of the s rows of the reduced program.
+
+        A row of the program may have two limits, which are two rows of G.
 
         Args:
             equality: (B, p) duals of the rows of A of the reduced problem.
@@ -201,7 +203,7 @@ def _presolved_field(problem: Problem, matrix: Any) -> Any:
 
 
 def _read_recovery_input(what: str, value: ArrayLike, n: int) -> Tensor:
-    """Convert decisions or costs to a floating-point tensor.
+    """Convert decisions or costs to a floating-point tensor, after a check of the shape.
 
     Args:
         what: what the value is, for the error message.

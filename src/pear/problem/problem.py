@@ -207,7 +207,7 @@ class Problem:
         return self._with(**moved, device=home, dtype=dtype or self.dtype)
 
     def __getitem__(self, index: Any) -> Problem:
-        """Return the samples at ``index``: an int, a slice, a list or tensor of ints, or a bool mask (N,).
+        """Return the problem of the samples at ``index``: an int, a slice, a list or tensor of ints, or a bool mask.
 
         Shared fields stay shared, and fields with one entry per sample are indexed. An int gives a batch of one. A
         problem whose fields are all shared is the same for every sample, and returns itself for any index.
@@ -367,7 +367,7 @@ class Problem:
         self.__dict__.update(state)
 
     def _overrides(self, cost: Tensor, given: dict[str, ArrayLike]) -> dict[str, Tensor]:
-        """Return the fields that a call passes, as float64 tensors by name, after a check of the cost and of them."""
+        """Return the fields that a call passes, by name in float64, after a check of the cost and the fields."""
         shared_tensor_device({"cost": cost, **given}, home=("the problem", self.device))
         if self.is_sparse:
             self._refuse_matrices(given)

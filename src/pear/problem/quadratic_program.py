@@ -113,7 +113,7 @@ class QuadraticProgram:
         return (x * (0.5 * matvec(self.H, x) + self.c)).sum(1)
 
     def __getitem__(self, index: Tensor | slice) -> QuadraticProgram:
-        """Return the samples at ``index``. Shared fields stay shared."""
+        """Return the programs of the samples at ``index``. Shared fields stay shared."""
         batch = self.batch
 
         def select(value: Matrix) -> Matrix:

@@ -64,7 +64,7 @@ def call_with_keys(function: Callable[..., Result], rows: Tensor, keys: list[Has
 
 
 def select_by_keys(problem: Problem, keys: list[Hashable] | None) -> Problem:
-    """Return the samples of a problem that the keys name. A problem that all samples share is returned unchanged.
+    """Return the problem of the samples that the keys name. A problem that all samples share is returned unchanged.
 
     An oracle without fields per sample gets the keys, and passes them to its function if the function takes ids.
 
@@ -80,7 +80,7 @@ def select_by_keys(problem: Problem, keys: list[Hashable] | None) -> Problem:
 
 
 def select_model_by_keys(model: Model, keys: list[Hashable] | None) -> Model:
-    """Return the samples of a model that the keys name. A model that all samples share is returned unchanged.
+    """Return the model of the samples that the keys name. A model that all samples share is returned unchanged.
 
     Raises:
         ProblemError: a key names no row of the model's problem.

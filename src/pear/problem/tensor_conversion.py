@@ -68,7 +68,7 @@ def to_float64_tensor(name: str, value: ArrayLike, copy: bool = True) -> Tensor:
 
 
 def to_tensor(name: str, value: ArrayLike) -> Tensor:
-    """Convert an array, dense or sparse, to a dense real tensor. It shares memory and gradient with it if possible."""
+    """Convert an array, dense or sparse, to a dense real tensor, which shares its memory and gradient if possible."""
     if isinstance(value, Tensor):
         return _read_tensor(name, value)
     if _is_tensor_list(value):

@@ -89,13 +89,13 @@ class CvxpyCopy:
 
 
 def _copy_cvxpy_leaf(leaf: Any, kind: Any, size: int, replaced: dict[int, Any], cvxpy: Any) -> Any:
-    """Copy a variable or parameter, and store in ``replaced`` the expression that takes its place in the copy.
+    """Return the copy of a variable or parameter, and store the expression that replaces the original.
 
     Args:
         leaf: the original variable or parameter.
         kind: ``cvxpy.Variable`` or ``cvxpy.Parameter``.
         size: the number of entries of the copy, a vector, if the original is declared symmetric, diagonal or sparse.
-        replaced: the expressions of the copied problem, by the ids of the originals.
+        replaced: the expressions of the copied problem that replace originals, by the ids of the originals.
         cvxpy: the module.
     """
     structured = leaf_has_structure(leaf)
@@ -107,7 +107,7 @@ def _copy_cvxpy_leaf(leaf: Any, kind: Any, size: int, replaced: dict[int, Any], 
 
 
 def _copy_known_cvxpy_parameter(parameter: Any, replaced: dict[int, Any], cvxpy: Any) -> Any:
-    """Copy a known parameter, and store in ``replaced`` the expression that takes its place in the copy.
+    """Return the copy of a known parameter, and store in ``replaced`` the expression that replaces the original.
 
     CVXPY replaces a parameter that is declared PSD, NSD or symmetric by a new parameter, which could not be found
     again. The copy is therefore a plain parameter, and an expression around it declares the structure.

@@ -47,7 +47,7 @@ class CvxpyDerivatives:
 
     @classmethod
     def read(cls, matrices: CvxpyMatrices, parameters: Sequence[Any], copies: Sequence[Any]) -> CvxpyDerivatives:
-        """Read the derivatives from CVXPY's matrices.
+        """Return the derivatives of CVXPY's matrices with respect to all entries of these parameters.
 
         Args:
             matrices: the matrices, as functions of the parameters.
@@ -83,9 +83,9 @@ class CvxpyDerivatives:
         return found
 
     def check_costs(self, predicted: Sequence[Any]) -> None:
-        """Check, if no parameter is predicted, that no cost depends on the known parameters of this object.
+        """Check that no cost depends on the known parameters of this object, unless some parameter is predicted.
 
-        Without predicted parameters all costs are predicted, so that none may be known.
+        If no parameter is predicted, all costs are predicted, so that none may be known.
 
         Args:
             predicted: the predicted parameters.
@@ -225,7 +225,7 @@ def _derivative_entries(matrix: Any, at: _Places) -> Array:
 
 
 def _spread_cvxpy_derivatives(entries: sparse.csr_array, at: _Places, shape: tuple[int, int]) -> sparse.coo_array:
-    """Return the derivatives of all entries of a matrix, from those of the e entries that are not constant.
+    """Return the derivatives of all entries of a matrix, given those of e entries. The others have derivative zero.
 
     Args:
         entries: (e, k) derivatives of the e entries.

@@ -26,7 +26,7 @@ def leaf_has_structure(leaf: Any) -> bool:
 
 
 def leaf_structure(leaf: Any) -> Index:
-    """Number the independent entries of a leaf.
+    """Return a number for each entry of a leaf, the same number for entries that are always equal.
 
     Returns:
         In the shape of the leaf, the number of each entry. Equal entries have the same number; entries that are always

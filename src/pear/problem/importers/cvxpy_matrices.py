@@ -76,7 +76,7 @@ class CvxpyMatrices:
         return P, np.asarray(q, dtype=float).reshape(-1), float(np.squeeze(d)), A, np.asarray(b, dtype=float)
 
     def check_parameters(self, predicted: list[Any]) -> None:
-        """Check that predicted parameters change nothing but the objective and the rows in ``limits``."""
+        """Check that predicted parameters of the copy change nothing but the objective and the rows in ``limits``."""
         random = np.random.default_rng(0)
         for p in predicted:
             _, _, _, A, b = self.matrices_at({p.id: 1.0 + random.random(p.shape)})
@@ -127,7 +127,7 @@ class CvxpyMatrices:
         return tuple(names)
 
     def model_arrays(self, problem: Any, kept: Mask) -> tuple[ModelArrays, dict[str, Tensor]]:
-        """Return the arrays of the original problem, and the columns of its variables.
+        """Return the original problem as ``ModelArrays``, and the columns of its variables.
 
         Args:
             problem: the original problem.

@@ -41,7 +41,7 @@ class TaggedConstraint:
 
     @classmethod
     def tagging(cls, name: str, constraint: Any, predicted: Sequence[Any], price: Any, cvxpy: Any) -> TaggedConstraint:
-        """Return a constraint of the copied problem with a tag.
+        """Make a tagged constraint from a constraint of the copied problem.
 
         Args:
             name: the label or the number of the constraint.
@@ -60,7 +60,7 @@ class TaggedConstraint:
         return cls(name, tagged, tag, equality, predicted_by, price)
 
     def spread_price(self, price: Any) -> Array:
-        """Broadcast a price, a number or an array, to the shape of the constraint."""
+        """Return a price, which is a number or an array, broadcast to the shape of the constraint."""
         try:
             return np.broadcast_to(np.asarray(price, dtype=float), self.tag.shape)
         except ValueError as error:
@@ -71,7 +71,7 @@ class TaggedConstraint:
 
 
 def locate_tags(tags: Sequence[Any], respond: Callable[[dict[int, Any]], Array]) -> tuple[list[Index], int]:
-    """Find the position of each entry of each tag in a vector that depends on the tags.
+    """Return the position of each entry of each tag in a vector that depends on the tags.
 
     Every entry of every tag is set to a different number. The vector then has this number, or its negative, at the
     position of the entry.

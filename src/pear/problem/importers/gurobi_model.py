@@ -87,9 +87,9 @@ def gurobi_arrays(model: Any) -> ModelArrays:
 
 
 def _restore_gurobi_ranges(arrays: ModelArrays) -> ModelArrays:
-    """Turn each equality that ``addRange`` has made, and its additional variable, into a row with two limits again.
+    """Return the arrays with a row with two limits in place of each equality that Gurobi's ``addRange`` has made.
 
-    The name of the variable is "Rg", followed by the name of the row.
+    ``addRange`` adds a variable to such an equality. Its name is "Rg", followed by the name of the row.
     """
     rows, place = arrays.rows, {name: i for i, name in enumerate(arrays.variables)}
     low, high = rows.low.copy(), rows.high.copy()
@@ -118,7 +118,7 @@ def _restore_gurobi_ranges(arrays: ModelArrays) -> ModelArrays:
 
 
 def _check_gurobi_model(where: str, model: Any) -> None:
-    """Check that a model has variables, one linear or quadratic objective, and only linear constraints."""
+    """Check that a Gurobi model has variables, one linear or quadratic objective, and only linear constraints."""
     found = [f"{number} {words}" for name, words in _REFUSED.items() if (number := getattr(model, name))]
     found += [f"{model.NumObj} objectives"] if model.NumObj > 1 else []
     found += ["lazy constraints, which only its callback knows"] if model.Params.LazyConstraints else []
@@ -134,7 +134,7 @@ def _check_gurobi_model(where: str, model: Any) -> None:
 
 
 def _gurobi_curvature(model: Any) -> sparse.csr_array:
-    """Return Q (n, n) of the objective ``½ zᵀQz + cᵀz``."""
+    """Return Q (n, n) of the objective ``½ zᵀQz + cᵀz`` of a Gurobi model."""
     terms, n = model.getObjective(), model.NumVars
     entries = [(terms.getVar1(i).index, terms.getVar2(i).index, terms.getCoeff(i)) for i in range(terms.size())]
     row, column, value = (np.array(part) for part in zip(*entries, strict=True))

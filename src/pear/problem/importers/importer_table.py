@@ -42,7 +42,7 @@ OWN_NAMES = ("cvxpy", "file", "gurobipy", "highs", "mps", "osqp_mat", "pyepo", "
 
 
 def has_importer(path: Path) -> bool:
-    """Return True if an importer reads files with the ending of this file."""
+    """Return True if an importer, PEAR's own or a plug-in, reads files with the ending of this file."""
     suffix = packed_file_suffix(path)
     return any(
         suffix in row.suffixes for row in (*IMPORTERS, *(one.row for one in load_all_plugins("importer").plugins))

@@ -80,14 +80,14 @@ class KnownNames:
         return replace(arrays, rows=arrays.rows.with_zero_limits(self.rows), costs=costs, lb=lb, ub=ub)
 
     def map(self, arrays: ModelArrays) -> KnownMap:
-        """Return the known map of a model that is made of ``arrays``, the result of ``fixed``."""
+        """Return the known map of the model that is made from ``arrays``, the result of ``fixed``."""
         n, r = len(arrays.costs), len(arrays.rows.low)
         b, h = arrays.rows.split(self._matrix("rhs", r))
         given = {"b": b, "h": h, **{kind: self._matrix(kind, n) for kind in ("cost", "lb", "ub")}}
         return KnownMap(self.values, **{name: matrix for name, matrix in given.items() if matrix.nnz})
 
     def _find(self, name: str) -> tuple[str, Any, tuple[int, ...]]:
-        """Find what a name stands for.
+        """Return what a name that the user passed stands for.
 
         Returns:
             The kind of number, "rhs", "cost", "lb", "ub", or "value" for fixed variables; the positions of the named
@@ -122,7 +122,7 @@ class KnownNames:
         return None if array is None else (array.positions, array.shape)
 
     def _check_once(self) -> None:
-        """Check that no number is named twice."""
+        """Raise ProblemError if two of the user's names stand for the same right-hand side, cost or bound."""
         for kind, pairs in self._at.items():
             at = [i for i, _ in pairs]
             if twice := [i for i in at if at.count(i) > 1]:

@@ -47,6 +47,6 @@ def linear_map(function: Callable[[Array], Array], k: int) -> sparse.csr_array |
 
 
 def _is_linear_map(M: sparse.csr_array, values: Array, expected: Array) -> bool:
-    """Return True if ``M values`` is ``expected`` up to rounding."""
+    """Return True if the product ``M values`` equals ``expected`` up to rounding."""
     scale = (abs(M) @ np.abs(values)).max(initial=0.0)
     return bool(np.abs(M @ values - expected).max(initial=0.0) <= _ROUNDING * scale)

@@ -65,7 +65,7 @@ class ModelArrays:
         recourse: Any = None,
         known: Names = None,
     ) -> Model:
-        """Check the numbers and make the model.
+        """Return the model of these arrays, after a check of all numbers.
 
         The predicted values are the predicted costs, then the predicted right-hand sides, then the predicted
         coefficients.
@@ -156,7 +156,7 @@ class ModelArrays:
         return costs, [*(name for name in chosen if name in rows), *more], pairs
 
     def _coefficient_places(self, names: tuple[str, ...], pairs: Sequence[tuple[str, str]]) -> Index:
-        """Return the rows and columns (c, 2) of predicted coefficients.
+        """Return the places (c, 2) of predicted coefficients: the number of the row and that of the variable.
 
         Args:
             names: the names of the n variables.
@@ -208,7 +208,7 @@ class ModelArrays:
         return predicted if predicted is not None or not known else [name for name in names if name not in known]
 
     def reduced(self, removable: Mask, fixed_rows: Mask | None = None) -> tuple[ModelArrays, ProgramReduction | None]:
-        """Remove rows and variables by presolve.
+        """Return the arrays after presolve has removed rows and variables.
 
         If constraints contradict each other, nothing is removed, so that a solve finds the problem infeasible.
 

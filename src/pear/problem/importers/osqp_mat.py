@@ -49,7 +49,7 @@ def from_osqp_mat(path: str | Path) -> Model:
 
 
 def load_osqp_mat(path: Path) -> dict[str, Any]:
-    """Read the arrays of a file into a dictionary, with P and A in CSR form, and check their shapes."""
+    """Return the arrays of a file by name, with P and A in CSR form, after a check of their shapes."""
     from scipy.io import loadmat
     from scipy.io.matlab import MatReadError
 

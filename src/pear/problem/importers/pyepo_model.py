@@ -103,7 +103,7 @@ def _check_pyepo_model_sense(where: str, optmodel: Any, sense: str, M: sparse.cs
 
 
 def _pyepo_mpax_model_arrays(where: str, optmodel: Any) -> ModelArrays:
-    """Return the arrays of a PyEPO class for MPAX, without a solver's model: ``Az = b``, ``Gz ≥ h``, ``l ≤ z ≤ u``."""
+    """Return the arrays of a PyEPO model for MPAX, which holds ``Az = b``, ``Gz ≥ h``, ``l ≤ z ≤ u`` itself."""
     A, b, G, h, low, high = (
         np.asarray(getattr(optmodel, name), dtype=float) for name in ("A", "b", "G", "h", "l", "u")
     )
