@@ -55,7 +55,10 @@ class Verification:
 
     @cached_property
     def wrong(self) -> ActiveSet:
-        """The constraints that are violated, or held with a multiplier of the wrong sign. Equal bounds never are."""
+        """The constraints that are violated, or held with a multiplier of the wrong sign.
+
+        Bounds of a variable that coincide are left out, because their multiplier may have any sign.
+        """
         (rows, lower, upper), pinned = self._margins, self.sizes.pinned
         lower, upper = lower < 0, upper < 0
         return ActiveSet(rows < 0, *((lower, upper) if pinned is None else (lower & ~pinned, upper & ~pinned)))

@@ -3,8 +3,8 @@
 Multipliers y (B, r) of r rows and ``bound`` (B, n) of n variables are positive at an upper limit and negative at a
 lower limit. They satisfy the stationarity equation ``gradient + rowsᵀ y + bound = 0``, with the gradient (B, n) of the
 minimised objective. Each step of presolve that changes multipliers is recorded, and the records are used in reverse
-order. Each makes the equation true for the variables that its step of presolve removed, so that in the end the equation
-is true for all variables.
+order. Each record makes the equation true for the variables that its step of presolve removed, so that in the end the
+equation is true for all variables.
 """
 
 from __future__ import annotations

@@ -21,9 +21,10 @@ _MOST_ROUNDS = 100  # largest number of rounds of the search for equalities that
 
 
 def remove_empty_rows(w: WorkingProgram) -> bool:
-    """Remove the rows without coefficients from ``w``, and return True if any was removed.
+    """Remove from ``w`` the rows without coefficients, and return True if any was removed.
 
-    A row whose limits exclude zero by more than rounding is an error, or stays for the solver to decide.
+    A row whose limits exclude zero raises ProblemError. If they exclude it by little more than rounding, the row stays,
+    so that the solver decides.
     """
     empty = np.flatnonzero(w.row_left & (np.diff(w.R.indptr) == 0) & ~w.fixed_rows)
     gone = []
@@ -37,9 +38,9 @@ def remove_empty_rows(w: WorkingProgram) -> bool:
 
 
 def remove_single_variable_rows(w: WorkingProgram) -> bool:
-    """Remove rows with a single variable from ``w``, and return True if any was removed.
+    """Remove from ``w`` the rows with a single variable, and return True if any was removed.
 
-    The limits of the row tighten the bounds of the variable.
+    The limits of such a row tighten the bounds of the variable.
 
     A row of an integer variable is removed only if its coefficient is 1 or −1.
     """
@@ -70,10 +71,9 @@ def remove_single_variable_rows(w: WorkingProgram) -> bool:
 
 
 def remove_duplicate_rows(w: WorkingProgram) -> bool:
-    """Remove rows that are multiples of other rows from ``w``, and return True if any was removed.
+    """Remove from ``w`` the rows that are multiples of other rows, and return True if any was removed.
 
     The rows that stay get the tighter limits.
-
     Two inequalities with limits on different sides stay two rows, unless together they make an equality.
     """
     shared, gone = SharedLimitMultipliers(of_bounds=False), []
@@ -182,7 +182,7 @@ def _find_parallel_rows(w: WorkingProgram) -> list[list[int]]:
 
 
 def remove_dependent_equality_rows(w: WorkingProgram) -> bool:
-    """Remove equalities that are linear combinations of others from ``w``, and return True if any was removed.
+    """Remove from ``w`` the equalities that are linear combinations of others, and return True if any was removed.
 
     The right-hand sides must agree. If there are so many equalities that a factorisation of them would take long,
     nothing is removed.

@@ -20,7 +20,7 @@ _MOST_FILL = 2  # coefficients that a substitution may add for each one that it 
 
 
 def remove_fixed_variables(w: WorkingProgram) -> bool:
-    """Remove variables whose bounds are equal from ``w``, and return True if any was removed.
+    """Remove from ``w`` the variables whose bounds are equal, and return True if any was removed.
 
     An integer variable that is fixed at a fraction stays, and so does the last variable of a program.
     """
@@ -38,9 +38,9 @@ def remove_fixed_variables(w: WorkingProgram) -> bool:
 
 
 def substitute_defined_variables(w: WorkingProgram) -> bool:
-    """Remove variables that an equality defines from ``w``, with the equality, and return True if any was removed.
+    """Remove from ``w`` the variables that equalities define, with these equalities, and return True if there are any.
 
-    Such a variable is continuous and has no bounds.
+    A variable is defined by an equality that it is part of, if it is continuous and has no bounds.
     """
     chosen = _choose_defined_variables(w)
     if not chosen:
@@ -100,7 +100,7 @@ class SubstitutedVariableCosts:
 
     @classmethod
     def of(cls, w: WorkingProgram) -> SubstitutedVariableCosts:
-        """Return the counts of a program."""
+        """Return the counts for all variables of a program."""
         rows, curvature, variables = (_count_variable_entries(matrix, len(w.lb)) for matrix in (w.R, w.Q, w.T))
         return cls(rows, curvature, variables, dense=int(w.column_left.sum()) <= _DENSE)
 

@@ -109,7 +109,7 @@ class CostMap:
         Args:
             rows: (B, k) predicted values if ``forward`` is True, else (B, n) gradients.
             width: the number of columns of the result, n or k.
-            forward: as above.
+            forward: True to convert predicted values to costs, without the known part; False to convert gradients.
 
         Returns:
             (B, width).

@@ -84,7 +84,7 @@ def _as_indexed_array(entries: dict[tuple[int, ...], int]) -> IndexedArray | Non
 
 
 def expand_indexed_names(chosen: Sequence[str], names: Sequence[str]) -> list[str]:
-    """Return names with every array replaced by its entries, such as ``charge`` by ``charge[0]``, ``charge[1]``, ….
+    """Return names with each array replaced by the names of its entries, ``charge`` by ``charge[0]``, ``charge[1]``, ….
 
     Args:
         chosen: the names to replace. A name that is in ``names``, or that is unknown, stays.

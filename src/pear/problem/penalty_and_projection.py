@@ -110,7 +110,7 @@ class Projection:
     price: float = 1.0
 
     def metric(self, problem: Problem) -> Tensor:
-        """Return the weights (n,) of the distance.
+        """Return the weights w (n,) of the distance that defines the nearest point.
 
         Raises:
             ProblemError: the weights are neither one positive number nor n positive numbers.
@@ -176,7 +176,7 @@ def check_penalty_or_projection(problem: Problem, constraints: ConstraintMap | N
 
 
 def _read_penalty_prices(name: str, given: ArrayLike, predicted: Tensor) -> Tensor:
-    """Convert the prices of one kind of rows to float64.
+    """Return the prices of the r rows of one kind in float64.
 
     Args:
         name: b, h, lb or ub.

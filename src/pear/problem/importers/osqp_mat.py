@@ -77,8 +77,8 @@ def _check_osqp_mat_shapes(path: Path, P: sparse.csr_array, A: sparse.csr_array,
 
     Args:
         path: the path of the file, for the message.
-        P: the curvature.
-        A: the rows.
+        P: the curvature of the objective.
+        A: the coefficients of the rows.
         sizes: the lengths of q, l and u, by name.
     """
     (m, n), square = A.shape, P.shape

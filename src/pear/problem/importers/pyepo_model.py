@@ -31,8 +31,8 @@ def from_pyepo(optmodel: Any, known: Names = None) -> Model:
     Args:
         optmodel: an object of one of PyEPO's classes, or of a class of yours. Predictions have ``optmodel.num_cost``
             columns.
-        known: names of rows whose right-hand sides are known for every sample and passed with every call; ``x.lb`` and
-            ``x.ub`` for bounds.
+        known: names of the right-hand sides and bounds that are known for every sample and passed with every call: the
+            name of a row for its right-hand side, ``x.lb`` and ``x.ub`` for the bounds of a variable x.
 
     Raises:
         DataError: ``optmodel`` is another object, has no matrices, or sets costs that are not linear in the argument of
