@@ -218,6 +218,12 @@ def test_what_is_refused() -> None:
         )
     with pytest.raises(ProblemError, match=r"true must have shape \(N, 12\).*got \(120, 5\)"):
         pear.boosting.objective(TASK.problem, X[TRAIN])
+    with pytest.raises(ProblemError, match=r"120 forecasts .* values of 120 samples: set num_class=12 in the settings"):
+        lgb.train(
+            {"objective": pear.boosting.objective(TASK.problem, C[TRAIN]), **SETTINGS},
+            lgb.Dataset(X[TRAIN], np.zeros(120)),
+            2,
+        )
     with pytest.raises(ProblemError, match="60 samples have true values, and forecasts came for 120"):
         pear.boosting.objective(TASK.problem, C[HELD_OUT])(C[TRAIN], FORECAST)
     with pytest.raises(ProblemError, match="decay must be a number from 0 to 1; got 2"):

@@ -71,6 +71,11 @@ class BoosterCallReader:
                     "pass the true values (N, k) as `true`"
                 )
             true = self._rows(label, "the labels")
+        if native and predicted.size * self.inputs == true.size:
+            raise ProblemError(
+                f"{predicted.size} forecasts came for the {true.size} true values of {len(true)} samples: set "
+                f"num_class={self.inputs} in the settings of LightGBM, so that a row has a forecast for each value"
+            )
         if true.shape != predicted.shape:
             raise ProblemError(f"{len(true)} samples have true values, and forecasts came for {len(predicted)}")
         return predicted, true
