@@ -1,1 +1,5 @@
-"""The commands of the laboratory. ``pear`` finds the ``app`` of bench, report, reproduce and stress by entry points."""
+"""The commands of the laboratory.
+
+The modules ``bench``, ``report``, ``reproduce`` and ``stress`` each have an ``app`` of typer. The command ``pear``
+finds these apps by entry points.
+"""

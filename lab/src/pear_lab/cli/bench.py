@@ -29,12 +29,12 @@ BENCHMARKS = {
 
 
 class BenchCommands(LazyCommands):
-    """The group of the commands of all benchmarks."""
+    """A command group of typer that imports the module of a benchmark only when its command is called."""
 
     lazy = BENCHMARKS
 
     def load_command(self, name: str) -> Any:
-        """Import the module of a benchmark, and make its command."""
+        """Import the module of the benchmark ``name``, and return its command."""
         from pear_lab.cli.benchmark_commands import benchmark_command, exactness_command
 
         command = typer.Typer(add_completion=False)

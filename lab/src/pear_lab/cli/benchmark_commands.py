@@ -1,4 +1,4 @@
-"""The commands of the benchmarks: options, progress line and output."""
+"""The commands of the benchmarks: their options, their progress line, and the output of their results."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ class BenchmarkCommandPeers:
 
     Attributes:
         peers: the names of the peers, or "all", which leaves out peers that cannot be installed.
-        peers_here: whether the peers are imported from this environment, instead of from their own environments.
+        peers_here: whether to import the peers from this environment. If not, each peer has an environment of its own.
         rebuild: whether to make the environments of the peers again.
     """
 
@@ -60,7 +60,9 @@ class BenchmarkCommandPeers:
     rebuild: Annotated[bool, typer.Option("--rebuild", help="Make the environments of these libraries again.")] = False
 
     def prepare(self, command: str, device: str, on_note: Callable[[str], None]) -> list[tuple[Peer, Path]]:
-        """Return each peer with a Python interpreter that can import it. Missing environments are made.
+        """Return pairs of a peer and the path of a Python interpreter that can import it.
+
+        Environments that are missing are made.
 
         Args:
             command: the name of the benchmark.
@@ -86,7 +88,7 @@ class BenchmarkCommandPeers:
 
 
 def benchmark_command(name: str, benchmark: type[Benchmark[Any, Any]]) -> Callable[..., None]:
-    """Make the command of a benchmark, with an option for every field of its settings, and the common options.
+    """Return the command of a benchmark. Its options are the fields of the benchmark's settings, and some common ones.
 
     Args:
         name: the name of the folder that the results are written to by default.
@@ -117,13 +119,13 @@ def benchmark_command(name: str, benchmark: type[Benchmark[Any, Any]]) -> Callab
 
 
 def _benchmark_command_fields(settings: type[BenchSettings]) -> list[tuple[Field[Any], str]]:
-    """Return all fields of the settings except ``quick``, each with its type as text."""
+    """Return the fields of the settings except ``quick``, each with the text of its type annotation."""
     kinds = get_type_hints(settings)
     return [(one, str(kinds[one.name])) for one in fields(settings) if one.name != "quick"]
 
 
 def _benchmark_command_option(one: Field[Any], kind: str) -> inspect.Parameter:
-    """Make the parameter of the option of a field.
+    """Return the option for a field of the settings, as a parameter of the command's function.
 
     The value of the option is a single text if the field holds several values. If the option is not given, the value
     is False for a flag, and None otherwise.
@@ -141,7 +143,10 @@ def _benchmark_command_option(one: Field[Any], kind: str) -> inspect.Parameter:
 
 
 def _benchmark_command_settings(cls: type[BenchSettings], given: dict[str, Any], quick: bool) -> BenchSettings:
-    """Make the settings from the given options. Other fields have their defaults, or their values for ``--quick``."""
+    """Return the settings of a benchmark with the values of the given options.
+
+    A field whose option is not given has its default or, if ``quick``, its value for ``--quick``.
+    """
     chosen: dict[str, Any] = {"quick": quick} if "quick" in cls.__dataclass_fields__ else {}
     for one, kind in _benchmark_command_fields(cls):
         value = given[one.name]
@@ -155,7 +160,11 @@ def _benchmark_command_settings(cls: type[BenchSettings], given: dict[str, Any],
 
 
 def _parse_benchmark_command_option(name: str, text: str, kind: str) -> tuple[Any, ...]:
-    """Return the texts or numbers of an option, which are separated by commas. "none" gives no numbers."""
+    """Return the values that an option lists, separated by commas.
+
+    They are texts if ``kind`` contains "str", and otherwise integers. For integers, the text "none" gives an empty
+    tuple.
+    """
     if "str" in kind:
         return tuple(split_at_commas(text))
     return () if text.strip() == "none" else tuple(parse_numbers_option(name, text))
@@ -189,7 +198,7 @@ def _recording_benchmark_command(
 
 
 def _finish_benchmark_command(record: BenchmarkRecord, benchmark: type[Benchmark[Any, Any]]) -> None:
-    """Save a benchmark's record, print tables and notes, and draw the figure."""
+    """Save the record of a benchmark, print its tables and notes, and draw its figure."""
     files, labels = record.save(), benchmark.labels
     if record.rows:
         for table in record.tables(record.rows):
@@ -213,7 +222,7 @@ def exactness_command(
     seed: Annotated[int, typer.Option(help="Seed of the random problems.")] = 0,
     to: Annotated[Path | None, typer.Option("--out", help="Write the numbers to this JSON file, too.")] = None,
 ) -> None:
-    """Compare decisions and gradients with independent references; exit code 1 where a goal is missed."""
+    """Compare decisions and gradients with independent references; exit code 1 if a goal is missed."""
     from pear.compile.thread_pools import one_thread  # imports torch, as the next line does
     from pear_lab.benchmarks import exactness_benchmark as benchmark
 

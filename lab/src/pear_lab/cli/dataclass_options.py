@@ -1,4 +1,4 @@
-"""Options of commands that are the fields of a dataclass, and options that are lists of numbers."""
+"""Commands whose options are the fields of a dataclass, and the parsing of options that are lists of numbers."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ from pear_lab.experiments.experiment_errors import ExperimentError
 
 
 def option_parameter(name: str, annotation: Any, default: Any) -> inspect.Parameter:
-    """Make the parameter of one option, with an annotation for typer."""
+    """Return the parameter of a function that typer reads as one option."""
     return inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, annotation=annotation, default=default)
 
 
 def dataclass_parameters(options: type) -> list[inspect.Parameter]:
-    """Make the parameter of an option for every field of a dataclass. The fields have annotations for typer."""
+    """Return one option for each field of a dataclass, as parameters. The fields have annotations for typer."""
     types = get_type_hints(options, include_extras=True)
     return [option_parameter(one.name, types[one.name], one.default) for one in fields(options)]
 
@@ -25,7 +25,7 @@ def dataclass_parameters(options: type) -> list[inspect.Parameter]:
 def make_option_command(
     body: Callable[..., None], help: str | None, options: Sequence[inspect.Parameter]
 ) -> Callable[..., None]:
-    """Make a function that typer accepts as a command.
+    """Return a function that typer accepts as a command.
 
     Args:
         body: function that is called with the values of the options, by name.
@@ -42,7 +42,7 @@ def make_option_command(
 
 
 def parse_numbers_option(what: str, text: str) -> list[int]:
-    """Return the whole numbers of a text with numbers and ranges separated by commas, each number once.
+    """Return the integers that a text lists, each once. The text has numbers and ranges, separated by commas.
 
     Args:
         what: the name of the option, for the error message.

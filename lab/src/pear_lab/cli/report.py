@@ -1,4 +1,4 @@
-"""``pear report``: our runs compared with the paper's numbers, as a page and as Markdown."""
+"""``pear report``: compares our runs with the paper's numbers, on an HTML page and in Markdown tables."""
 
 from __future__ import annotations
 

@@ -58,7 +58,7 @@ _MAX_LINES = 16
 
 @dataclass(frozen=True)
 class ReproduceOptions:
-    """Run the paper's experiments; what is in the database already is not run again."""
+    """Run the paper's experiments. Runs whose results are in the database already are not repeated."""
 
     names: Annotated[
         list[str] | None, typer.Argument(help="Names of experiments, or all; --list shows them.", metavar="NAME...")
@@ -111,11 +111,11 @@ class ReproduceOptions:
 
     @property
     def is_field(self) -> bool:
-        """Whether the names include "field", the comparison of all methods on the public tasks."""
+        """Whether the names include "field", which stands for the comparison of all methods on the public tasks."""
         return field_runs.NAME in (self.names or ())
 
     def runs(self) -> list[RunSpec]:
-        """Return the runs that the names and options select."""
+        """Return the specifications of the runs that the names and options select."""
         if not self.is_field:
             return experiments.expand(self.names or (), self.selection())
         if self.names != [field_runs.NAME] or self.degrees is not None:
@@ -132,7 +132,7 @@ class ReproduceOptions:
         )
 
     def selection(self) -> Selection:
-        """Return the options that select runs of the experiments, and set ``$PEAR_DATA`` if ``--data`` is a folder."""
+        """Return the options that select a part of the experiments. A folder of ``--data`` also sets ``$PEAR_DATA``."""
         return Selection(
             tasks=None if self.tasks is None else [name.replace("-", "_") for name in split_at_commas(self.tasks)],
             methods=None if self.methods is None else [name.lower() for name in split_at_commas(self.methods)],
@@ -184,7 +184,7 @@ app.command("reproduce")(reproduce)
 
 
 def _set_reproduce_data(given: str | None) -> str | None:
-    """Return the source of prices that ``--data`` names. A folder also becomes the value of ``$PEAR_DATA``."""
+    """Return the source of prices that ``--data`` names. If it is a folder, ``$PEAR_DATA`` is set to it."""
     if given is None or not Path(given).is_dir():
         return given
     os.environ[VARIABLE] = str(Path(given).resolve())  # worker processes inherit the environment
@@ -200,7 +200,7 @@ def _reproduce_export(folder: Path, to: Path) -> None:
 
 
 def _reproduce_merge(sources: list[Path], folder: Path) -> None:
-    """Copy the runs of other databases into the one of ``folder``."""
+    """Copy the runs of the databases ``sources`` into the database in ``folder``."""
     with Database(folder / FILE_NAME) as database:
         database.claim()
         copied = experiments.merge_databases([one / FILE_NAME if one.is_dir() else one for one in sources], database)
@@ -208,7 +208,7 @@ def _reproduce_merge(sources: list[Path], folder: Path) -> None:
 
 
 def _print_reproduce_list() -> None:
-    """Print the experiments, and the names of tasks, methods and degrees that options select."""
+    """Print the experiments, and the names of the tasks, methods and degrees that options can select."""
     table = make_terminal_table("experiment", "what it shows", numbers=("trainings",))
     there: list[Experiment | Comparison] = [*EXPERIMENTS.values(), *COMPARISONS.values()]
     for one in there:
@@ -226,7 +226,7 @@ def _print_reproduce_list() -> None:
 
 
 def _print_reproduce_dry_run(wanted: list[RunSpec], folder: Path, jobs: int, retry_failed: bool) -> None:
-    """Print a table of the runs to do, and an estimate of their time, without writing a file."""
+    """Print a table of the runs that would be done, and an estimate of their time. No file is written."""
     statuses: dict[str, str] = {}
     estimate = Estimate([])
     if (folder / FILE_NAME).exists():
@@ -279,7 +279,7 @@ def _reproduce_runs(wanted: list[RunSpec], database: Database, options: Reproduc
 
 
 def _start_reproduce_engine(options: ReproduceOptions, needed: bool) -> Engine:
-    """Start the engine that the options name or, if no run is left, the local engine."""
+    """Start the engine that the options name or, if no run is left and it is not ``needed``, the local engine."""
     with err.status(Text(f"Starting the engine {options.engine} …")):
         return start_engine(options.engine, options.jobs) if needed else start_engine()
 

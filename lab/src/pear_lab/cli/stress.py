@@ -1,4 +1,4 @@
-"""``pear stress``: random problems with judged answers, sweeps that are killed, and long training."""
+"""``pear stress``: random problems whose answers are checked, runs that are killed and resumed, and long training."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def _stress_command_bar(*more: Any) -> Progress:
 
 @contextmanager
 def _stress_command_counting_bar(total: int) -> Iterator[Callable[[CvxpyVerdict | MilpVerdict], None]]:
-    """Show a progress bar with the numbers of wrong and refused problems.
+    """Show a progress bar that counts wrong and refused problems, while the block of the with statement runs.
 
     Yields:
         A function that adds a verdict to the bar.
@@ -82,7 +82,7 @@ def stress_fuzz_command(
         "pear-output/stress/fuzz"
     ),
 ) -> None:
-    """Solve random problems and judge every answer independently; exit code 1 where a goal is missed."""
+    """Solve random problems and check every answer independently; exit code 1 if a goal is missed."""
     from pear.compile.thread_pools import thread_count as core_count  # imports torch, as the next line does
     from pear_lab.stress.fuzz import run_fuzz
 
@@ -112,7 +112,7 @@ def stress_fuzz_command(
 
 
 def stress_fuzz_command_table(found: FuzzResult) -> TextTable:
-    """Make the table of verdicts, with a row for each family and a row for all."""
+    """Return the table of verdicts, with a row for each family and a row for all."""
     names = ("tried", "right", "refused", "inaccurate", "wrong", "edge", "gradients")
     rows = [
         (one.family, *(f"{getattr(one, name):,}" for name in names), f"{one.slowest:.1f}")
@@ -129,7 +129,7 @@ def stress_cvxpy_command(
     first: Annotated[int, typer.Option(help="Number of the first problem.", min=0)] = 0,
     workers: Workers = None,
 ) -> None:
-    """Import random problems of CVXPY, decide, differentiate and train; exit code 1 where anything is wrong."""
+    """Import random problems from CVXPY, decide, differentiate and train; exit code 1 if anything is wrong."""
     from pear.compile.thread_pools import thread_count as core_count
     from pear_lab.stress.examine_cvxpy import examine_cvxpy_numbers
 
@@ -146,7 +146,7 @@ def stress_cvxpy_command(
 
 
 def stress_cvxpy_command_tables(found: ExaminedCvxpy) -> list[TextTable]:
-    """Make a table of counts by family and, if problems were refused, a table of the reasons."""
+    """Return a table of counts by family and, if problems were refused, a table of the reasons."""
     counts = found.counts()
     headings = ("family", *counts[0][1])
     rows = [(family, *(f"{number:,}" for number in numbers.values())) for family, numbers in counts]
@@ -167,7 +167,7 @@ def stress_milp_command(
         "pear-output/stress/milp"
     ),
 ) -> None:
-    """Solve random integer programs, also by HiGHS and SciPy; exit code 1 where anything is wrong or refused."""
+    """Solve random integer programs, also by HiGHS and SciPy; exit code 1 if anything is wrong or refused."""
     from pear.compile.thread_pools import thread_count as core_count
     from pear_lab.stress.examine_milp import examine_milp_numbers
 
@@ -189,7 +189,7 @@ def stress_milp_command(
 
 
 def stress_milp_command_table(found: ExaminedMilp) -> TextTable:
-    """Make the table of counts, with a row for each family and a row for all."""
+    """Return the table of counts, with a row for each family and a row for all."""
     counts = found.counts()
     rows = [(family, *numbers.values()) for family, numbers in counts]
     return TextTable("Random integer programs beside HiGHS and SciPy", ("family", *counts[0][1]), rows)
@@ -201,7 +201,7 @@ def stress_kill_command(
     seed: Annotated[int, typer.Option(help="Seed that decides which process is killed, and when.", min=0)] = 0,
     engine: Annotated[str, typer.Option(help="The engine of the sweep: local or ray.")] = "local",
 ) -> None:
-    """Kill a small sweep again and again, resume it, and compare its rows; exit code 1 where anything differs."""
+    """Kill a small sweep of runs again and again, resume it, and compare its rows; exit code 1 if anything differs."""
     from pear_lab.stress.kill_sweep import kill_and_compare  # only this command needs it
 
     with _stress_command_bar() as bar:
@@ -213,7 +213,7 @@ def stress_kill_command(
 
 
 def stress_kill_command_table(found: KillCounts) -> TextTable:
-    """Make the table of a killed sweep, with the numbers of kills of each kind and of failures."""
+    """Return the table of a killed sweep: its kills by kind, and the numbers of lost, repeated and wrong rows."""
     rows = [
         ("kills", sum(found.kills.values())),
         *((f"kills of {who}, {when}", count) for (who, when), count in sorted(found.kills.items())),
@@ -246,7 +246,7 @@ def stress_soak_command(
 
 
 def stress_soak_command_table(found: list[SoakResult]) -> TextTable:
-    """Make the table of long trainings, with a row for each problem."""
+    """Return the table of long trainings, with a row for each problem."""
 
     def statuses(one: SoakResult) -> str:
         return ", ".join(f"{count:,} {name.lower()}" for name, count in one.statuses.most_common())

@@ -63,7 +63,7 @@ class BuildingData:
 
 
 def load_building(path: str | Path | None = None, features: Features = "all") -> BuildingData:
-    """Read the workbook or, if the folder has none, the processed tables.
+    """Read the properties from UCI's workbook or, if the folder has no workbook, from two processed tables.
 
     The features are the locality V-1 as one indicator column for each locality, the project data V-2 to V-8, and the
     economic series V-11 to V-29 at five lags. Dates are no features, because the completion date of a property is
@@ -95,7 +95,7 @@ def load_building(path: str | Path | None = None, features: Features = "all") ->
 
 
 def fetch_building(folder: str | Path, url: str = URL, timeout: float = 60.0) -> Path:
-    """Download the workbook into ``folder/building``, unless the workbook exists there.
+    """Download UCI's workbook into ``folder/building``, unless it exists there.
 
     The licence of the workbook is stated on UCI's page.
 
@@ -129,7 +129,7 @@ def fetch_building(folder: str | Path, url: str = URL, timeout: float = 60.0) ->
 
 
 def _read_building_data_workbook(file: Path) -> list[tuple[Any, ...]]:
-    """Check the header of the sheet ``Data``, and return the rows below it, each padded to the length of the header."""
+    """Return the rows of the sheet ``Data`` below its header, padded to the length of the header, which is checked."""
     try:
         import openpyxl  # an extra
     except ImportError as error:
@@ -161,16 +161,17 @@ def _read_building_data_workbook(file: Path) -> list[tuple[Any, ...]]:
 
 
 def _parse_building_data_cells(rows: Sequence[Sequence[Any]], where: Callable[[int, int], str]) -> Array:
-    """Convert rows of cells to numbers (rows, columns). ``where(row, column)`` names a cell in error messages."""
+    """Return the numbers (rows, columns) in rows of cells. ``where(row, column)`` names a cell in error messages."""
     return np.array(
         [[parse_data_file_cell(cell, where(i, j)) for j, cell in enumerate(row)] for i, row in enumerate(rows)]
     )
 
 
 def _read_building_data_tables(file: Path, features: Features) -> BuildingData:
-    """Read the processed tables: ``file`` has a row for each property, the second table one for each property and lag.
+    """Read the data set from its two processed tables.
 
-    The second table is read only if ``features`` is "all".
+    The table in ``file`` has a row for each property. The second table, which has a row for each property and lag, is
+    read only if ``features`` is "all".
     """
     header, properties = _read_building_data_csv(file)
     _check_building_data_columns(file, header, ("Sl", *_NOT_FEATURES))
@@ -224,14 +225,17 @@ def _read_building_data_csv(file: Path) -> tuple[list[str], Array]:
 
 
 def _check_building_data_columns(file: Path, header: Sequence[str], names: Sequence[str]) -> None:
-    """Raise ``DataError`` if a column is missing."""
+    """Raise ``DataError`` if the header lacks one of the columns ``names``."""
     missing = [name for name in names if name not in header]
     if missing:
         raise DataError(f"{file} has no column {missing[0]!r}; its columns: {', '.join(header)}")
 
 
 def _add_building_data_localities(locality: Array, columns: Array, names: list[str]) -> tuple[Array, list[str]]:
-    """Append an indicator column for each locality, and its name: 1 for the properties of the locality, 0 otherwise."""
+    """Append a column for each locality to the columns, and its name to the names, and return both.
+
+    The column of a locality is 1 for the properties in the locality, and 0 for all others.
+    """
     places = np.unique(locality)
     return np.hstack([columns, locality[:, None] == places]), [*names, *(f"V-1 = {place:g}" for place in places)]
 

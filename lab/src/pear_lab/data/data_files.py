@@ -43,7 +43,7 @@ def find_data_file(folder: str, names: Sequence[str], path: str | Path | None, r
 
 
 def read_data_file_table(file: Path, delimiter: str = ",") -> tuple[list[str], dict[int, list[str]]]:
-    """Read a text table of which every line has as many fields as the first one.
+    """Read a text table. Every line must have as many fields as the first one.
 
     Args:
         file: a file in UTF-8, which is decompressed if its name ends in ``.gz``.

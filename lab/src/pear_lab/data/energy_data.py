@@ -1,4 +1,4 @@
-"""Irish electricity by the half-hour, from the ICON challenge: prices, demand, and weights of a knapsack on prices."""
+"""Irish electricity by the half-hour, from the ICON challenge: prices, demand, and the weights of a knapsack."""
 
 from __future__ import annotations
 
@@ -161,5 +161,5 @@ def _read_energy_data_days(file: Path, columns: Sequence[str]) -> dict[str, NDAr
 
 
 def _drop_energy_data_gaps(days: dict[str, NDArray[np.float64]]) -> dict[str, NDArray[np.float64]]:
-    """Return the days that have all 48 half-hours and no missing number."""
+    """Return only the days that have all 48 half-hours and no missing number."""
     return {date: rows for date, rows in days.items() if len(rows) == HALF_HOURS and not np.isnan(rows).any()}

@@ -1,4 +1,4 @@
-"""Regrets that Elmachtoub & Grigas 2022 published for shortest paths: the replications behind their figure."""
+"""Published regrets of shortest paths: the single replications behind a figure of Elmachtoub & Grigas 2022."""
 
 from __future__ import annotations
 
@@ -29,15 +29,19 @@ class PathCell(NamedTuple):
 
 
 def load_path_regrets(path: str | Path | None = None, grid: int = 5) -> dict[PathCell, dict[str, float]]:
-    """Return, for each cell and method, the mean over the replications of ``load_path_replications``, in percent."""
+    """Return the mean published regret in percent, by cell and by method.
+
+    The mean is taken over the replications. The arguments are those of ``load_path_replications``.
+    """
     cells = load_path_replications(path, grid)
     return {cell: {name: float(np.mean(own)) for name, own in rows.items()} for cell, rows in cells.items()}
 
 
 def load_path_replications(path: str | Path | None = None, grid: int = 5) -> dict[PathCell, dict[str, list[float]]]:
-    """Read the regrets of all replications: for each cell, a list for each name in ``METHODS``.
+    """Return the published regrets of all replications in percent, by cell and by method.
 
-    The regret of a replication is 100 · (mean regret) / (mean best cost) on its test samples.
+    The methods are those in ``METHODS``. The regret of a replication is 100 · (mean regret) / (mean best cost) on its
+    test samples.
 
     Args:
         path: the file or its folder; ``$PEAR_DATA`` if omitted.

@@ -143,7 +143,7 @@ def _parse_price_date(file: Path, line: int, cell: str) -> datetime.date:
 def _cut_price_gaps(
     values: Array, names: tuple[str, ...], dates: list[datetime.date], source: str, gaps: Gaps
 ) -> Prices:
-    """Make ``Prices`` of a table in which NaN marks a gap. ``read_prices`` describes ``gaps``."""
+    """Return the prices of a table in which NaN marks a gap. Gaps are handled as in ``read_prices``."""
     missing = np.isnan(values)
     if not missing.any():
         return Prices(values, names, tuple(dates), source)

@@ -1,4 +1,4 @@
-"""The paper's experiments: their catalogue, the protocols of training, and a database with one record per run."""
+"""The paper's experiments: their catalogue, the protocols of training, and a database with one record for each run."""
 
 from pear_lab.experiments.catalogue import COMPARISONS, EXPERIMENTS
 from pear_lab.experiments.database import FILE_NAME, SCHEMA_VERSION, Database, export_database, merge_databases

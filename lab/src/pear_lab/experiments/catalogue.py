@@ -1,4 +1,4 @@
-"""The catalogue of experiments, for the command line and the report: what each one runs, and its table."""
+"""The catalogue of experiments: what each experiment runs, and which table shows its results."""
 
 from __future__ import annotations
 
@@ -41,7 +41,8 @@ class TaskEntry:
         methods: titles of the methods that can be trained on the task, by name.
         problem: settings of the problem and of the protocol: the paper's if ``published`` is True, otherwise ours.
         budget: time cap and epochs of one training.
-        quick: settings that are replaced on the reduced grid, whose results cannot be compared with the paper's.
+        quick: settings of the reduced grid (``--quick``), which replace those of the same name in ``problem`` and
+            ``budget``. Results of the reduced grid cannot be compared with the paper's.
         published: whether problem and budget are the paper's.
         needs_data: whether the task needs files or prices; if so, ``pear reproduce all`` leaves its experiments out.
         shared_test: whether all seeds are tested on the same instances.
@@ -131,7 +132,7 @@ _HIGHEST_DEGREE: Mapping[str, tuple[Any, ...]] = {"degree": (8,)}
 
 @dataclass(frozen=True)
 class Experiment:
-    """The runs that fill one of the tables.
+    """A set of runs that fill one table.
 
     Attributes:
         name: as in ``pear reproduce NAME``.
@@ -140,7 +141,7 @@ class Experiment:
         tasks: names of the tasks.
         methods: names of the methods. Every task runs with every method, every combination of options and every seed.
         options: settings of the data or of PEAR, with the values they take.
-        quick_options: options that replace those of the same name on the reduced grid.
+        quick_options: options that replace those of the same name on the reduced grid (``--quick``).
         variant: what is measured on the trained weights; None if the trainings themselves are the result.
     """
 
@@ -155,12 +156,12 @@ class Experiment:
 
     @property
     def needs_data(self) -> bool:
-        """Whether one of its tasks needs files or prices; if so, ``pear reproduce all`` leaves the experiment out."""
+        """Whether one of the tasks needs files or prices. ``pear reproduce all`` leaves such experiments out."""
         return any(TASKS[task].needs_data for task in self.tasks)
 
     @property
     def count(self) -> int:
-        """Number of trainings of the full grid."""
+        """The number of trainings of the full grid."""
         return len(self.tasks) * len(self.methods) * math.prod(map(len, self.options.values())) * len(SEEDS)
 
 
@@ -326,11 +327,11 @@ class Comparison:
     Attributes:
         name: as in ``pear reproduce NAME``.
         title: one line on what it shows.
-        experiments: names of the experiments whose cells are compared.
+        experiments: names of the experiments with the tasks and options that are compared.
         methods: names of the methods, by task.
         others: names of slower methods, by task. They run only if selected, and are compared on the seeds that ran.
-        start: the start of every training but those of MSE itself (``FitConfig.start``), so that no method begins ahead
-            of another; None if every training begins as in its experiment.
+        start: how all trainings except those of MSE start (``FitConfig.start``), so that no method has an advantage;
+            None if every training starts as in its experiment.
         seeds: default seeds; they differ from those of the published tables.
     """
 
@@ -343,12 +344,12 @@ class Comparison:
     seeds: tuple[int, ...] = tuple(range(30, 50))
 
     def settings(self, method: str) -> dict[str, Any]:
-        """Return what this comparison adds to the settings of a method in the compared experiments."""
+        """Return the settings of a method that this comparison adds to those of the experiments."""
         return {} if self.start is None or method == "mse" else {"start": self.start}
 
     @property
     def count(self) -> int:
-        """Number of trainings of the full grid, without the slower methods."""
+        """The number of trainings of the full grid, without the slower methods."""
         parts = [EXPERIMENTS[name] for name in self.experiments]
         cells = sum(
             len(self.methods[task]) * math.prod(map(len, part.options.values()))

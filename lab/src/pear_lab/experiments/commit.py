@@ -1,4 +1,4 @@
-"""The commit of PEAR that is running, if it can be found."""
+"""The git commit of the running code of PEAR, if it can be found."""
 
 from __future__ import annotations
 
@@ -14,9 +14,10 @@ _PACKAGE = Path(__file__).resolve().parents[1]
 
 @functools.cache
 def current_commit() -> str | None:
-    """Return the commit of a clone, or of an archive made from one; ``+`` follows if the files of a clone have changed.
+    """Return the git commit of the running code; None if it is unknown, as for an installed package.
 
-    The result is None if there is no commit, as for an installed package, which is identified by its version.
+    The commit is known if the code is in a clone, or in an archive that was made from a commit. A ``+`` after it says
+    that files of the clone have changed since.
     """
     if not _ARCHIVED.startswith("$"):
         return _ARCHIVED
@@ -28,7 +29,10 @@ def current_commit() -> str | None:
 
 
 def _run_git(*words: str) -> str | None:
-    """Return the output of a git command; None if it fails. A killed run leaves no lock of git behind."""
+    """Return the output of a git command; None if the command fails.
+
+    Git takes no lock, which a killed run could leave.
+    """
     try:
         told = subprocess.run(
             ["git", "--no-optional-locks", "-C", str(_PACKAGE), *words], capture_output=True, text=True, check=False

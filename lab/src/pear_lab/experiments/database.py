@@ -1,6 +1,6 @@
 """The database of results. A run that has ended is written as one row, in one transaction with its trained weights.
 
-Any number of processes may read the file. A process that does runs claims it first, so that only one process writes.
+Any number of processes may read the file. A process claims the database before it writes, so that only one writes.
 A row with the status "done" is never replaced; a row with the status "failed" is replaced by a later try. The checksum
 of a row shows whether the row was altered. Databases that an earlier PEAR has written have no checksums.
 """
@@ -109,7 +109,10 @@ class Database:
         return str(found[0]) if found else "another process"
 
     def add(self, record: RunRecord, weights: bytes = b"") -> bool:
-        """Write a record and the weights of a training. Return False if the key already has a record that is "done"."""
+        """Write a record with the weights of its training, and return True.
+
+        If the key of the record has a row with the status "done", nothing is written, and the result is False.
+        """
         values = [json.dumps(v, sort_keys=True) if k in JSON_FIELDS else v for k, v in asdict(record).items()]
         replaced = ", ".join(f"{name} = excluded.{name}" for name in _COLUMNS[1:])
         with _explain_errors(self.path), self._transaction():
@@ -176,7 +179,7 @@ class Database:
 
     @contextlib.contextmanager
     def _transaction(self) -> Iterator[None]:
-        """Commit what is written inside, or roll all of it back on an error."""
+        """Commit what is written in the block of the with statement, or roll all of it back after an error."""
         # IMMEDIATE: the lock is taken at once and waited for, instead of failing half way.
         self._connection.execute("BEGIN IMMEDIATE")
         try:
@@ -350,7 +353,11 @@ def _sqlite_value_as_json(value: Any) -> Any:
 
 
 def _enable_write_ahead(connection: sqlite3.Connection) -> None:
-    """Turn on write-ahead logging, for many readers and one writer. Wait for locks, which SQLite does not do here."""
+    """Turn on write-ahead logging, so that many processes can read while one writes.
+
+    SQLite does not wait for a lock when this setting changes. This function therefore tries again until the lock is
+    gone.
+    """
     until = time.monotonic() + BUSY_SECONDS
     while True:
         try:
@@ -365,7 +372,7 @@ def _enable_write_ahead(connection: sqlite3.Connection) -> None:
 
 @contextlib.contextmanager
 def _explain_errors(path: Path) -> Iterator[None]:
-    """Turn errors of SQLite, the file system and JSON in this context into ``DatabaseError`` with a remedy."""
+    """Turn errors of SQLite, the file system and JSON in the with block into a ``DatabaseError`` with a remedy."""
     try:
         yield
     except (sqlite3.Error, OSError, json.JSONDecodeError) as error:
@@ -381,5 +388,5 @@ def _explain_errors(path: Path) -> Iterator[None]:
 
 
 def _is_damage(error: Exception) -> bool:
-    """Whether an error means that the file is damaged, not that it cannot be reached or written."""
+    """Return whether an error shows that the file is damaged. Errors of access and of full disks do not show this."""
     return isinstance(error, json.JSONDecodeError) or type(error) is sqlite3.DatabaseError

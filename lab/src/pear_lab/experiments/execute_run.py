@@ -1,4 +1,4 @@
-"""Execute one run: from its specification to its record."""
+"""Executes one run: from its specification to its record."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ class Outcome:
 
 
 def trained_for(run: RunSpec, database: Database) -> Outcome | None:
-    """Read the training whose weights a run measures; None if the run itself is a training.
+    """Return the outcome of the training whose weights a run measures; None if the run itself is a training.
 
     Raises:
         RunError: the training has not been run, has failed, or its weights are gone.
@@ -66,7 +66,7 @@ def trained_for(run: RunSpec, database: Database) -> Outcome | None:
 def attempt(
     run: RunSpec, trained: Outcome | None = None, progress: Callable[[Progress], None] | None = None
 ) -> Outcome:
-    """Do a run and return its outcome; an error becomes a record of a failed run. Nothing is written.
+    """Do a run, and return its outcome without writing it. An error gives the record of a failed run.
 
     Args:
         run: specification of the run.
@@ -83,7 +83,7 @@ def attempt(
 
 
 def _train_run(run: RunSpec, progress: Callable[[Progress], None] | None) -> Outcome:
-    """Train a run by its protocol, test it, and return its record and weights."""
+    """Train and test a model by the protocol of the run, and return the record and the trained weights."""
     trained = protocol_of(run).train(run, progress)
     history, histories = trained.history, trained.histories
     if history.interrupted:
@@ -121,14 +121,14 @@ def _measure_run(run: RunSpec, trained: Outcome | None) -> Outcome:
 
 
 def make_record(run: RunSpec, status: str, **found: Any) -> RunRecord:
-    """Make the record of a run, with machine, versions and time."""
+    """Return the record of a run. Machine, versions and time are added to the fields ``found``."""
     found |= {"versions": package_versions(), "machine": machine_in_words()}
     found["created"] = datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds")
     return RunRecord(run.key, run.experiment, run.task, run.method, run.seed, run.settings, status, **found)
 
 
 def _failure_reason(error: Exception) -> str:
-    """Describe an error. For an unexpected error, say also where it was raised."""
+    """Return a description of an error. For an unexpected error, it also says where the error was raised."""
     if isinstance(error, PearError):
         return str(error)
     last = traceback.extract_tb(error.__traceback__)[-1]
@@ -136,7 +136,10 @@ def _failure_reason(error: Exception) -> str:
 
 
 def package_versions(packages: tuple[str, ...] = _PACKAGES) -> dict[str, str]:
-    """Return the versions of Python, of PEAR (with its commit if known), and of the installed ones of ``packages``."""
+    """Return the versions of Python, of PEAR and of those ``packages`` that are installed, by name.
+
+    The version of PEAR includes its commit if the commit is known.
+    """
     found = {"pear": pear.__version__, "python": platform.python_version()}
     if here := current_commit():
         found["commit"] = here
@@ -149,7 +152,7 @@ def package_versions(packages: tuple[str, ...] = _PACKAGES) -> dict[str, str]:
 
 
 def machine_in_words() -> str:
-    """System, processor and number of cores, in words."""
+    """Return system, processor and number of cores, in words."""
     cpu = platform.processor() or platform.machine()
     try:
         lines = Path("/proc/cpuinfo").read_text("utf-8").splitlines()

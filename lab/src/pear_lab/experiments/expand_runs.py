@@ -1,4 +1,4 @@
-"""The runs that belong to the names of experiments."""
+"""``expand``: from the names of experiments to the specifications of their runs."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _MODES = {"pear": ("pear-mean", "pear-exact")}
 
 
 def expand(names: Sequence[str], selection: Selection) -> list[RunSpec]:
-    """The runs of the named experiments, each once: trainings in the order they are asked for, then measurements.
+    """Return the runs of the named experiments, each once: the trainings, then the measurements on their weights.
 
     Args:
         names: names from ``EXPERIMENTS`` and ``COMPARISONS``, or "all" for the experiments that need no data; all
@@ -68,7 +68,7 @@ def _comparison_runs(name: str, selection: Selection) -> list[RunSpec]:
 
 
 def _experiment_runs(experiment: Experiment, selection: Selection) -> list[RunSpec]:
-    """Return the selected runs of an experiment: all trainings, then any measurements on the trained weights."""
+    """Return the selected runs of an experiment: all trainings, then the measurements (if any) on their weights."""
     seeds = selection.seeds if selection.seeds is not None else (QUICK_SEEDS if selection.quick else SEEDS)
     trainings = []
     for task in experiment.tasks:
@@ -86,7 +86,10 @@ def _experiment_runs(experiment: Experiment, selection: Selection) -> list[RunSp
 
 
 def _option_grid(experiment: Experiment, selection: Selection) -> list[dict[str, Any]]:
-    """Return every combination of the options. Degrees are selected from the full grid, even on the reduced one."""
+    """Return every combination of the options' values.
+
+    If the selection names degrees, they are taken from the full grid, even if the other options are those of ``quick``.
+    """
     options = {**experiment.options, **(experiment.quick_options if selection.quick else {})}
     if selection.degrees is not None and "degree" in options:
         options["degree"] = tuple(degree for degree in experiment.options["degree"] if degree in selection.degrees)

@@ -6,12 +6,12 @@ from pear.errors import PearError
 
 
 class ExperimentError(PearError, ValueError):
-    """An invalid request, such as an unknown name or too little data; the message says what is valid."""
+    """The error of an invalid request, such as an unknown name or too little data. The message says what is valid."""
 
 
 class DatabaseError(PearError, RuntimeError):
-    """A database of results that cannot be read or written."""
+    """The error of a database of results that cannot be read or written."""
 
 
 class RunError(PearError, RuntimeError):
-    """A run that cannot be done; the message becomes the reason in the record of the run."""
+    """The error of a run that cannot be done. The message becomes the reason in the record of the run."""

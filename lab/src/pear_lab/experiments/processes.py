@@ -1,4 +1,4 @@
-"""An engine that does tasks in parallel processes of this machine, and ``start_engine``, which starts any engine."""
+"""``Processes``, an engine that does tasks in worker processes of this machine, and ``start_engine`` for any engine."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def start_engine(name: str = "local", jobs: int | None = None) -> Engine:
 
 
 class Processes(FutureEngine):
-    """Does tasks side by side in worker processes, which are started when there is something to do.
+    """An engine that does tasks side by side in worker processes. A process is started when there is a task for it.
 
     Args:
         jobs: the number of workers.
@@ -62,7 +62,10 @@ class Processes(FutureEngine):
         return self._jobs
 
     def wait(self, on_update: OnUpdate, seconds: float | None = None) -> None:
-        """Give waiting tasks to idle workers unless ``seconds`` is 0; then wait for updates, and report them."""
+        """Give waiting tasks to idle workers, then wait up to ``seconds`` for updates, and report them.
+
+        If ``seconds`` is 0, no task is given out.
+        """
         while self._waiting and seconds != 0:
             idle = next((worker for worker in self.workers if worker.ticket is None), None)
             if idle is None and len(self.workers) == self._jobs:
@@ -104,7 +107,7 @@ class Processes(FutureEngine):
             self._report_result(ticket, value, on_update)
 
     def _replace(self, worker: Worker, ticket: int, on_update: OnUpdate) -> None:
-        """Remove a worker that has died. Its task is queued again, or given up after several deaths.
+        """Remove a worker that has died. Its task is queued again, or given up after several deaths of its workers.
 
         Raises:
             EngineError: ``MAX_STARTS`` processes in a row have died before they began a task.
@@ -124,7 +127,7 @@ class Processes(FutureEngine):
 
 
 class Worker:
-    """A pool of one process, so that a process that dies ends no task but its own.
+    """A pool of one process. If the process dies, only its own task ends.
 
     Attributes:
         pool: the executor.
@@ -139,7 +142,7 @@ class Worker:
         self.ticket: int | None = None
 
     def submit(self, ticket: int, function: Task, arguments: tuple[Any, ...]) -> Future[Any]:
-        """Begin a task; the process is started with the first task."""
+        """Begin a task, and return its future. The process is started with the first task."""
         self.ticket = ticket
         try:
             future = self.pool.submit(_work, function, arguments)
@@ -154,7 +157,7 @@ class Worker:
             self._context.process.kill()
 
     def exit_reason(self) -> str:
-        """How the process ended, in words."""
+        """Return in words how the process ended."""
         self.pool.shutdown()
         self.messages.close()
         assert self._context.process is not None
@@ -164,7 +167,7 @@ class Worker:
 
 
 class _Context(SpawnContext):
-    """Spawns processes that Ctrl-C does not reach, and keeps the last of them in ``process``."""
+    """A context that spawns processes which Ctrl-C does not reach. ``process`` is the last process that it made."""
 
     process: SpawnProcess | None = None
 
@@ -185,7 +188,7 @@ _messages: Connection | None = None
 
 
 def _prepare(messages: Connection) -> None:
-    """Prepare a worker process: it uses one thread, ignores Ctrl-C, and ends when the process of the driver ends."""
+    """Prepare a worker process: it uses one thread, ignores Ctrl-C, and ends when the process that started it ends."""
     global _messages
     _messages = messages
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # the driver decides what Ctrl-C means
@@ -194,7 +197,7 @@ def _prepare(messages: Connection) -> None:
 
 
 def _work(function: Task, arguments: tuple[Any, ...]) -> Any:
-    """Do a task in a worker process."""
+    """Do a task in a worker process, and return its result."""
 
     def send(message: Any) -> None:
         assert _messages is not None
@@ -213,7 +216,7 @@ def _work(function: Task, arguments: tuple[Any, ...]) -> Any:
 
 
 def _survives_pickling(error: Exception) -> bool:
-    """Whether an error can be pickled and sent to another process; errors that do not keep their arguments cannot."""
+    """Return whether an error can be pickled and restored, as is necessary to send it to another process."""
     try:
         pickle.loads(pickle.dumps(error))
     except (TypeError, ValueError, AttributeError, pickle.PicklingError):
@@ -222,7 +225,7 @@ def _survives_pickling(error: Exception) -> bool:
 
 
 def _exit_with_parent() -> None:
-    """Wait until the driver's process has ended, and end this one."""
+    """Wait until the process that started this one has ended, then end this process."""
     parent = multiprocessing.parent_process()
     assert parent is not None
     multiprocessing.connection.wait([parent.sentinel])
@@ -231,7 +234,7 @@ def _exit_with_parent() -> None:
 
 @contextlib.contextmanager
 def without_interrupts() -> Iterator[None]:
-    """Block Ctrl-C in this context, so that a process started in it never gets Ctrl-C, not even while it imports."""
+    """Block Ctrl-C in the with block, so that a process started there never gets Ctrl-C, not even while it imports."""
     if not hasattr(signal, "pthread_sigmask"):  # Windows
         yield
         return

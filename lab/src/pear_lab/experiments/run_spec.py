@@ -1,4 +1,4 @@
-"""The specification of a run, and the user's selection from the experiments."""
+"""The specification of a run, and the selection of runs from the experiments."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ class RunSpec:
         method: a name among the task's methods.
         seed: seed of data, first weights and batches.
         settings: everything else that determines the outcome. In a measurement ``variant`` names what is measured.
-        protocol: the ``Protocol`` of the run; None for that of the task in ``PROTOCOLS``. It is not part of the key.
+        protocol: the ``Protocol`` of the run; None for the task's protocol in ``PROTOCOLS``. It is not part of the key.
     """
 
     experiment: str
@@ -47,7 +47,7 @@ class RunSpec:
 
     @property
     def variant(self) -> str | None:
-        """What is measured; None for a training."""
+        """The name of what is measured; None for a training."""
         return self.settings.get("variant")
 
     def training(self) -> RunSpec:
@@ -71,8 +71,8 @@ class Selection:
     Attributes:
         tasks, methods, degrees, seeds: what to run; None for what each experiment names.
         time_cap: seconds that a training may take; None for the cap of its task.
-        quick: a reduced grid on smaller problems, to see that everything works. Its settings differ from the paper's,
-            so that its records are never taken for the real ones.
+        quick: whether to run a reduced grid on smaller problems, to see that everything works. The settings of its
+            records differ from the paper's, so that the two are never mixed up.
         data: prices for the portfolio experiments, as in ``pear_lab.data.load_prices``; None for those of skfolio.
         gaps: what to do with missing prices.
     """

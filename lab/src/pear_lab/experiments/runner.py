@@ -1,4 +1,4 @@
-"""Do runs on an engine, and write their records to the database of a folder."""
+"""Doing runs on an engine, and writing their records to the database of a folder."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ Listener = Callable[[Event], None]
 
 
 class Pool:
-    """Hands runs to an engine, and writes their outcomes to the database.
+    """A queue of runs that are handed to an engine, and whose outcomes are written to the database.
 
     Args:
         database: where weights and records go, written by this process alone.
@@ -73,7 +73,10 @@ class Pool:
             raise
 
     def _next(self) -> RunSpec | None:
-        """Remove and return the first waiting run that need not wait for its training; None if there is none."""
+        """Remove and return the first waiting run that can begin; None if there is none.
+
+        A measurement cannot begin before its training has ended.
+        """
         open_ones = {run.key for run in (*self._waiting, *self._under_way.values()) if run.variant is None}
         for i, run in enumerate(self._waiting):
             if run.variant is None or run.training().key not in open_ones:
@@ -147,7 +150,7 @@ def check_data_of_runs(runs: Iterable[RunSpec], say: Callable[[str], None] = lam
 
 
 def unfinished_runs(runs: Sequence[RunSpec], statuses: dict[str, str], retry_failed: bool = False) -> list[RunSpec]:
-    """The runs that are still to be done.
+    """Return the runs that are still to be done.
 
     Args:
         runs: what is wanted.
@@ -175,7 +178,7 @@ def run_all(
         database: where the records go.
         jobs: number of processes of this machine; with 1, all runs are done in this process.
         listen: called on every event.
-        engine: does the runs instead of these processes, and is not closed; see ``start_engine``.
+        engine: the engine that does the runs, instead of ``jobs`` processes. It is not closed. See ``start_engine``.
 
     Raises:
         DatabaseError: records or weights cannot be written.

@@ -1,4 +1,4 @@
-"""How records become the cells of a table: metrics with their units, conditions, and what a table shows."""
+"""How records become the cells of a table: its metrics with their units, its conditions, and its layout."""
 
 from __future__ import annotations
 
@@ -51,7 +51,8 @@ class Condition:
 
     Attributes:
         label: the name of a row or column, with a placeholder for the value.
-        setting: the name in ``RunRecord.settings``; empty if a run has results for all values, in ``metrics["shift"]``.
+        setting: the name of the condition in ``RunRecord.settings``. If it is empty, one run has the results for all
+            values of the condition, in ``metrics["shift"]``.
     """
 
     label: str
@@ -88,8 +89,8 @@ class TableSpec:
             from runs that repeat its printed digits.
         as_published: whether the paper's deviations have this ``ddof``.
         ranked: whether the best two of a column are marked.
-        settings: settings of the table's runs that the published rows do not name.
-        variants: the variants of the runs that fill the table; None stands for trainings.
+        settings: settings of the table's runs, besides the conditions of the published rows.
+        variants: the variants (measurements) of the runs that fill the table; None stands for trainings.
         shift: key in ``metrics["shift"]``, with placeholders for conditions; empty if the metric itself is shown.
         cells: conditions of the cells if the paper has no such table.
         decimals: the decimals of metrics whose decimals differ from those in ``METRICS``.
@@ -113,7 +114,7 @@ class TableSpec:
     decimals: Mapping[str, int] = field(default_factory=dict)
 
     def matches(self, record: RunRecord, condition: Mapping[str, float]) -> bool:
-        """Whether a record's settings are those of a cell; task and method are compared by the caller."""
+        """Return whether a record has the settings of a cell. The caller compares task and method."""
         named = {CONDITIONS[name].setting: value for name, value in condition.items() if CONDITIONS[name].setting}
         expected = {**DEFAULTS, **named, **self.settings}
         return record.settings.get("variant") in self.variants and all(

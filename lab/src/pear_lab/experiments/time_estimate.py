@@ -82,7 +82,7 @@ class Estimate:
 
 
 def _kinds_of_run(task: str, method: str, settings: dict[str, Any]) -> list[tuple[object, ...]]:
-    """Return the two groups of similar runs that a run belongs to, the narrower one first."""
+    """Return the keys of the two groups of similar runs that a run belongs to, the narrower group first."""
     broad = (task, method, *(settings.get(name) for name in ("variant", "time_cap", "max_epochs", "quick")))
     return [(*broad, settings.get("degree"), settings.get("capacity")), broad]
 

@@ -1,4 +1,4 @@
-"""How runs are trained and measured: one protocol for linear programs, one for tables of data, one for portfolios."""
+"""How runs are trained and measured: a protocol for linear programs, one for tables of data, and one for portfolios."""
 
 from collections.abc import Mapping
 

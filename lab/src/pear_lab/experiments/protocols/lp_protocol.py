@@ -1,7 +1,8 @@
-"""The paper's training protocol. It draws random numbers in the paper's order, and repeats the results to the digit.
+"""The paper's training protocol, which repeats the paper's results to the last printed digit.
 
-One stream of random numbers is seeded once. It serves the first weights, the order of the training samples, and the
-validation loader, which draws one number at each check although it does not shuffle.
+To do so, it draws random numbers in the paper's order, from one stream that is seeded once. The stream serves the first
+weights, the order of the training samples, and the validation loader, which draws one number at each check although it
+does not shuffle.
 """
 
 from __future__ import annotations
@@ -49,7 +50,7 @@ def paper_order(count: int, generator: torch.Generator) -> Tensor:
 
 
 def paper_model(n: int, seed: int, features: int = FEATURES) -> tuple[nn.Linear, torch.Generator]:
-    """A linear layer with the paper's first weights, and the stream of random numbers after the draw of the weights.
+    """Return a linear layer with the paper's first weights, and the random stream after the draw of these weights.
 
     Args:
         n: number of costs to predict.
@@ -65,7 +66,7 @@ def paper_model(n: int, seed: int, features: int = FEATURES) -> tuple[nn.Linear,
 
 
 def make_task(run: RunSpec) -> LPTask:
-    """The decision problem of a run; a knapsack's weights are drawn from its seed."""
+    """Return the task of a run. The weights of a knapsack are drawn from the seed of the run."""
     if run.task == "shortest_path":
         rows, columns = run.settings["grid"]
         return shortest_path((rows, columns))
@@ -75,7 +76,7 @@ def make_task(run: RunSpec) -> LPTask:
 
 
 def make_split(run: RunSpec, task: LPTask) -> Split:
-    """Draw and split the samples of a run: half train, a quarter validates, the last quarter tests."""
+    """Draw the samples of a run: half of them for training, a quarter for validation, and a quarter for the test."""
     chosen = {name: run.settings[name] for name in ("degree", "noise")}
     return task.split(task.samples(run.settings["samples"], seed=run.seed, **chosen))
 
@@ -112,21 +113,24 @@ def train_as_published(
 
 
 def make_run_loss(run: RunSpec, task: LPTask) -> nn.Module:
-    """Make the loss of a run. Settings that the run does not name are the published ones."""
+    """Return the loss of a run. Settings that the run does not name are the published ones."""
     options: dict[str, Any] = {k: run.settings[k] for k in ("smoothing", "injection") if k in run.settings}
     return make_published_loss(run, task, **options)
 
 
 class LPProtocol(Protocol):
-    """The paper's synthetic linear and integer programs."""
+    """The protocol of the paper's synthetic linear and integer programs."""
 
     def method_settings(self, method: str) -> dict[str, Any]:
-        """Return a noise of zero, the options of the loss and, for PEAR as published, also smoothing and injection."""
+        """Return the settings of a method: a noise of zero, and the options of its loss.
+
+        For PEAR as published, smoothing and injection are included.
+        """
         own = DEFAULTS if method == "pear" else {"noise": DEFAULTS["noise"]}
         return {**own, **super().method_settings(method)}
 
     def train(self, run: RunSpec, progress: Listener = None) -> TrainingResult:
-        """Train a linear layer; the test samples are the last quarter."""
+        """Train a linear layer on the first half of the samples. The test samples are the last quarter."""
         task = make_task(run)
         split = make_split(run, task)
         model, history = train_as_published(run, task, split, progress)
@@ -135,11 +139,14 @@ class LPProtocol(Protocol):
         )
 
     def model(self, run: RunSpec) -> nn.Linear:
-        """A linear layer of the task's size."""
+        """Return a linear layer with an output for each cost of the run's task."""
         return paper_model(make_task(run).problem.n, run.seed)[0]
 
     def measure(self, run: RunSpec, model: nn.Module) -> dict[str, Any]:
-        """Squared error, stability of the active set, or the regret on changed problems."""
+        """Return what the run's variant asks for.
+
+        The variants are the squared error, the stability of the active set, and the regret on changed problems.
+        """
         task = make_task(run)
         test = make_split(run, task).test
         predicted = _predict(model, test)

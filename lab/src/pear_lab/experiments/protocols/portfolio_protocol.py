@@ -38,7 +38,7 @@ _PUBLISHED_FIT: dict[str, Any] = {
 
 
 class PortfolioProtocol(Protocol):
-    """Mean–variance portfolios on a history of prices."""
+    """The protocol of mean–variance portfolios on a history of prices."""
 
     def settings(self, selection: Selection, task: str) -> dict[str, Any]:
         """Return the settings that all trainings share. The prices are read here to check that they are usable."""
@@ -58,7 +58,7 @@ class PortfolioProtocol(Protocol):
         return settings
 
     def method_settings(self, method: str) -> dict[str, Any]:
-        """Return the version of a peer; nothing for our own methods."""
+        """Return the version of the library that computes the method; for our own methods, the options of the loss."""
         if method not in PEER_METHODS:
             return super().method_settings(method)
         return {"peer": next(one for one in _layer_peer(method).requirements if one.startswith(method))}
@@ -92,11 +92,11 @@ class PortfolioProtocol(Protocol):
         return TrainingResult(model, history, lambda: market_scores(market, model), (history,))
 
     def model(self, run: RunSpec) -> Forecaster:
-        """A forecaster of the run's size."""
+        """Return a forecaster of the run's number of assets and days."""
         return _make_forecaster(run)
 
     def measure(self, run: RunSpec, model: nn.Module) -> dict[str, Any]:
-        """Measure the regret under each of ``LOWER_BOUNDS``, instead of the bound of the training."""
+        """Return the regret under each of ``LOWER_BOUNDS`` on the weights, instead of the bound of the training."""
         if run.variant != "lower-bound-shift":
             return super().measure(run, model)
         market = make_market(run)
@@ -149,7 +149,7 @@ def make_market(run: RunSpec) -> MarketData:
 
 @contextmanager
 def _open_loss(run: RunSpec, market: MarketData) -> Iterator[nn.Module]:
-    """Yield the loss of a run. If the loss is a peer's, its process ends with the context."""
+    """Yield the loss of a run. If another library computes the loss, its process ends with the with block."""
     ahead = market.split.ahead
     if run.method not in PEER_METHODS:
         yield market_loss(run.method, market.task, ahead)
@@ -160,7 +160,7 @@ def _open_loss(run: RunSpec, market: MarketData) -> Iterator[nn.Module]:
 
 
 def _layer_peer(method: str) -> Peer:
-    """Return the row of the table of peers for this method."""
+    """Return the library, called a peer, whose layer this method uses."""
     return choose_peers([method], "gradient")[0]
 
 
@@ -170,7 +170,7 @@ def _make_forecaster(run: RunSpec, generator: torch.Generator | None = None) -> 
 
 
 def market_scores(market: MarketData, model: nn.Module) -> dict[str, Any]:
-    """Compute the regret on the test windows, the error of the forecasts, and the backtest.
+    """Return the regret on the test windows, the error of the forecasts, and the results of the backtest.
 
     Lists hold one number for each window (``regrets``, ``best``) or day (``value``). ``yardsticks`` holds the scores of
     two portfolios without a forecast on the same days.
@@ -191,14 +191,14 @@ def market_scores(market: MarketData, model: nn.Module) -> dict[str, Any]:
 
 
 def _trading_scores(evaluation: Evaluation, weights: Tensor, realised: Tensor) -> dict[str, Any]:
-    """Regret and backtest of portfolios, one for each window."""
+    """Return regret and backtest of portfolios (K, n), one for each of K windows, on realised returns (days, n)."""
     outcome, result = evaluation.outcome_of(weights), backtest(weights, realised, evaluation.ahead)
     lists = {"value": result.value.tolist(), "regrets": outcome.regret.tolist()}
     return {"normalized_regret": metrics.published_regret_metric(outcome), **result.summary(), **lists}
 
 
 def _yardstick_scores(market: MarketData, evaluation: Evaluation, realised: Tensor) -> dict[str, Any]:
-    """Scores of two portfolios without a forecast: equal weights, and least variance over the days known so far."""
+    """Return the scores of two portfolios without a forecast: equal weights, and least variance over the known days."""
     known = market.split.rebalancing.known.double()
     count, n, _ = known.shape
     covariance = moments(known, evaluation.ahead)[1]
@@ -210,7 +210,10 @@ def _yardstick_scores(market: MarketData, evaluation: Evaluation, realised: Tens
 
 
 def _days_of(days: Tensor, ahead: int) -> Tensor:
-    """Return the last ``ahead`` days of each of K consecutive windows, one after the other, (K · ahead, n)."""
+    """Return the last ``ahead`` days of K consecutive windows ``days`` (K, n, T), one window after the other.
+
+    The shape of the result is (K · ahead, n).
+    """
     return days[:, :, -ahead:].double().transpose(1, 2).reshape(-1, days.shape[1])
 
 

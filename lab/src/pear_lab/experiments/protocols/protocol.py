@@ -1,4 +1,4 @@
-"""The interface of a protocol: the settings of runs, a training, and measurements on trained weights."""
+"""``Protocol``: the interface by which the runs of a task are set up, trained and measured."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ class TrainingResult:
 
 
 class Protocol(ABC):
-    """The way in which runs of a task are set up, trained and measured. ``PROTOCOLS`` assigns protocols to tasks."""
+    """How runs of a task are set up, trained and measured. ``PROTOCOLS`` assigns a protocol to each task."""
 
     def settings(self, selection: Selection, task: str) -> dict[str, Any]:
         """Return the settings that all trainings of a task share."""
@@ -49,7 +49,10 @@ class Protocol(ABC):
         return {**entry.problem, **entry.budget, **(entry.quick if selection.quick else {}), **cap}
 
     def method_settings(self, method: str) -> dict[str, Any]:
-        """Return the settings of one method; here the options that it leaves to the defaults of its loss class."""
+        """Return the settings of one method, here the defaults of its loss.
+
+        They are recorded with a run, because the defaults may change.
+        """
         left = {row.name: row.defaults for row in METHODS}.get(method)
         return {"options": left} if left else {}
 
@@ -75,7 +78,7 @@ class Protocol(ABC):
         """Make a model that the trained weights of a run can be loaded into."""
 
     def measure(self, run: RunSpec, model: nn.Module) -> dict[str, Any]:
-        """Measure on a trained model what the run's variant asks for.
+        """Return what the run's variant asks for, measured on a trained model.
 
         Raises:
             RunError: the variant cannot be measured on the task.
@@ -84,11 +87,11 @@ class Protocol(ABC):
 
 
 def make_published_loss(run: RunSpec, task: Task, **options: Any) -> nn.Module:
-    """Make the loss of a run with the published settings, which are not adjusted to the unit of the costs.
+    """Return the loss of a run with the published settings, which are not adjusted to the unit of the costs.
 
     Args:
-        run: the run, of which the method and the options among its settings are used.
-        task: what is decided.
+        run: the run. Its method and the options in its settings are used.
+        task: the decision task.
         options: settings that replace the published ones.
     """
     unit = method(run.method).published_unit
@@ -96,7 +99,7 @@ def make_published_loss(run: RunSpec, task: Task, **options: Any) -> nn.Module:
 
 
 def forecast_scores(task: Task, predicted: Tensor, true: Tensor, ties: bool = True) -> dict[str, Any]:
-    """The scores of a forecast of linear costs; regrets and gaps are shares of the best value.
+    """Return the scores of a forecast of linear costs. Regrets and gaps are shares of the best value.
 
     Args:
         task: the decision task.

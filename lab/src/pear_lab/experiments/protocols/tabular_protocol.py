@@ -1,4 +1,4 @@
-"""Runs on tables of real data: one training for each candidate of a setting, and scores of every instance."""
+"""The protocol of tasks on tables of real data: a training for each candidate of a setting, and scores by instance."""
 
 from __future__ import annotations
 
@@ -37,17 +37,17 @@ class _TabularData:
     fingerprint: str
 
     def model(self, seed: int) -> SharedLinear:
-        """A new model, whose initial weights depend on the seed alone."""
+        """Return a new model, whose initial weights depend on the seed alone."""
         with torch.random.fork_rng(devices=[]):
             torch.manual_seed(seed)
             return SharedLinear(self.split.train.samples.features.shape[-1], self.factors)
 
 
 class TabularProtocol(Protocol):
-    """Instances from a table, with a linear model that all items share."""
+    """The protocol of tasks whose instances are rows of a table. One linear model predicts the values of all items."""
 
     def method_settings(self, method: str) -> dict[str, Any]:
-        """Return the candidates for the method's setting.
+        """Return the settings of a method, among them the candidates that training chooses from.
 
         PEAR with our defaults has no candidates, and starts from weights that were trained on the squared error.
         """
@@ -61,7 +61,7 @@ class TabularProtocol(Protocol):
         _load_data_set(run.task, run.settings.get("features", ""), os.environ.get(VARIABLE))
 
     def train(self, run: RunSpec, progress: Listener = None) -> TrainingResult:
-        """Train with every candidate for the setting that the run tunes, and keep the model that validates best.
+        """Train with every candidate, and return the model with the best validation regret.
 
         Raises:
             KeyboardInterrupt: stopped by the user.
@@ -81,15 +81,15 @@ class TabularProtocol(Protocol):
         )
 
     def model(self, run: RunSpec) -> SharedLinear:
-        """A linear model of the table's features."""
+        """Return a linear model of the table's features."""
         return _load_tabular_data(run).model(run.seed)
 
 
 def instance_scores(subset: Subset[Building] | Subset[Knapsack], model: SharedLinear, unit: float) -> dict[str, Any]:
-    """Scores of a model on a subset; regrets and gaps are shares of the best value.
+    """Return the scores of a model on a subset. Regrets and gaps are shares of the best value.
 
-    ``instances`` holds, for every instance, its id, the loss of the decision and the absolute value of the best
-    decision, in the unit of the data. Paired comparisons of methods resample these.
+    The entry ``instances`` holds, for every instance, its id, the loss of the decision and the absolute value of the
+    best decision, in the unit of the data. Paired comparisons of methods draw bootstrap samples from them.
     """
     task, (features, values) = subset.task, subset.samples
     with torch.no_grad():
