@@ -64,6 +64,8 @@ def test_messages(folder):
     done = run("calibrate", "model.pear", "features.csv")
     assert done.exit_code == 2
     assert "features.csv has no column 'coal', only sun, wind; true costs are looked up by these names" in said(done)
+    done = run("calibrate", "model.pear", "lately.csv", "--append")
+    assert "--append keeps the rows of an earlier calibration, and model.pear has none; leave it out" in said(done)
     run("calibrate", "model.pear", "lately.csv")
     done = run("decide", "model.pear", "tomorrow.csv", "--interval", "0.99")
     assert "level 0.99 needs 209 calibration samples, and there are 40" in said(done)

@@ -89,6 +89,33 @@ def test_rows_without_names_are_in_the_order_of_the_variables(run: Run) -> None:
     pandas.testing.assert_series_equal(plain, pear.DecisionRegressor.load("model.pear").predict(wide()[0]))
 
 
+def test_named_rows_in_another_order_are_not_taken_in_the_models_order(run: Run) -> None:
+    """The model file does not say that rows were matched by their names in training."""
+    columns = ("--groups", "day", "--variables", "item")
+    assert run("train", "bag.lp", "long.csv", *columns, "--costs", "value", "--max-epochs", 1).exit_code == 0
+    rows = long_table(3)
+    rows.to_csv("same.csv", index=False)
+    assert run("decide", "model.pear", "same.csv", "--groups", "day").exit_code == 0
+    rows.iloc[[0, 1, 2, 3, 5, 4, 6, 7, 8, 9, 10, 11]].to_csv("other.csv", index=False)
+    for command in ("decide", "predict", "calibrate"):
+        result = run(command, "model.pear", "other.csv", "--groups", "day")
+        assert result.exit_code == 2
+        assert "column 'item' of other.csv names the values of the model, and line 6 is not in" in result.output
+        assert "match rows by their names: --variables item" in result.output
+
+
+def test_a_long_table_and_its_model_go_together(run: Run) -> None:
+    columns = ("--groups", "day", "--variables", "item")
+    assert run("train", "bag.lp", "long.csv", *columns, "--costs", "value", "--max-epochs", 1).exit_code == 0
+    result = run("decide", "model.pear", "long.csv")
+    assert (result.exit_code, "trained on a long table, with a row for each value" in result.output) == (2, True)
+    days = long_table(60).pivot(index="day", columns="item", values="value").assign(sun=1.0)
+    days.to_csv("wide.csv", index=False)
+    assert run("train", "bag.lp", "wide.csv", "--max-epochs", 1).exit_code == 0
+    result = run("decide", "model.pear", "long.csv", "--groups", "day")
+    assert (result.exit_code, "a row for each sample; leave out --groups" in result.output) == (2, True)
+
+
 def test_some_variables_alone(run: Run) -> None:
     rows = long_table(60)
     rows[rows["item"].isin(["lamp", "tent"])].to_csv("two.csv", index=False)

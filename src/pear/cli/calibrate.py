@@ -10,6 +10,7 @@ import typer
 from pear.cli.console import print_plain
 from pear.cli.options import Base, Groups, Variables
 from pear.cli.table_samples import read_estimator_samples
+from pear.errors import DataError
 from pear.wording import count_noun
 
 
@@ -30,6 +31,8 @@ def calibrate_command(
     from pear.train.estimator.regressor import DecisionRegressor  # which needs an extra, and says so
 
     estimator = DecisionRegressor.load(model)
+    if append and not hasattr(estimator, "intervals_"):
+        raise DataError(f"--append keeps the rows of an earlier calibration, and {model} has none; leave it out")
     samples = read_estimator_samples(estimator, model, data, groups, variables, base, with_costs=True)
     estimator.calibrate(samples.features, samples.costs, append=append, **samples.options())
     estimator.save(model)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from pear.errors import DataError
 from pear.wording import suggest_name
@@ -62,7 +62,8 @@ def order_long_csv_table(
         path: the file of the table, for error messages.
 
     Raises:
-        DataError: a cell is empty, a row belongs to no predicted value, or a group has two rows for one value.
+        DataError: a cell is empty, a row belongs to no predicted value, a group has two rows for one value, or a column
+            that the user did not name shows that rows are not in the model's order.
         ProblemError: a group lacks a row for a value.
     """
     from pear.train.long_table import group_long_table
@@ -82,8 +83,32 @@ def order_long_csv_table(
             group, name = table.loc[twice, [long.groups, long.variables]].iloc[0]
             raise DataError(f"group {group} of {path} has {name!r} twice; keep one row of each")
     found = group_long_table(table[long.groups], len(table), len(names))
+    if long.variables is None:
+        _check_unnamed_long_order(table, found.rows, names, path)
     first = sorted(range(len(found)), key=lambda group: int(table.index[found.rows[group]].min()))
     return table.iloc[found.rows[first].ravel()]
+
+
+def _check_unnamed_long_order(table: pandas.DataFrame, rows: Any, names: Sequence[str], path: Path) -> None:
+    """Raise ``DataError`` if a column names the predicted values of a long table in another order than the model.
+
+    Args:
+        table: the table. The user has not said which column names the predicted values, if there is one.
+        rows: (N, k) the row numbers of each group.
+        names: the names of the k predicted values.
+        path: the file of the table, for error messages.
+    """
+    for column in table.columns:
+        entries = table[column].astype(str).to_numpy(dtype=object)
+        if set(entries) != set(names):
+            continue
+        wrong = entries[rows] != list(names)
+        if wrong.any():
+            row = int(rows[wrong].min())
+            raise DataError(
+                f"column {column!r} of {path} names the values of the model, and line {row + 2} is not in the model's "
+                f"order; match rows by their names: --variables {column}"
+            )
 
 
 def _require_long_column(table: pandas.DataFrame, name: str, option: str, path: Path) -> None:

@@ -152,8 +152,10 @@ def read_estimator_samples(
         with_costs: whether to read the true costs, too.
 
     Raises:
-        DataError: a column is missing, or contains other entries than finite numbers.
+        DataError: a column is missing, or contains other entries than finite numbers; or the table is a long one and
+            that of training was not, or the reverse.
     """
+    _check_long_option(estimator, groups)
     table, forecast, ids, costs = read_csv_table(data), None, None, None
     columns = [str(name) for name in estimator._columns or ()]
     if forecasts is not None:
@@ -170,3 +172,14 @@ def read_estimator_samples(
         costs = select_csv_columns(table, columns, "true costs", data)
         costs = costs if groups is None else costs[columns[0]]
     return TableSamples(features, costs, ids, forecast, read_known_columns(estimator.problem, table, data, groups))
+
+
+def _check_long_option(estimator: DecisionRegressor, groups: str | None) -> None:
+    """Raise ``DataError`` if ``--groups`` is missing for a model of long tables, or came for another model."""
+    if estimator._long and groups is None:
+        raise DataError(
+            "the model was trained on a long table, with a row for each value; name the column of its groups "
+            "(--groups) and, if it has one, that of its variables (--variables)"
+        )
+    if groups is not None and not estimator._long:
+        raise DataError("the model was trained on a table with a row for each sample; leave out --groups")
