@@ -1,1 +1,1 @@
-"""Benchmarks, which measure the exactness and the speed that PEAR claims."""
+"""Benchmarks of PEAR's time, memory and exactness, which ``pear bench`` runs."""

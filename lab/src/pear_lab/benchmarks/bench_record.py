@@ -1,4 +1,4 @@
-"""``BenchmarkRecord``: the files of a benchmark, numbers and tables, which are rewritten after every row."""
+"""``BenchmarkRecord``: the results of one run of a benchmark, written to a JSON and a Markdown file after every row."""
 
 from __future__ import annotations
 
@@ -20,16 +20,16 @@ _PACKAGES = ("torch", "numpy", "scipy", "numba", "osqp", "highspy", "qpsolvers",
 
 @dataclass
 class BenchmarkRecord:
-    """The rows and notes of one run of a benchmark, and the files that they are written to.
+    """The rows and notes of one run of a benchmark, and the folder of its two files.
 
     Attributes:
         name: the name of the benchmark.
         folder: the existing folder for ``results.json`` and ``table.md``.
-        settings: the settings of the run.
-        tables: makes tables of rows.
+        settings: the settings of the run, by name.
+        tables: a function that makes tables from the rows.
         device: "cpu" or "cuda".
-        rows: dataclass objects, in the order of measurement.
-        notes: sentences that are printed and written below the tables.
+        rows: the measurements so far, each a dataclass object, in the order of measurement.
+        notes: sentences that are written below the tables.
         interrupted: whether the user stopped the run.
         date: when the run began, in UTC.
     """
@@ -45,12 +45,12 @@ class BenchmarkRecord:
     date: str = field(default_factory=lambda: datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"))
 
     def add(self, row: Any) -> None:
-        """Add a row, and write all files anew."""
+        """Add a row, and write both files again."""
         self.rows.append(row)
         self.save()
 
     def note(self, text: str) -> None:
-        """Add a note, which the files contain once the next row is added."""
+        """Add a note. The files contain it once the next row is added."""
         self.notes.append(text)
 
     def as_dict(self) -> dict[str, Any]:
@@ -68,7 +68,7 @@ class BenchmarkRecord:
         }
 
     def save(self) -> list[Path]:
-        """Write the numbers and the tables, and return the paths of the two files."""
+        """Write ``results.json`` and ``table.md``, and return their paths."""
         about = self.as_dict()
         numbers = _write_record_file(self.folder / "results.json", json.dumps(about, indent=2, allow_nan=False) + "\n")
         text = "\n".join(table.markdown() for table in self.tables(self.rows))
@@ -78,7 +78,7 @@ class BenchmarkRecord:
 
 
 def _describe_recorded_machine(device: str) -> str:
-    """Describe this machine in words, with its GPU if ``device`` is "cuda"."""
+    """Return a description of this machine in words, with its GPU if ``device`` is "cuda"."""
     if device == "cpu":
         return machine_in_words()
     import torch
@@ -87,7 +87,7 @@ def _describe_recorded_machine(device: str) -> str:
 
 
 def _record_as_json(value: Any) -> Any:
-    """Convert a value for JSON: NaN and infinity become None, and objects that JSON does not know become text."""
+    """Return a value as JSON can hold it. NaN and infinity become None, and objects of unknown types become text."""
     if isinstance(value, dict):
         return {str(key): _record_as_json(item) for key, item in value.items()}
     if isinstance(value, (list, tuple)):

@@ -1,4 +1,4 @@
-"""The settings of a benchmark: a dataclass whose fields are the options of the command."""
+"""``BenchSettings``: the base class of a benchmark's settings. The command line makes an option of each field."""
 
 from __future__ import annotations
 
@@ -19,14 +19,14 @@ def setting(
     shown: str | None = None,
     argument: bool = False,
 ) -> Any:
-    """Make a field of settings, from which the command line makes an option.
+    """Return a dataclass field for a subclass of ``BenchSettings``. The command line makes an option of it.
 
     Args:
         default: the value if the user gives none.
         help: one line of help.
         least: the smallest allowed value; for a tuple, the smallest allowed entry.
         positive: whether the value must be larger than zero.
-        empty: whether a tuple may be empty.
+        empty: whether a tuple may be empty. It has a meaning only if ``least`` is given.
         quick: the value under ``--quick`` if the user gives none. None means the default.
         shown: the text that the help prints for the default.
         argument: whether the field is a required positional argument instead of an option.
@@ -39,7 +39,7 @@ def setting(
 
 @dataclass(frozen=True)
 class BenchSettings:
-    """The settings of one benchmark. A number outside its limits raises an error."""
+    """The base class of a benchmark's settings. A value outside its limits raises ``ProblemError``."""
 
     def __post_init__(self) -> None:
         for one in fields(self):

@@ -1,4 +1,4 @@
-"""``Benchmark``: what every command of ``pear bench`` consists of, and the callbacks that receive its results.
+"""``Benchmark``: the base class of the commands of ``pear bench``, and the callbacks that receive its results.
 
 A module of a benchmark defines a subclass and names it ``BENCHMARK``. The command line does the rest.
 """
@@ -37,7 +37,7 @@ class Callbacks:
 
 @dataclass(frozen=True)
 class Labels:
-    """The title and the axis labels of the figure."""
+    """The title and the axis labels of a benchmark's figure."""
 
     title: str
     x: str
@@ -45,7 +45,7 @@ class Labels:
 
 
 class Benchmark(ABC, Generic[Settings, Row]):
-    """A benchmark: its settings, its measurements, and the tables and the figure of its rows.
+    """The base class of a benchmark, which measures rows and shows them in tables and a figure.
 
     Args:
         settings: what to measure.
@@ -55,9 +55,9 @@ class Benchmark(ABC, Generic[Settings, Row]):
     Attributes:
         options: the class of the settings.
         labels: the labels of the figure.
-        columns: for each heading of the table the function that makes the cell below it from a row.
-        table_title: the title of the table; the title of the figure if empty.
-        peer_command: the name of this benchmark in the table of peers; None if no other library takes part.
+        columns: the headings of the table. The value of a heading is a function that makes a cell from a row.
+        table_title: the title of the table. If it is empty, the table has the title of the figure.
+        peer_command: the name under which other libraries take part in this benchmark; None if none takes part.
         rows: the rows that were added so far.
     """
 
@@ -72,25 +72,25 @@ class Benchmark(ABC, Generic[Settings, Row]):
         self.rows: list[Row] = []
 
     def add_row(self, row: Row) -> None:
-        """Keep a row, and hand it on to the callbacks."""
+        """Add a row to ``rows``, and call ``callbacks.on_row`` with it."""
         self.rows.append(row)
         self.callbacks.on_row(row)
 
     @abstractmethod
     def run(self) -> None:
-        """Measure everything that the settings ask for."""
+        """Measure everything that the settings ask for, and add a row for each measurement."""
 
     @classmethod
     def tables(cls, rows: list[Row]) -> list[TextTable]:
-        """Make the tables of the rows: by default a single one, with a line for each row."""
+        """Make the tables of the rows. By default there is one table, with a line for each row."""
         return [TextTable.of(cls.table_title or cls.labels.title, rows, cls.columns)]
 
     @classmethod
     @abstractmethod
     def series(cls, rows: list[Row]) -> list[Series]:
-        """Make the series of the figure."""
+        """Make the series that the figure shows, from the rows."""
 
     @classmethod
     def failed(cls, rows: list[Row]) -> str:
-        """Say why the command fails with these rows. The text is empty if the command succeeds."""
+        """Return the reason why these rows make the command fail, or an empty text if they do not."""
         return ""

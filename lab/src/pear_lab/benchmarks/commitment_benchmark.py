@@ -1,7 +1,8 @@
-"""Benchmark: training on a unit commitment whose demand and prices are predicted, as ``pear train`` does it.
+"""Benchmark: training on a unit commitment with predicted demand and prices, in the way of ``pear train``.
 
-The benchmark writes a model file, a table of days, and the command that would train on them. It then trains in the same
-way, once on the squared error and once on the regret of decisions. Both are tested on the last fifth of the days.
+The benchmark writes a model file, a table of days, and the command that would train on them. It then trains two
+forecasters in the same way, one on the squared error and one on the regret of decisions. Both are tested on the last
+fifth of the days.
 """
 
 from __future__ import annotations
@@ -67,7 +68,7 @@ class CommitmentRow:
 
 
 class CommitmentBenchmark(Benchmark[CommitmentSettings, CommitmentRow]):
-    """The benchmark of training on a unit commitment."""
+    """The benchmark of training on a unit commitment, once on the squared error and once with PEAR."""
 
     options = CommitmentSettings
     labels = Labels("Unit commitment", "training", "seconds")
@@ -115,7 +116,7 @@ class CommitmentBenchmark(Benchmark[CommitmentSettings, CommitmentRow]):
 
     @classmethod
     def series(cls, rows: list[CommitmentRow]) -> list[Series]:
-        """Make the series of seconds, one point for each training."""
+        """Make one series: a point for each training, with its seconds."""
         return [Series("seconds", [float(k + 1) for k in range(len(rows))], [row.seconds for row in rows])]
 
 

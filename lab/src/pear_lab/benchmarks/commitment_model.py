@@ -1,7 +1,8 @@
-"""A day-ahead unit commitment as a planner exports it: a model file, and a table of days with weather, prices, demand.
+"""A day-ahead unit commitment as a planner would export it: a model file and a table of days.
 
-Each plant is on or off in every hour, and has a least and a greatest output, a limit on ramps, and a cost of starting.
-The demand that the plants do not cover is imported at the market price. Demand and prices are predicted.
+Each plant is on or off in every hour. It has a least and a greatest output, a limit on ramps, and a cost of starting.
+Imports at the market price cover the demand that the plants do not cover. Demand and prices are predicted from the
+weather and other features.
 """
 
 from __future__ import annotations
@@ -35,7 +36,10 @@ class Plant(NamedTuple):
 
 
 class CommitmentModel:
-    """A unit commitment with random plants: three variables for each plant and hour, and an import for each hour.
+    """A unit commitment problem with random plants.
+
+    Each plant has three variables in every hour: its output, whether it is on, and whether it starts. Every hour has
+    one more variable, the import.
 
     Args:
         plants: the number of plants.
@@ -65,12 +69,12 @@ class CommitmentModel:
 
     @property
     def capacity(self) -> float:
-        """The maximum total output of all plants."""
+        """The maximum total output of all plants, in MW."""
         return sum(plant.most for plant in self.plants)
 
     @property
     def costs(self) -> str:
-        """The argument of ``pear train --costs``: the import prices, and the demands with the cost of missing them."""
+        """The argument of ``pear train --costs``: import prices, and demands with the costs of shortage and surplus."""
         hours = range(self.hours)
         return ",".join([f"imp{t}" for t in hours] + [f"dem{t}={_SHORT}:{_LONG}" for t in hours])
 
@@ -106,13 +110,13 @@ class CommitmentModel:
 
 
 def draw_commitment_days(model: CommitmentModel, days: int, seed: int) -> dict[str, NDArray[np.float64]]:
-    """Draw a table of days.
+    """Draw a table of days, on which a forecaster is trained and tested.
 
     Demand is more uncertain on colder days, so that the mean of the demand is not the best forecast.
 
     Returns:
-        For each column its values (days,): the features, which are known the day before, the import prices ``imp0``,
-        ``imp1``, …, and the demands ``dem0``, ``dem1``, ….
+        The columns of the table by name, each (days,). They are the features, which are known the day before, the
+        import prices ``imp0``, ``imp1``, …, and the demands ``dem0``, ``dem1``, ….
     """
     rng, hours = np.random.default_rng([seed, 1]), model.hours
     X = rng.normal(size=(days, len(FEATURES)))

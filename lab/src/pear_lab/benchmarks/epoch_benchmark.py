@@ -1,8 +1,8 @@
 """Benchmark: the time of an epoch of portfolio training on real prices, compared with qpth's layer.
 
-A step takes predicted days and computes their mean and covariance, the portfolio, its regret, and the gradient of the
-regret with respect to the days. The forecaster and its optimiser are the same for all methods. Their time is measured
-once and added.
+A step takes the predicted returns of the coming days. It computes their mean and covariance, the portfolio, its regret,
+and the gradient of the regret with respect to the predicted returns. The forecaster and its optimiser are the same for
+all methods. Their time is measured once and added to that of every method.
 """
 
 from __future__ import annotations
@@ -55,9 +55,9 @@ class EpochRow:
         who: the name of the method.
         batch_seconds: the seconds of a step on one batch, without the forecaster.
         epoch_seconds: the seconds of an epoch over all training windows, forecaster included.
-        ratio: epoch_seconds relative to PEAR.
-        gradient_error: the largest relative 2-norm error of a window's gradient against that of PEAR. NaN if the method
-            computes another gradient.
+        ratio: ``epoch_seconds`` relative to those of PEAR's exact loss.
+        gradient_error: the largest relative 2-norm error of a window's gradient against that of PEAR's exact loss. NaN
+            if the method computes another gradient.
     """
 
     who: str
@@ -68,7 +68,7 @@ class EpochRow:
 
 
 class EpochBenchmark(Benchmark[EpochSettings, EpochRow]):
-    """The benchmark of an epoch of portfolio training: PEAR's loss, PEAR's layer, and the peers."""
+    """The benchmark of an epoch of portfolio training with PEAR's losses, PEAR's layer, and other libraries."""
 
     options = EpochSettings
     labels = Labels("An epoch of portfolio training", "in the order of the table", "seconds an epoch")
@@ -82,7 +82,7 @@ class EpochBenchmark(Benchmark[EpochSettings, EpochRow]):
     }
 
     def run(self) -> None:
-        """Measure the forecaster, then PEAR's methods without and with warm starts, then the peers."""
+        """Measure the forecaster, then PEAR's methods without and with warm starts, then the other libraries."""
         settings, say, on_note = self.settings, self.callbacks.say, self.callbacks.on_note
         prices = load_prices(settings.data)
         train = split_windows(prices.returns()).train
@@ -131,7 +131,7 @@ class EpochBenchmark(Benchmark[EpochSettings, EpochRow]):
             add(peer.title, min(found.seconds), largest_gradient_error(found.arrays["gradient"], exact))
 
     def _time_fastest(self, fresh: Callable[[], Step]) -> tuple[dict[str, Any], float]:
-        """Return the arrays of a step, and the seconds of its fastest measurement.
+        """Return the arrays that a step computes, and the seconds of its fastest measurement.
 
         Args:
             fresh: makes the step anew for each measurement.
@@ -142,7 +142,7 @@ class EpochBenchmark(Benchmark[EpochSettings, EpochRow]):
 
     @classmethod
     def series(cls, rows: list[EpochRow]) -> list[Series]:
-        """Make a series for each method: a point with the seconds of an epoch."""
+        """Make a series for each method: one point with the seconds of an epoch."""
         return [Series(row.who, [place + 1.0], [row.epoch_seconds], row.who == PEAR) for place, row in enumerate(rows)]
 
 
@@ -152,13 +152,14 @@ BENCHMARK = EpochBenchmark
 def _make_epoch_benchmark_step(
     method: str, task: Portfolio, predicted: list[Tensor], true: tuple[Tensor, ...], warm: bool
 ) -> Step:
-    """Make a step over all batches with a new loss.
+    """Return a function without arguments that computes the gradients of all batches with a new loss.
 
     Args:
         method: the name of the method, as for ``market_loss``.
-        task: the portfolio problem.
-        predicted, true: batches of predicted and of true days.
-        warm: whether the loss has decided every window before, for another forecast.
+        task: the portfolio problem of n assets.
+        predicted, true: batches of predicted and of true daily returns, (windows, n, days) each.
+        warm: whether the loss solves every window once before, for a slightly different forecast, so that the measured
+            solves begin at known decisions.
     """
     loss = market_loss(method, task)
     if warm:
@@ -167,7 +168,7 @@ def _make_epoch_benchmark_step(
 
 
 def _epoch_benchmark_gradients(loss: nn.Module, predicted: list[Tensor], true: tuple[Tensor, ...]) -> dict[str, Any]:
-    """Compute the gradient of the loss for each batch, under the name "gradient"."""
+    """Return the gradients of the loss with respect to each batch of predicted returns, under the key "gradient"."""
     found = []
     for place, (days, came) in enumerate(zip(predicted, true, strict=True)):
         keys = torch.arange(place * SIZE, place * SIZE + len(days))
@@ -178,7 +179,10 @@ def _epoch_benchmark_gradients(loss: nn.Module, predicted: list[Tensor], true: t
 def _train_epoch_benchmark_forecaster(
     model: Forecaster, known: tuple[Tensor, ...], true: tuple[Tensor, ...]
 ) -> dict[str, Any]:
-    """Take the steps of an epoch on the squared error, with a learning rate of 0. Nothing is decided."""
+    """Train the forecaster for a step per batch on the squared error, without any decision. Return an empty dictionary.
+
+    The learning rate is 0, so that the weights do not change.
+    """
     optimizer = torch.optim.Adam(model.parameters(), lr=0.0)
     loss = market_loss("mse", portfolio(2))
     for part, came in zip(known, true, strict=True):

@@ -20,11 +20,11 @@ class ExactGradients:
 
     Attributes:
         decision: (k, n) exact decisions.
-        gradient: (k, n) exact gradients of the regret.
+        gradient: (k, n) exact gradients of the regret with respect to the predicted costs.
         zero: (k,) mask of gradients that are zero.
         on_edge: (k,) mask of samples whose gradient does not exist.
-        scale: (k,) what an error is divided by: the norm of the gradient or, if the gradient is zero, the norm of the
-            gradient that the program would have without constraints.
+        scale: (k,) the norm that an error is divided by. It is the norm of the exact gradient or, if that is zero, the
+            norm of the gradient that the program would have without constraints.
     """
 
     decision: Array
@@ -38,8 +38,8 @@ class ExactGradients:
         """Compute the exact gradients from solved programs.
 
         Args:
-            references: k solutions.
-            errors: (k, n) errors of the predicted gradient of the objective at each solution.
+            references: the reference solutions of k programs.
+            errors: (k, n) the predicted minus the true gradient of the objective at each solution.
         """
         pairs = list(zip(references, errors, strict=True))
         gradient = np.stack([r.project(e) for r, e in pairs])
@@ -73,6 +73,6 @@ class ExactGradients:
         return GradientErrors.summarize(error[compared])
 
     def swap(self, i: int) -> None:
-        """Exchange the first sample with sample ``i``."""
+        """Exchange the first sample with sample ``i``, in place."""
         for part in (self.decision, self.gradient, self.zero, self.on_edge, self.scale):
             part[[0, i]] = part[[i, 0]]

@@ -71,14 +71,14 @@ class ExactnessRow:
 
     @property
     def meets_goals(self) -> bool:
-        """Whether every error is within its goal."""
+        """Whether every error is at most its limit in ``GOALS``. An error that is NaN misses the goal."""
         return all(getattr(self, name) <= goal for name, goal in GOALS.items())
 
 
 def measure_exactness(
     solvers: list[str] | None = None, quick: bool = False, seed: int = 0, progress: Callable[[str], None] | None = None
 ) -> list[ExactnessRow]:
-    """Measure every family with every solver.
+    """Measure the errors of every solver on every family of problems.
 
     Args:
         solvers: the names of solvers; None for all that are installed and solve quadratic programs.
@@ -106,7 +106,7 @@ def measure_exactness(
 
 
 def exactness_tables(rows: list[ExactnessRow]) -> list[TextTable]:
-    """Make a table with a line for each solver and family, and the goals in the headings."""
+    """Make one table with a line for each solver and family. The headings show the limits of the errors."""
     columns: dict[str, Callable[[Any], str]] = {
         "solver": lambda row: row.solver,
         "family": lambda row: row.family,
@@ -122,7 +122,7 @@ def exactness_tables(rows: list[ExactnessRow]) -> list[TextTable]:
 
 
 class _ExactnessBatch:
-    """A batch of problems with reference solutions, which all solvers share.
+    """A batch of B problems on which every solver is measured, with their reference solutions.
 
     Args:
         case: the problems.
@@ -139,11 +139,11 @@ class _ExactnessBatch:
         self._known: dict[tuple[str, ...], tuple[ExactGradients, Array]] = {}
 
     def answers(self, tested: str) -> tuple[ExactGradients, Array]:
-        """Solve the batch with other solvers than ``tested``.
+        """Return exact gradients and steps for finite differences, computed with other solvers than ``tested``.
 
         Returns:
-            Exact gradients, and steps (B, DIRECTIONS) for finite differences, so short that no constraint becomes tight
-            or loose. A step that would be too short is NaN.
+            The exact gradients, and the steps (B, k) along the k directions of each problem. A step is so short that no
+            constraint becomes tight or loose. A step that would be too short for finite differences is NaN.
         """
         key = tuple(reference_solvers(tested))
         if key not in self._known:
@@ -152,7 +152,7 @@ class _ExactnessBatch:
         return self._known[key]
 
     def _errors(self, references: list[ReferenceSolution]) -> Array:
-        """Return the errors (B, n) of the predicted gradients of the objective at the exact decisions."""
+        """Return the predicted minus the true gradients (B, n) of the objective at the exact decisions."""
         case = self.case
         e: Array = (case.predicted - case.true).numpy()
         if case.Q is not None and case.true_Q is not None:
@@ -161,30 +161,30 @@ class _ExactnessBatch:
         return e
 
     def _fd_steps(self, references: list[ReferenceSolution]) -> Array:
-        """Return the steps (B, DIRECTIONS) of finite differences."""
+        """Return the steps (B, k) of finite differences along k directions. A step that would be too short is NaN."""
         longest = [[r.longest_step(d) for d in along] for r, along in zip(references, self.directions, strict=True)]
         steps = np.minimum(_LONGEST, 0.5 * np.asarray(longest))
         return np.where(steps < _SHORTEST, np.nan, steps)
 
     def solve(self, solver: str) -> Solution:
-        """Solve the problems for their predicted costs."""
+        """Solve the batch for the predicted costs."""
         case = self.case
         return solve(case.problem, case.predicted, case.smoothing, solver, "mask", Q=case.Q)
 
     def gradient(self, solver: str) -> Array:
-        """Compute the gradients (B, n) of the regret."""
+        """Compute the gradients (B, n) of the regret with respect to the predicted costs."""
         problem, predicted, true, smoothing, Q, true_Q = self.case
         return regret_gradient(problem, predicted, true, smoothing, 0.0, solver, "mask", Q, true_Q).numpy()
 
     def residuals(self, solution: Solution) -> Array:
-        """Compute the residuals (B,) of the returned decisions and multipliers with the code of the judge."""
+        """Compute with the judge's code the largest relative residual (B,) of each sample's optimality conditions."""
         assert solution.duals is not None
         parts = (solution.x, solution.duals.equality, solution.duals.inequality, solution.duals.bound)
         points = zip(self.programs, *(part.numpy() for part in parts), strict=True)
         return np.array([measure_point_residuals(p, x, PointMultipliers(*map(wide, y))).worst for p, x, *y in points])
 
     def differences(self, steps: Array, solver: str) -> Array:
-        """Compute central differences (B, k) of the regret per unit of step; infinite if a solve fails.
+        """Compute central differences (B, k) of the regret per unit of step. They are infinite if a solve fails.
 
         The regret is a quadratic function of the step as long as no constraint becomes tight or loose. Its central
         difference is then exact, and long steps have the smallest rounding errors.
@@ -223,7 +223,7 @@ class _ExactnessBatch:
 
 
 def _draw_exactness_batches(family: str, seed: int, share: float) -> list[_ExactnessBatch]:
-    """Draw the batches of a family."""
+    """Draw the batches of a family of problems, with ``share`` of the samples of a full run."""
     # problems and directions have their own random numbers, so that neither depends on how many the other draws
     problems, directions = np.random.default_rng([seed, zlib.crc32(family.encode())]).spawn(2)
     return [_ExactnessBatch(case, directions) for case in EXACTNESS_FAMILIES[family](problems, share)]
@@ -259,7 +259,7 @@ def _largest_exactness_error(parts: list[Array]) -> float:
 
 
 def _format_exactness_progress(row: ExactnessRow, done: int, total: int) -> str:
-    """Return the line of text that shows a row as progress."""
+    """Return a line of text with the number of finished rows and the errors of the latest one."""
     return (
         f"{done}/{total} {row.solver}, {row.family}: {row.problems} problems, residual {row.kkt_residual:.1e}, "
         f"reference {row.reference_error:.1e}, differences {row.fd_error:.1e}"

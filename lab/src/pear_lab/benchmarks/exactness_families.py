@@ -53,7 +53,7 @@ Family = Callable[[Rng, float], Iterator[ExactnessCase]]
 
 
 def dense_qp_family(rng: Rng, share: float) -> Iterator[ExactnessCase]:
-    """Yield QPs with dense curvature, equalities, n inequalities, and each bound present with probability 2/3."""
+    """Yield QPs with dense curvature, equalities, as many inequalities as variables, and two thirds of all bounds."""
     for n, count in ((2, 120), (5, 120), (20, 80), (60, 40), (200, 12)):
         fields = _draw_family_polytope(rng, rng.normal(size=n))
         fields["lb"][rng.random(n) < 1 / 3] = -np.inf
@@ -62,7 +62,7 @@ def dense_qp_family(rng: Rng, share: float) -> Iterator[ExactnessCase]:
 
 
 def box_qp_family(rng: Rng, share: float) -> Iterator[ExactnessCase]:
-    """Yield QPs with dense curvature and bounds, without rows."""
+    """Yield QPs with dense curvature and bounds, and no other constraints."""
     for n, count in ((2, 120), (10, 100), (50, 60), (200, 16)):
         yield _draw_family_case(
             rng, Problem(Q=random_curvature(rng, n), lb=-0.5, ub=rng.uniform(0.0, 1.0, n)), _family_size(count, share)
@@ -79,7 +79,7 @@ def smoothed_lp_family(rng: Rng, share: float) -> Iterator[ExactnessCase]:
 
 
 def network_flow_family(rng: Rng, share: float) -> Iterator[ExactnessCase]:
-    """Yield paths through square grids with all flow balances, of which one follows from the others."""
+    """Yield cheapest paths through square grids. All flow balances are rows, so one row follows from the others."""
     for size, count in ((3, 120), (5, 120), (7, 60), (10, 24)):
         A, b = grid_flow_balance(size)
         for lam in (0.1, 1.0):
@@ -106,13 +106,13 @@ def portfolio_family(rng: Rng, share: float) -> Iterator[ExactnessCase]:
 
 
 def anchor_portfolio_family(rng: Rng, share: float) -> Iterator[ExactnessCase]:
-    """Yield 64 long-only portfolios of 100 assets, each with its own known covariance; returns are predicted."""
+    """Yield one batch of long-only portfolios of 100 assets with predicted returns and own, known covariances."""
     predicted, true, _, Q = random_markets(rng, 100, _family_size(64, share))
     yield _make_family_case(Problem(Q=Q, A=np.ones((1, 100)), b=[1.0], lb=0.0), predicted, true)
 
 
 def duplicated_row_family(rng: Rng, share: float) -> Iterator[ExactnessCase]:
-    """Yield programs whose rows are repeated, some of them multiplied by 3, and whose bounds are repeated as rows."""
+    """Yield programs with repeated rows, some of them multiplied by 3, and with lower bounds repeated as rows."""
 
     def change(f: Fields, n: int) -> None:
         G, h, half = f["G"], f["h"], n // 2
@@ -123,7 +123,7 @@ def duplicated_row_family(rng: Rng, share: float) -> Iterator[ExactnessCase]:
 
 
 def opposed_row_family(rng: Rng, share: float) -> Iterator[ExactnessCase]:
-    """Yield programs whose equalities are written as two inequalities, so that the feasible set has no interior."""
+    """Yield programs that write each equality as two inequalities, so that the feasible set has no interior."""
 
     def change(f: Fields, n: int) -> None:
         A, b = f.pop("A"), f.pop("b")
@@ -153,7 +153,7 @@ def redundant_equality_family(rng: Rng, share: float) -> Iterator[ExactnessCase]
 
 
 def per_sample_family(rng: Rng, share: float) -> Iterator[ExactnessCase]:
-    """Yield batches in which every sample has its own fields, with some limits absent and some variables fixed."""
+    """Yield batches whose samples have their own curvature and limits. Some limits are absent, some variables fixed."""
     for n, count in ((5, 120), (20, 80), (60, 30)):
         B = _family_size(count, share)
         inside = rng.normal(size=(B, n))
@@ -185,8 +185,8 @@ def maximisation_family(rng: Rng, share: float) -> Iterator[ExactnessCase]:
 def badly_scaled_family(rng: Rng, share: float) -> Iterator[ExactnessCase]:
     """Yield programs whose numbers differ by many orders of magnitude.
 
-    Costs are near 1e-4 or 1e5, and the smoothing λ is a tenth of their size or far from it. Other programs have
-    decisions in thousands and rows in mixed units, or upper bounds of 1e8 and a variable whose cost is 1e6.
+    Some have costs near 1e-4 or 1e5, with a smoothing λ that is a tenth of the costs or of another order. Some have
+    decisions in thousands and rows in mixed units. Some have upper bounds of 1e8 and a variable that costs 1e6.
     """
     for cost, lam in ((1e-4, 1e-5), (1e-4, 0.1), (1e5, 1e4), (1e5, 0.1)):
         for n, count in ((6, 40), (30, 20)):
@@ -233,20 +233,20 @@ EXACTNESS_FAMILIES: dict[str, Family] = {
 
 
 def _family_size(count: int, share: float) -> int:
-    """Return a share of the samples, at least one."""
+    """Return the number of samples to draw: ``share`` of ``count``, and at least one."""
     return max(1, round(count * share))
 
 
 def _make_family_case(
     problem: Problem, predicted: Array, true: Array, smoothing: float = 0.0, *curvatures: Array
 ) -> ExactnessCase:
-    """Make a case from arrays; ``curvatures`` are the predicted and the true one, or empty."""
+    """Make a case from arrays. ``curvatures`` holds the predicted and the true curvature, or nothing."""
     costs = torch.from_numpy(predicted), torch.from_numpy(true)
     return ExactnessCase(problem, *costs, smoothing, *map(torch.from_numpy, curvatures))
 
 
 def _draw_family_case(rng: Rng, problem: Problem, B: int, smoothing: float = 0.0, cost: float = 1.0) -> ExactnessCase:
-    """Draw a batch of B costs of size ``cost`` for a problem; prediction errors are half as large."""
+    """Draw B true costs of size ``cost`` for a problem, and predictions whose errors are half as large."""
     true = cost * rng.normal(size=(B, problem.n))
     return _make_family_case(problem, true + 0.5 * cost * rng.normal(size=true.shape), true, smoothing)
 
@@ -254,7 +254,7 @@ def _draw_family_case(rng: Rng, problem: Problem, B: int, smoothing: float = 0.0
 def _changed_polytope_family(
     rng: Rng, share: float, sizes: Sequence[tuple[int, int]], change: Callable[[Fields, int], None]
 ) -> Iterator[ExactnessCase]:
-    """Yield polytopes that ``change`` has modified, half of them with curvature and half of them smoothed.
+    """Yield batches of programs on polytopes that ``change`` has modified: half QPs, half smoothed LPs.
 
     Args:
         rng: random generator.
@@ -271,6 +271,6 @@ def _changed_polytope_family(
 
 
 def _draw_family_polytope(rng: Rng, inside: Array) -> Fields:
-    """Draw n/4 equalities, n inequalities and bounds that the point ``inside``, (n,) or (B, n), satisfies."""
+    """Return the fields of a polytope with n/4 equalities, n inequalities and bounds, around a point (n,) or (B, n)."""
     n = inside.shape[-1]
     return random_polytope(rng, inside, n // 4, n, room=0.5 * np.sqrt(n))

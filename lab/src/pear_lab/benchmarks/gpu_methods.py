@@ -1,10 +1,11 @@
-"""Time one training step on a GPU with the primal, the dual and the interior-point method.
+"""The time of one training step on a GPU with the primal, the dual and the interior-point method.
 
-Run ``python -m pear_lab.benchmarks.gpu_methods`` on a machine with a GPU. The structures are those of the gradient
-benchmark, and portfolios in which each sample has its own upper bounds, outside of which the primal method starts. A
-cell of the table has the milliseconds of a step of ``PEARLoss``, the milliseconds of the kernel's search alone, for
-predicted and true costs, and the error of the gradient. "auto" is the method that the library chooses. "–" means that a
-method does not support a structure, and "!" that it leaves samples to another solver.
+Run ``python -m pear_lab.benchmarks.gpu_methods`` on a machine with a GPU. It measures the structures of the gradient
+benchmark, and portfolios in which each sample has its own upper bounds. The primal method starts outside these bounds.
+
+A cell of the table has the milliseconds of a step of ``PEARLoss``, then in brackets the milliseconds of the kernel's
+search alone, for predicted and true costs, and then the error of the gradient. "auto" is the method that the library
+chooses. "–" means that a method does not support a structure, and "!" that it leaves samples to another solver.
 """
 
 from __future__ import annotations
@@ -39,7 +40,7 @@ _prepare = gpu_plan.make_gpu_plan
 
 
 def prepare_primal_gpu_method(qp: QuadraticProgram) -> gpu_plan.GPUPlan | None:
-    """Make a plan that only uses the primal method; None if the method does not support the programs."""
+    """Make a ``GPUPlan`` that solves by the primal method only; None if the method does not support the programs."""
     plan = _prepare(qp)
     if plan is None or plan.needs_inverse:
         return None
@@ -47,7 +48,7 @@ def prepare_primal_gpu_method(qp: QuadraticProgram) -> gpu_plan.GPUPlan | None:
 
 
 def prepare_dual_gpu_method(qp: QuadraticProgram) -> gpu_plan.GPUPlan | None:
-    """Make a plan that only uses the dual method; None if the method does not support the programs."""
+    """Make a ``GPUPlan`` that solves by the dual method only; None if the method does not support the programs."""
     if qp.n + qp.p + qp.m > max(LAUNCH):
         return None
     return gpu_plan.GPUPlan(DualMethod.of(qp, qp.n // 2), settled=True)
@@ -63,7 +64,7 @@ METHODS: dict[str, Callable[[QuadraticProgram], gpu_plan.GPUPlan | None] | None]
 
 
 def list_gpu_method_structures() -> list[Structure]:
-    """Return the structures to measure."""
+    """Return the structures of the gradient benchmark, and portfolios in which each sample has its own upper bounds."""
     first = STRUCTURES[0]
 
     def own_bounds(rng: np.random.Generator, n: int, B: int) -> ProgramDraw:
@@ -97,7 +98,7 @@ class _GpuMethodsSample:
 
 
 def gpu_method_milliseconds(function: Callable[[], Any]) -> float:
-    """Return the median milliseconds of a function on a GPU."""
+    """Return the median milliseconds of a call of ``function``, which computes on a GPU."""
     for _ in range(_WARM_UP):
         function()
     torch.cuda.synchronize()
@@ -111,10 +112,10 @@ def gpu_method_milliseconds(function: Callable[[], Any]) -> float:
 
 
 def measure_gpu_method(name: str, sample: _GpuMethodsSample, expected: Tensor) -> str:
-    """Measure a method on a batch, and return the cell of the table, as the docstring of this module describes it.
+    """Measure a method on a batch. Return the text of its table cell: times, marks and the error of the gradient.
 
     Args:
-        name: the method.
+        name: the name of the method, a key of ``METHODS``.
         sample: the programs.
         expected: (b, n) the gradients of the first b samples, computed on the CPU.
     """
@@ -139,7 +140,7 @@ def measure_gpu_method(name: str, sample: _GpuMethodsSample, expected: Tensor) -
 
 
 def measure_gpu_method_rows() -> Iterator[list[str]]:
-    """Measure every method on every structure and batch size, and yield each row of the table when it is known."""
+    """Measure every method on every structure and batch size. Yield each table row, as cells, when it is measured."""
     for structure in list_gpu_method_structures():
         largest = max(B for B in structure.batches if B != 512)
         draw = structure.draw(np.random.default_rng([0, structure.size]), structure.size, largest)
@@ -155,7 +156,7 @@ def measure_gpu_method_rows() -> Iterator[list[str]]:
 
 
 def print_gpu_methods() -> None:
-    """Measure all methods, and print each row of the table when it is known."""
+    """Measure all methods, and print each row of the table as soon as it is measured."""
     typer.echo("step in ms (search in ms) largest error of a gradient, relative to the largest entry")
     typer.echo("| structure | B | " + " | ".join(METHODS) + " |")
     typer.echo("|---|---|" + "---|" * len(METHODS))

@@ -25,13 +25,13 @@ class GradientBatch:
     Args:
         structure: the structure of the programs.
         n: the number of variables.
-        largest: B, the largest batch. Smaller batches are its first samples.
+        largest: the size of the largest batch. Smaller batches are its first samples.
         references: the number of first samples whose exact gradient is computed.
         seed: the seed of the random programs.
 
     Attributes:
-        cost, true: (B, n) predicted and true costs.
-        moved: (B, n) predicted costs after a step of training.
+        cost, true: (B, n) predicted and true costs, with B the larger one of ``largest`` and ``references``.
+        moved: (B, n) slightly different predicted costs, as after a step of training.
         fields: the curvature and the constraints by the names of ``Problem``, shared or (B, …).
         smoothing: λ, which is added to the diagonal of the curvature.
         answers: the exact gradients at ``cost``.
@@ -62,7 +62,7 @@ class GradientBatch:
         return not any(map(self._is_own, self.fields))
 
     def part(self, batch: int) -> dict[str, Any]:
-        """Return the fields of the first ``batch`` samples."""
+        """Return the fields of the problem for the first ``batch`` samples."""
         return {name: value[:batch] if self._is_own(name) else value for name, value in self.fields.items()}
 
     def tensors(self, batch: int, device: str) -> dict[str, Any]:
@@ -78,7 +78,10 @@ class GradientBatch:
         return np.asarray(Q + self.smoothing * np.eye(self.n) if self.smoothing else Q)
 
     def data(self, batch: int) -> dict[str, Array]:
-        """Return the arrays for a peer. Absent fields are empty or infinite, and redundant rows of A are left out."""
+        """Return the first programs as arrays for another library.
+
+        Absent fields are empty or infinite. Rows of A that follow from the others are left out.
+        """
         n, part = self.n, self.part(batch)
         A, b = part.get("A", np.zeros((0, n))), part.get("b", np.zeros(0))
         kept = b.shape[-1] - self.redundant

@@ -111,7 +111,7 @@ class GradientBenchmarkSettings(BenchSettings):
 
 
 class GradientBenchmark(Benchmark[GradientBenchmarkSettings, GradientRow]):
-    """The benchmark of the gradient of the regret."""
+    """The benchmark of the gradient of the regret, with PEAR and with other libraries."""
 
     options = GradientBenchmarkSettings
     labels = Labels("Gradient of the regret, forward and backward", "samples in a batch", "seconds a batch")
@@ -188,13 +188,13 @@ class _GradientBenchmarkLimits:
 
 
 def _note_left_out_of_gradient_benchmark(where: str, batch: int, why: str) -> str:
-    """Say which batches are left out, and why."""
+    """Return a sentence that says which batches are left out, and why."""
     return f"{where} with a batch of {batch:,} and larger left out: {why}"
 
 
 @dataclass(frozen=True)
 class _GradientBenchmarkPoint:
-    """The measurements of PEAR and of the peers on one batch.
+    """The measurements of PEAR and of the peers, which are other libraries, on one batch.
 
     Attributes:
         settings: what to measure.
@@ -220,7 +220,7 @@ class _GradientBenchmarkPoint:
         return list(fastest.values())
 
     def ours(self) -> Iterator[GradientRow]:
-        """Measure each step of PEAR; on a GPU also the layer on one CPU core, for comparison."""
+        """Measure and yield a row for each step of PEAR. On a GPU, a row of the layer on one CPU core may follow."""
         ours = OurSteps(self.programs, self.batch, self.settings.device)
         for who in ours.steps:
             if self._may_measure(who):
@@ -230,7 +230,7 @@ class _GradientBenchmarkPoint:
                 yield self._our_row(OurSteps(self.programs, self.batch, "cpu"), LAYER, ONE_CORE)
 
     def peers(self, peers: Sequence[tuple[Peer, Path]]) -> Iterator[GradientRow]:
-        """Measure each peer in its environment. A peer that fails or takes too long is noted and left out."""
+        """Measure each peer in its environment, and yield its row. Peers that fail or take too long are left out."""
         data, settings = self.programs.data(self.batch), self.settings
         for peer, python in peers:
             if not self._may_measure(peer.title):
@@ -278,7 +278,7 @@ class _GradientBenchmarkPoint:
         return self._row(peer.title, False, found.seconds, errors(result), **more)
 
     def _row(self, who: str, ours: bool, seconds: list[float], e: GradientErrors, **more: Any) -> GradientRow:
-        """Make a row, and keep its time for the time limits."""
+        """Make the row of a library, and keep its time for the time limits."""
         self.limits.known[who] = self.batch, min(seconds)
         times = min(seconds), float(np.median(seconds))
         structure, n = self.programs.structure.name, self.programs.n

@@ -20,11 +20,11 @@ _LABELS = {structure.name: structure.label for structure in STRUCTURES}
 
 @dataclass(frozen=True)
 class GradientRow:
-    """The time and the errors of PEAR or of a peer on one batch.
+    """The time and the errors of PEAR or of a peer, which is another library, on one batch.
 
     Attributes:
-        who: a name of ``OurSteps.steps``, or the title of a peer.
-        ours: whether the row is one of PEAR.
+        who: the name of a step of PEAR, such as "pear layer", or the title of a peer.
+        ours: whether the row measures PEAR.
         n, batch: the numbers of variables and of samples.
         seconds: the time of the whole batch in the fastest measurement.
         median_seconds: the time of the whole batch in the median measurement.
@@ -62,7 +62,7 @@ class GradientRow:
 
     @property
     def point(self) -> tuple[str, int, int]:
-        """The structure, the number of variables and the number of samples."""
+        """The name of the structure, the number of variables and the number of samples."""
         return self.structure, self.n, self.batch
 
     def lead_over_peers(self, rows: list[GradientRow]) -> float:
@@ -104,9 +104,10 @@ def time_ratio_of_gradient_rows(theirs: float | None, ours: float | None) -> flo
 
 
 def tables_of_gradient_rows(rows: list[GradientRow]) -> list[TextTable]:
-    """Make a table with a line for each row, and further tables if the rows allow them.
+    """Make a table with a line for each row, followed by the further tables that the rows allow.
 
-    The further tables show where the time goes, forward passes, and a summary of several structures.
+    Rows with profiles get a table of where the time goes. Rows of forward passes get a table that compares them with
+    PEAR. Rows of several structures get a summary.
     """
     several = any(row.structure != PORTFOLIO for row in rows)
     what = "problems with n variables" if several else "portfolios of n assets"
@@ -159,7 +160,7 @@ def _lead_of_forward_rows(here: list[GradientRow]) -> float:
 
 
 def _cells_of_forward_row(row: GradientRow | None) -> tuple[str, str]:
-    """Make the cells of a row: microseconds per sample, and the largest error."""
+    """Make the cells of a row: microseconds per sample, and the largest error. Without a row, both cells are dashes."""
     if row is None:
         return "–", "–"
     return format_number(1e6 * row.seconds / row.batch), format_error(row.error_largest)
@@ -191,7 +192,7 @@ def summary_of_gradient_rows(rows: list[GradientRow]) -> TextTable:
 
 
 def _cells_beside_ours(row: GradientRow | None, ours: GradientRow | None) -> tuple[str, str, str]:
-    """Make the cells of a row: milliseconds with the peer's name, median error, and the time relative to PEAR."""
+    """Make the cells of a row: milliseconds, with the name of a peer, then median error, and time relative to PEAR."""
     if row is None:
         return "–", "–", "–"
     who = "" if row.ours else f" ({row.who})"
@@ -203,7 +204,7 @@ def _cells_beside_ours(row: GradientRow | None, ours: GradientRow | None) -> tup
 
 
 def _format_row_time(row: GradientRow | None) -> str:
-    """Format the milliseconds of a row; a dash if its gradients could not be compared."""
+    """Format the milliseconds of a row; a dash without a row, or if its gradients could not be compared."""
     return format_number(1e3 * row.seconds) if row is not None and row.compared else "–"
 
 
@@ -213,7 +214,7 @@ def _sort_gradient_rows(rows: list[GradientRow]) -> list[GradientRow]:
 
 
 def _cells_of_gradient_row(rows: list[GradientRow], row: GradientRow) -> tuple[str, ...]:
-    """Make the cells of a row from its name to its ratios."""
+    """Make the cells of a row: name, time, errors, number of compared samples, reuse rate, and ratios to other rows."""
     errors = [format_error(value) for value in (row.error_median, row.error_q90, row.error_largest)]
     ratios = [
         format_number(value) if row.compared else "–" for value in (row.ratio_to_pear(rows), row.lead_over_peers(rows))
@@ -229,14 +230,15 @@ def _cells_of_gradient_row(rows: list[GradientRow], row: GradientRow) -> tuple[s
 
 
 def _cells_of_row_name(row: GradientRow, with_structure: bool = False) -> tuple[str, ...]:
-    """Make the cells that name a row: its structure if asked for, its library, variables and samples."""
+    """Make the cells that name a row: library, variables and samples, after the structure if ``with_structure``."""
     return (*([row.structure] if with_structure else []), row.who, f"{row.n:,}", f"{row.batch:,}")
 
 
 def series_of_gradient_rows(rows: list[GradientRow]) -> list[Series]:
     """Make a series for each library: the seconds per batch over the number of samples.
 
-    Every structure and number of variables has a panel. Names of inexact libraries say how inexact they are.
+    Each pair of a structure and a number of variables has a panel. The legend shows the largest error of every library
+    that is not exact.
     """
     lines = []
     for structure, n in dict.fromkeys((row.structure, row.n) for row in _sort_gradient_rows(rows)):

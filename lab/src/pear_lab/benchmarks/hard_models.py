@@ -143,7 +143,7 @@ def _draw_hard_curvature(rng: Generator, n: int, kind: str) -> sparse.csc_array:
 
 
 class _HardModelRows:
-    """The rows of a model, which are added one after another."""
+    """The rows of a model that is being made. Rows are added one after another."""
 
     def __init__(self) -> None:
         self._parts: list[tuple[int, NDArray[np.int64], Array]] = []
@@ -164,7 +164,7 @@ class _HardModelRows:
 
 
 def _draw_hard_staircase(rng: Generator, periods: int, products: int) -> _BareHardModel:
-    """Draw production, stock and backlog by period. Only stock and backlog link a period with the next one."""
+    """Draw a production plan with stock and backlog. Only stock and backlog link a period with the next one."""
     make, stock, late, extra = np.arange(4 * periods * products).reshape(4, periods, products)
     rows, x = _HardModelRows(), np.zeros(4 * periods * products)
     x[make] = rng.integers(0, 6, make.shape) * (rng.random(make.shape) < 0.6)
@@ -184,7 +184,7 @@ def _draw_hard_staircase(rng: Generator, periods: int, products: int) -> _BareHa
 
 
 def _draw_hard_transport(rng: Generator, sources: int, sinks: int) -> _BareHardModel:
-    """Draw a transport problem whose supplies and demands are equalities, of which one follows from the others."""
+    """Draw a transport problem. Its supplies and demands are equalities, and one of them follows from the others."""
     ship = np.arange(sources * sinks).reshape(sources, sinks)
     rows, x = _HardModelRows(), np.zeros(ship.size)
     x[ship[np.arange(sinks) % sources, np.arange(sinks)]] = rng.integers(1, 9, sinks)
@@ -196,7 +196,7 @@ def _draw_hard_transport(rng: Generator, sources: int, sinks: int) -> _BareHardM
 
 
 def _draw_hard_blending(rng: Generator, materials: int, products: int, periods: int) -> _BareHardModel:
-    """Draw the blending of materials into products of given quality, by period, with stocks shared by all periods."""
+    """Draw a plan that blends materials into products of given quality, with a limit on each material's total use."""
     use = np.arange(periods * materials * products).reshape(periods, materials, products)
     rows, x = _HardModelRows(), np.zeros(use.size)
     x[use] = rng.integers(1, 8, use.shape) * (rng.random(use.shape) < 0.2)
@@ -215,7 +215,7 @@ def _draw_hard_blending(rng: Generator, materials: int, products: int, periods: 
 
 
 def _draw_hard_flows(rng: Generator, nodes: int, commodities: int) -> _BareHardModel:
-    """Draw flows of several commodities through a network of shared arcs, with the balance of every node."""
+    """Draw flows of several commodities through a network. They share some arcs' capacity, and balance at nodes."""
     around = np.column_stack([np.arange(nodes), (np.arange(nodes) + 1) % nodes])
     arcs = np.vstack([around, around[:, ::-1], rng.integers(0, nodes, (2 * nodes, 2))])
     arcs = arcs[arcs[:, 0] != arcs[:, 1]]

@@ -77,12 +77,12 @@ class IntegerRow:
 
     @property
     def meets_goals(self) -> bool:
-        """Whether ``ratio`` and ``difference`` are within their goals."""
+        """Whether ``ratio`` and ``difference`` keep their limits in ``GOALS``."""
         return self.ratio >= GOALS["ratio"] and self.difference <= GOALS["difference"]
 
 
 class IntegersBenchmark(Benchmark[IntegerSettings, IntegerRow]):
-    """The benchmark of integer programs."""
+    """The benchmark of integer programs, solved by PEAR's 0-1 solver and by a loop over HiGHS."""
 
     options = IntegerSettings
     labels = Labels("Integer programs", "row", "seconds")
@@ -131,7 +131,7 @@ BENCHMARK = IntegersBenchmark
 def _draw_integers_benchmark_values(
     task: Knapsack, degree: int, count: int, random: np.random.Generator
 ) -> dict[str, Array]:
-    """Draw values (count, n) of each kind. Forecasts are those of a fitted linear model plus noise."""
+    """Return values (count, n) for each of ``KINDS``, by name. Forecasts are those of a linear model plus noise."""
     samples = task.samples(_TRAIN + count, degree, dtype=torch.float64)
     X, true = samples.features.numpy(), samples.costs.numpy()
     X = np.hstack([X, np.ones((len(X), 1))])
@@ -143,12 +143,12 @@ def _draw_integers_benchmark_values(
 
 
 def _perturb_integers_benchmark_values(values: Array, size: float, random: np.random.Generator) -> Array:
-    """Add normal noise whose deviation is ``size`` times that of the values."""
+    """Return the values plus normal noise, whose standard deviation is ``size`` times that of the values."""
     return values + size * values.std() * random.standard_normal(values.shape)
 
 
 def _measure_integers_benchmark_row(task: Knapsack, degree: int, kind: str, values: Array) -> IntegerRow:
-    """Time PEAR and HiGHS on the same values (B, n), one after the other, and compare their optima."""
+    """Time PEAR and HiGHS on the same values (B, n), and return a row with the times and the difference of optima."""
     forget_binary_plans()
     chosen, seconds = _time_integers_benchmark(partial(task.decide, torch.from_numpy(values)))
     ours = (values * chosen.numpy()).sum(1)

@@ -35,7 +35,7 @@ class MemorySettings(BenchSettings):
     seed: int = setting(0, "Seed of the data.")
 
     def jobs(self) -> list[tuple[str, str, dict[str, Any]]]:
-        """Return the name, the description and the options of every job. The import comes first."""
+        """Return the name, the description and the options of every job. The job "import" comes first."""
         grid = {"side": self.grid, "batch": self.grid_batch, "seed": self.seed}
         portfolio = {"assets": self.assets, "batch": self.portfolio_batch, "seed": self.seed}
         return [
@@ -64,7 +64,7 @@ class MemoryRow:
 
     @property
     def above_mib(self) -> float:
-        """The memory of the job in addition to that of the import."""
+        """The peak memory of the job minus that of the import, in MiB."""
         return self.peak_mib - self.import_mib
 
 

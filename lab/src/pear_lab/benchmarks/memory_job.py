@@ -1,7 +1,7 @@
 """One job of the memory benchmark, to be run as ``python -m pear_lab.benchmarks.memory_job NAME JSON``.
 
-The process prints one line of JSON: its largest resident memory, and the seconds of the job. A job imports what it
-needs besides pear, so that the job "import" shows the memory of the library alone.
+The process prints one line of JSON with its largest resident memory and the seconds of the job. Each job imports by
+itself what it needs besides pear. The job "import" therefore shows the memory of the library alone.
 """
 
 from __future__ import annotations
@@ -64,7 +64,7 @@ def run_portfolio_job(assets: int, batch: int, seed: int = 0) -> None:
 
 
 def run_training_job(epochs: int, seed: int = 0) -> None:
-    """Train on paths of degree 8 as the paper does."""
+    """Train for shortest paths with costs of degree 8, by the paper's protocol."""
     from pear_lab.benchmarks.training_benchmark import TrainingBenchmarkSettings, train_as_benchmark
 
     (run,) = TrainingBenchmarkSettings(seeds=(seed,), epochs=epochs).runs("paths")

@@ -1,4 +1,4 @@
-"""Benchmark: the time of one training step, forward and backward, of every method, compared with that of PyEPO.
+"""Benchmark: the time of one training step, forward and backward, with every training method of PEAR and of PyEPO.
 
 PEAR and PyEPO get the same programs, true costs and forecasts in float32. Both know the best decisions under the true
 costs, as after the first epoch of a training. Forecasts are new in every step, so that no decision is known already.
@@ -121,7 +121,7 @@ class MethodRow:
 
 
 class MethodsBenchmark(Benchmark[MethodsBenchmarkSettings, MethodRow]):
-    """The benchmark of a training step of every method."""
+    """The benchmark of a training step of every method, by PEAR and by PyEPO."""
 
     options = MethodsBenchmarkSettings
     labels = Labels("A training step", "in the order of the table", "seconds a step")
@@ -188,7 +188,7 @@ class _MethodsBenchmarkTask:
         self.differences: dict[str, float] = {}
 
     def _make_loss(self, name: str) -> nn.Module | None:
-        """Make a loss that knows the best decisions of all samples; None if the task leaves the method out."""
+        """Make the loss of a method, and let it solve all samples once. Return None if the task omits the method."""
         if name in self.task.left_out:
             self.callbacks.on_note(f"{self.name}: {name} left out, {self.task.left_out[name]}")
             return None
@@ -201,13 +201,13 @@ class _MethodsBenchmarkTask:
         return loss
 
     def _draw_forecasts(self) -> Array:
-        """Draw forecasts of the true costs, for each step of a round, (repeats, B, n)."""
+        """Draw forecasts (repeats, B, n) of the true costs, one batch for each step of a round."""
         noise = self.random.standard_normal(self.true.shape)
         forecasts: Array = self.true + (_NOISE * self.true.std() * noise).astype(np.float32)
         return forecasts
 
     def play_round(self, peers: Sequence[tuple[Peer, Path]]) -> None:
-        """Let PEAR and each peer take their steps, all on the same new forecasts."""
+        """Time the steps of PEAR and of each peer, all on the same new forecasts."""
         predicted = self._draw_forecasts()
         ours = {}
         for name, loss in self.losses.items():
@@ -242,7 +242,7 @@ class _MethodsBenchmarkTask:
         return seconds[WARM_UP:], gradients[WARM_UP:]
 
     def _time_peer(self, peer: Peer, python: Path, predicted: Array, ours: dict[str, list[Array]]) -> None:
-        """Let a peer take the same steps, and compare its gradients with those of PEAR, ``ours``."""
+        """Time the same steps of a peer, and compare its gradients with ``ours``, those of PEAR by method."""
         limit, losses = self.settings.limit, {}
         for name in (name for name in self.losses if name in PYEPO):
             kind, options = PYEPO[name]
@@ -288,7 +288,7 @@ def gradient_difference_of_methods(one: Array, other: Array) -> float:
 
 
 def pair_with_fastest_method(rows: Sequence[MethodRow]) -> list[tuple[MethodRow, MethodRow | None]]:
-    """Pair each row of PEAR with the row of the fastest peer on the same task and method, or with None."""
+    """Return pairs: each row of PEAR, and the row of the fastest peer on the same task and method, or None."""
     pairs = []
     for row in rows:
         if row.who == PEAR:

@@ -1,4 +1,4 @@
-"""``OurSteps``: the steps of PEAR that the gradient benchmark times, and how their time is spent."""
+"""``OurSteps``: the steps of PEAR that the gradient benchmark times, and the seconds of their phases."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ LAYER, WARM, ONE_CORE = "pear layer", "pear warm", "pear layer, one CPU core"
 
 
 class OurSteps:
-    """The steps of PEAR on one batch. Problems and losses are new in every measurement, without warm starts.
+    """The steps of PEAR on one batch. Every measurement makes a new problem and a new loss, without warm starts.
 
     Args:
         programs: the programs.
@@ -34,9 +34,9 @@ class OurSteps:
         device: "cpu" or "cuda".
 
     Attributes:
-        steps: for each name of a row the function that prepares a measurement. "pear" is ``PEARLoss``. "pear layer" is
-            the true objective of the decisions of ``DecisionLayer``. "pear warm" is ``PEARLoss`` at the second visit of
-            every sample, with warm starts.
+        steps: functions by the name of a row. Each prepares a measurement and returns the step to time. "pear" is
+            ``PEARLoss``. "pear layer" is the true objective of the decisions of ``DecisionLayer``. "pear warm" is
+            ``PEARLoss`` at the second visit of every sample, with warm starts.
     """
 
     def __init__(self, programs: GradientBatch, batch: int, device: str) -> None:
@@ -51,7 +51,7 @@ class OurSteps:
             self.steps[WARM] = self._warm
 
     def answers(self, who: str) -> ExactGradients:
-        """Return the exact gradients at the predicted costs that the step ``who`` of ``steps`` uses."""
+        """Return the exact gradients to which the gradients of the step ``who`` are compared."""
         moved = self.programs.moved_answers
         return moved if who == WARM and moved is not None else self.programs.answers
 
@@ -63,8 +63,8 @@ class OurSteps:
     def profile(self, who: str) -> dict[str, float]:
         """Measure the step ``who`` once more, and return the seconds of its phases by name.
 
-        The phases are those that the loss counts, the rest, and the set-up. The result is empty for a step without a
-        loss.
+        The phases are those that the loss counts, the rest, and the set-up. The result is empty for "pear layer", which
+        has no loss.
         """
         wait, self.loss = wait_for_worker_device(self.device), None
         began = time.perf_counter()
@@ -87,7 +87,7 @@ class OurSteps:
         """Do the one-time work of a problem before the clock starts.
 
         If all samples share a problem, everything that depends on the problem alone is prepared. On a GPU, the CUDA
-        graph that a training replays in every step is captured. The compilation of a peer's code is not timed either.
+        graph that a training replays in every step is captured. Other libraries compile before the clock starts, too.
 
         Args:
             value: the function whose gradient is timed.
@@ -96,18 +96,18 @@ class OurSteps:
             _our_step_gradient(self.moved, value)
 
     def _pear(self) -> Step:
-        """Prepare a step of the loss."""
+        """Make a new loss, and return the function that computes its gradient."""
         loss = self._make_loss()
         return lambda: _our_step_gradient(self.cost, lambda cost: loss(cost, self.true))
 
     def _warm(self) -> Step:
-        """Prepare a step of the loss whose samples have been solved for other costs."""
+        """Let a new loss solve all samples. Return the function that computes its gradient at slightly other costs."""
         loss, keys = self._make_loss(), torch.arange(len(self.cost))
         _our_step_gradient(self.cost, lambda cost: loss(cost, self.true, keys=keys))
         return lambda: _our_step_gradient(self.moved, lambda cost: loss(cost, self.true, keys=keys))
 
     def _layer(self) -> Step:
-        """Prepare a step that differentiates the true objective through ``DecisionLayer``."""
+        """Return the function that computes the gradient of the true objective through a new ``DecisionLayer``."""
         layer = DecisionLayer(Problem(**self.fields), smoothing=self.programs.smoothing)
 
         def true_objective(cost: Tensor) -> Tensor:
@@ -119,7 +119,7 @@ class OurSteps:
 
 
 def _profile_our_step(loss: PEARLoss, step: Step, wait: Callable[[], None]) -> dict[str, float]:
-    """Time the phases of one step: those that the loss counts, those of the compiled kernel, and the rest."""
+    """Return the seconds of the phases of a step: those the loss counts, those of the compiled kernel, and the rest."""
     start, before = time.perf_counter(), dict(loss.seconds)
     step()
     wait()
@@ -134,7 +134,10 @@ def _profile_our_step(loss: PEARLoss, step: Step, wait: Callable[[], None]) -> d
 
 
 def _time_our_phases(compiled: CompiledPass, call: RegretCall) -> dict[str, float]:
-    """Return the seconds that the compiled kernel takes to verify a batch at its solution, and to project there."""
+    """Return the seconds in which the compiled kernel verifies the solution of a batch, and projects the errors there.
+
+    The result is empty if the kernel does not support the programs.
+    """
     prepared = compiled.programs.prepare(
         call.predicted, call.smoothing, call.keys, {} if call.Q is None else {"Q": call.Q}
     )
@@ -153,5 +156,5 @@ def _time_our_phases(compiled: CompiledPass, call: RegretCall) -> dict[str, floa
 
 
 def _our_step_gradient(cost: Tensor, value: Callable[[Tensor], Tensor]) -> dict[str, Any]:
-    """Compute the gradient of a function at costs, under the name "gradient"."""
+    """Return the gradient of a function at costs, as an array under the key "gradient"."""
     return {"gradient": timed_gradient(cost, value).cpu().numpy()}

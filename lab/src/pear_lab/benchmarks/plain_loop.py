@@ -54,7 +54,7 @@ class PlainHistory:
 
 
 class PlainProgram:
-    """The smoothed linear program ``min ½ λ zᵀz + cᵀz`` on the constraints of a problem, for one cost at a time.
+    """The smoothed linear program ``min ½ λ zᵀz + cᵀz`` with the constraints of a problem, for one cost c at a time.
 
     Args:
         problem: a linear problem whose rows and bounds all samples share. Integers are relaxed.
@@ -72,7 +72,7 @@ class PlainProgram:
         self.solver.setup(**objective, **rows, eps_abs=TOLERANCE, eps_rel=TOLERANCE, verbose=False)
 
     def active_set(self, cost: Array) -> Mask:
-        """Solve for a cost (n,). Return the mask (m,) of the active rows of J, which are all rows and bounds."""
+        """Solve for a cost (n,). Return the mask (m,) of active rows of J, the matrix of all rows and bounds."""
         self.solver.update(q=self.sign * cost)
         result = self.solver.solve(raise_error=False)
         r, y = self.J @ result.x, result.y
@@ -81,13 +81,13 @@ class PlainProgram:
     def project(self, error: Array, active: Mask, injection: float) -> Array:
         """Project a prediction error onto the tangent space of the active rows.
 
-        With H = λI and J the active rows, the projection is g = H⁻¹e − H⁻¹Jᵀ(JH⁻¹Jᵀ + 1e-8 I)⁻¹JH⁻¹e, and the rest is
-        v = H⁻¹e − g.
+        With H = λI and J the active rows, the projection is g = H⁻¹e − H⁻¹Jᵀ(JH⁻¹Jᵀ + 1e-8 I)⁻¹JH⁻¹e. The remaining
+        part of the error is v = H⁻¹e − g.
 
         Args:
             error: (n,) the prediction error e.
             active: (m,) mask of the active rows, from ``active_set``.
-            injection: β.
+            injection: β, the size of the part of v that is added, relative to g.
 
         Returns:
             g + β (‖g‖/‖v‖) v, (n,).
@@ -100,7 +100,7 @@ class PlainProgram:
         return np.asarray(g + injection * np.linalg.norm(g) / size * normal if size > 0 else g)
 
     def gradient(self, predicted: Array, true: Array, injection: float, spent: dict[str, float]) -> Array:
-        """Compute the gradients (B, n), one sample after the other, and add the seconds of the phases to ``spent``."""
+        """Compute the regret's gradients (B, n) sample by sample, and add the seconds of the phases to ``spent``."""
         gradients = np.empty_like(predicted)
         for i in range(len(predicted)):
             began = time.perf_counter()
@@ -156,7 +156,7 @@ def train_plain_loop(
 
 
 class _PlainLoop:
-    """The training loop, which adds the seconds of its parts to ``history.split``."""
+    """The training loop. It adds the seconds of its parts to ``history.split``."""
 
     def __init__(self, model: nn.Linear, program: PlainProgram, split: Split, metric: Metric, injection: float) -> None:
         self.model, self.program, self.metric, self.injection = model, program, metric, injection

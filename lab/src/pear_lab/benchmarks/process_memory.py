@@ -1,4 +1,4 @@
-"""The memory of this process, and the memory entries of Linux."""
+"""The memory of this process, and the entries on memory that Linux shows below /proc."""
 
 from __future__ import annotations
 

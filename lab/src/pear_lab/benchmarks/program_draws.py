@@ -147,7 +147,7 @@ def draw_polytope_programs(rng: Rng, n: int, B: int) -> ProgramDraw:
 
 
 def draw_assignment_programs(rng: Rng, n: int, B: int) -> ProgramDraw:
-    """Draw assignments of one job to each worker and of one worker to each job. One row follows from the others."""
+    """Draw assignments in which each worker has one job and each job one worker. One row follows from the others."""
     A = np.vstack([np.kron(np.eye(WORKERS), np.ones(WORKERS)), np.kron(np.ones(WORKERS), np.eye(WORKERS))])
     fields = {"A": A, "b": np.ones(2 * WORKERS), "lb": 0.0}
     return ProgramDraw(*_draw_program_prices(rng, n, B), fields, FLOW_SMOOTHING, redundant=1)

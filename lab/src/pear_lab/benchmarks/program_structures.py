@@ -20,12 +20,12 @@ from pear_lab.benchmarks.program_draws import ProgramDraw
 
 @dataclass(frozen=True)
 class Structure:
-    """A structure of programs, as a row of the table.
+    """A structure of programs, as a row of ``STRUCTURES``.
 
     Attributes:
         name: the name on the command line.
         label: the description, with ``{n}`` in place of the number of variables.
-        draw: a function of a random generator and of the numbers of variables and samples, which draws programs.
+        draw: a function of a random generator, a number of variables and a number of samples. It draws programs.
         size: the default number of variables.
         batches: the default numbers of samples on a GPU. Those up to 512 are the default on a CPU.
         any_size: whether other numbers of variables are possible.

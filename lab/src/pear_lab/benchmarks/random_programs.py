@@ -25,7 +25,7 @@ def random_curvature(rng: Rng, n: int, *lead: int) -> Array:
 
 
 def random_program_entries(rng: Rng, shape: tuple[int, ...], whole: bool = False) -> Array:
-    """Draw standard normal numbers, or integers from −3 to 3 if ``whole``."""
+    """Draw numbers of a shape: standard normal ones, or integers from −3 to 3 if ``whole``."""
     return rng.integers(-3, 4, shape).astype(float) if whole else rng.normal(size=shape)
 
 

@@ -1,8 +1,7 @@
-"""Benchmark: a training step through rollouts of a battery, compared with the same rollouts through another layer.
+"""Benchmark: a training step through rollouts of a battery, compared with the same rollouts through another library.
 
 A step computes the realised cost of all rollouts and its gradient with respect to all forecasts. True prices follow a
-daily pattern with noise. The time of an epoch is estimated from that of a step: an epoch plans once in every hour of
-four years.
+daily pattern with noise. An epoch makes a plan in every hour of four years. Its time is estimated from that of a step.
 """
 
 from __future__ import annotations
@@ -50,7 +49,7 @@ class RollingRow:
         step_seconds: the processor seconds of a step.
         plan_seconds: the processor seconds of a step, divided by the number of its plans.
         epoch_seconds: the estimated processor seconds of an epoch.
-        ratio: step_seconds relative to PEAR.
+        ratio: ``step_seconds`` relative to those of PEAR.
         gradient_error: the largest relative 2-norm difference of a rollout's gradient from that of PEAR.
     """
 
@@ -63,7 +62,7 @@ class RollingRow:
 
 
 class RollingBenchmark(Benchmark[RollingSettings, RollingRow]):
-    """The benchmark of a training step through rollouts: PEAR and the peers."""
+    """The benchmark of a training step through rollouts, with PEAR and with other libraries."""
 
     options = RollingSettings
     labels = Labels("A training step through rollouts", "in the order of the table", "ms a plan")
@@ -78,7 +77,7 @@ class RollingBenchmark(Benchmark[RollingSettings, RollingRow]):
     }
 
     def run(self) -> None:
-        """Measure PEAR, then the peers."""
+        """Measure PEAR, then the other libraries."""
         settings, callbacks = self.settings, self.callbacks
         # squares that are large beside the spread of prices: plans lie between their bounds, and gradients are not zero
         spec = Battery(hours=settings.hours, level_penalty=1.0, flow_penalty=20.0, sells_rest=True)
@@ -123,7 +122,7 @@ class RollingBenchmark(Benchmark[RollingSettings, RollingRow]):
 
     @classmethod
     def series(cls, rows: list[RollingRow]) -> list[Series]:
-        """Make a series for each method: a point with the milliseconds of a plan."""
+        """Make a series for each method: one point with the milliseconds of a plan."""
         return [Series(row.who, [i + 1.0], [1e3 * row.plan_seconds], row.who == "pear") for i, row in enumerate(rows)]
 
 

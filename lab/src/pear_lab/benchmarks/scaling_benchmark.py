@@ -64,7 +64,8 @@ class ScalingRow:
         family: "grid" or "sparse QP".
         solver: the solver that proposes solutions.
         size: the nodes on a side of the grid, or the number of variables.
-        n, rows: the numbers of variables, and of equality and inequality rows together.
+        n: the number of variables.
+        rows: the number of equality and inequality rows together.
         batch: the number of samples in a measurement.
         seconds: the seconds per sample, forward and backward, of the fastest measurement.
         processor: the smallest processor seconds per sample, which other jobs on the machine hardly change.
@@ -88,7 +89,7 @@ class ScalingRow:
 
 
 class ScalingBenchmark(Benchmark[ScalingSettings, ScalingRow]):
-    """The benchmark of growing problems."""
+    """The benchmark of the regret's gradient on grids and sparse programs of growing size."""
 
     options = ScalingSettings
     labels = Labels("PEARLoss, forward and backward", "variables", "processor seconds a sample")
@@ -178,7 +179,7 @@ def _measure_scaling_point(settings: ScalingSettings, family: str, solver: str, 
 
 
 def _draw_scaling_grid_samples(settings: ScalingSettings, side: int) -> tuple[Problem, Tensor, Tensor]:
-    """Make a shortest-path problem, true costs as in the paper, and predicted ones (B, n) with errors of up to 30 %."""
+    """Return a shortest-path problem, true costs (B, n) as in the paper, and predictions with errors of up to 30 %."""
     task = shortest_path((side, side))
     true = task.samples(settings.batch, seed=settings.seed, dtype=torch.float64).costs
     factors = np.random.default_rng([settings.seed, side]).uniform(0.7, 1.3, tuple(true.shape))
@@ -186,7 +187,7 @@ def _draw_scaling_grid_samples(settings: ScalingSettings, side: int) -> tuple[Pr
 
 
 def _draw_scaling_qp_samples(settings: ScalingSettings, n: int) -> tuple[Problem, Tensor, Tensor]:
-    """Draw a sparse program, and true and predicted costs (B, n) of both signs, so that some bounds are reached."""
+    """Return a sparse program, and true and predicted costs (B, n) of both signs, so that some bounds are reached."""
     rng = np.random.default_rng([settings.seed, n])
     problem = draw_scaling_program(rng, n, settings.spread)
     true = rng.normal(size=(settings.batch, n))
@@ -223,12 +224,12 @@ def _draw_scaling_rows(rng: Rng, m: int, n: int, spread: int) -> sp.csr_matrix:
 
 
 def scaling_exponents(rows: list[ScalingRow]) -> dict[str, float]:
-    """Fit time ~ variables^exponent for each series; NaN if a series has fewer than two sizes."""
+    """Return the exponent of time ~ variables^exponent for each series; NaN if a series has fewer than two sizes."""
     return {line: fit_scaling_exponent(*points) for line, points in _scaling_points(rows).items()}
 
 
 def _scaling_points(rows: list[ScalingRow]) -> dict[str, tuple[list[float], list[float]]]:
-    """Collect the numbers of variables and the processor seconds of each series."""
+    """Return, for each series by name, the numbers of variables and the processor seconds of its points."""
     found: dict[str, tuple[list[float], list[float]]] = {}
     for row in rows:
         n, seconds = found.setdefault(row.line, ([], []))
@@ -238,7 +239,7 @@ def _scaling_points(rows: list[ScalingRow]) -> dict[str, tuple[list[float], list
 
 
 def fit_scaling_exponent(sizes: Sequence[float], seconds: Sequence[float]) -> float:
-    """Fit the slope of log time over log size by least squares; NaN for fewer than two sizes.
+    """Return the slope of log time over log size, fitted by least squares; NaN for fewer than two sizes.
 
     Example:
         >>> round(fit_scaling_exponent([10, 100, 1000], [0.2, 2.0, 20.0]), 6)

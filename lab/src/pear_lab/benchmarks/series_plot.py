@@ -33,7 +33,9 @@ class Series:
 
 
 def draw_series(path: Path, title: str, x_label: str, y_label: str, series: Sequence[Series]) -> Path:
-    """Draw series and save them as an SVG, panels side by side. Points that are not positive are left out.
+    """Draw series, with their panels side by side, and save an SVG. Return its path.
+
+    Points that are not positive are left out.
 
     Args:
         path: the SVG file to write.
@@ -60,7 +62,7 @@ def draw_series(path: Path, title: str, x_label: str, y_label: str, series: Sequ
 
 
 def _choose_series_colors(series: Sequence[Series]) -> dict[str, str]:
-    """Choose a color for each name, from one palette for PEAR and from another for everything else."""
+    """Return a color for each name, from one palette for PEAR and from another for everything else."""
     colors = {}
     for ours, palette in ((True, figure_style.OURS), (False, figure_style.OTHERS)):
         names = dict.fromkeys(one.name for one in series if one.ours is ours)

@@ -1,6 +1,6 @@
 """Benchmark: PEAR's sparse interior-point method compared with packaged solvers on large sparse programs.
 
-Settings may scale the sizes of all structures, which the functions below state for a scale of 1.
+The option ``--scale`` multiplies the sizes of all structures. The functions below state the sizes for a scale of 1.
 """
 
 from __future__ import annotations
@@ -102,7 +102,7 @@ BENCHMARK = SparseSolversBenchmark
 def _measure_sparse_solver(
     settings: SparseSolverSettings, problem: Problem, costs: np.ndarray, smoothing: float, solver: str
 ) -> tuple[float, float]:
-    """Solve a program several times, and return the least processor seconds and the largest KKT residual."""
+    """Solve a program several times. Return the least processor seconds of a solve, and the largest KKT residual."""
     seconds, residual = [], 0.0
     for k in range(settings.repeats + 1):  # the first is the warm-up
         began = time.process_time()

@@ -31,7 +31,7 @@ class StepTask:
     Attributes:
         decider: the task object, which holds the problem and makes the decisions that losses need in training.
         grid: the numbers of rows and columns if the problem is a path through a grid, else None.
-        left_out: for each method that is not timed on this task the reason.
+        left_out: the methods that are not timed on this task, each with the reason.
     """
 
     decider: MethodTask
@@ -63,24 +63,24 @@ class StepTask:
 
 
 def _path_step_task(size: int, left_out: dict[str, str] | None = None) -> Callable[[Rng], StepTask]:
-    """Return a function that makes the task of paths through a grid of ``size`` × ``size`` nodes."""
+    """Return a function of a random generator that makes the task of paths through ``size`` × ``size`` nodes."""
     return lambda random: StepTask(shortest_path((size, size)), (size, size), left_out or {})
 
 
 def _knapsack_step_task(random: Rng) -> StepTask:
-    """Make a knapsack with random weights."""
+    """Make a knapsack task with random weights."""
     return StepTask(random_knapsack(ITEMS, CAPACITIES, seed=int(random.integers(1000))))
 
 
 def _assignment_step_task(random: Rng) -> StepTask:
-    """Make an assignment in which every worker has one job and every job has one worker."""
+    """Make an assignment task, in which every worker has one job and every job has one worker."""
     one = np.eye(WORKERS)
     A = np.vstack([np.kron(one, np.ones(WORKERS)), np.kron(np.ones(WORKERS), one)])
     return StepTask(OwnProblem(Problem(A=A, b=np.ones(2 * WORKERS), lb=0.0)))
 
 
 def _portfolio_step_task(random: Rng) -> StepTask:
-    """Make a portfolio of the greatest forecast return, without a risk term, with limits for assets and sectors."""
+    """Make a portfolio task: the greatest forecast return, without a risk term, with limits for assets and sectors."""
     sectors = np.eye(SECTORS)[random.permutation(np.arange(ASSETS) % SECTORS)].T
     limits = {"A": np.ones((1, ASSETS)), "b": np.ones(1), "G": sectors, "h": np.full(SECTORS, MOST_IN_SECTOR)}
     return StepTask(OwnProblem(Problem(**limits, lb=0.0, ub=MOST_WEIGHT, sense="max")))

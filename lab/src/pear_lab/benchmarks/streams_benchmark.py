@@ -65,8 +65,8 @@ class StreamRow:
         distinct: the number of different samples among them.
         seconds: the length of the measured time.
         processor: the processor seconds of this process in the measured time.
-        trained: for each mark (``StreamsBenchmarkMarks``) the number of samples trained on so far.
-        resident: for each mark the resident memory in MiB.
+        trained: the number of samples trained on so far, at regular intervals of the training.
+        resident: the resident memory in MiB at the same intervals.
     """
 
     who: str
@@ -89,7 +89,7 @@ class StreamRow:
 
 
 class StreamsBenchmark(Benchmark[StreamSettings, StreamRow]):
-    """The benchmark of training from files."""
+    """The benchmark of training from files, compared with training from memory."""
 
     options = StreamSettings
     labels = Labels("Resident memory of a training from files", "samples trained on", "MiB")
@@ -125,7 +125,7 @@ class StreamsBenchmark(Benchmark[StreamSettings, StreamRow]):
         )
 
     def _write_streams(self, n: int, folder: Path) -> None:
-        """Write samples of n costs into files. A separate process writes, so that its memory does not count."""
+        """Write samples with n costs each into files. A separate process writes, so that its memory does not count."""
         samples = self.settings.samples
         with ProcessPoolExecutor(1, get_context("spawn")) as pool:
             for part, first in enumerate(range(0, samples, _PART)):
@@ -162,7 +162,7 @@ class StreamsBenchmark(Benchmark[StreamSettings, StreamRow]):
         return marks.row(who, count, _EARLY if not keys else 1 / epochs)
 
     def _read_batches(self, stream: ParquetSamples, n: int) -> StreamRow:
-        """Read the batches of an epoch, of a million samples at most, without training on them."""
+        """Read at most a million samples in batches, without training on them, and return the row."""
         size = self.settings.batch_size
         batches = StreamSamples.read(stream, nn.Linear(FEATURES, n)).epoch(size, shuffled, torch.Generator())
         seen, began, computed = 0, time.perf_counter(), time.process_time()
@@ -251,7 +251,7 @@ class StreamsBenchmarkMarks:
 
 @contextmanager
 def _streams_benchmark_folder(settings: StreamSettings, size: int) -> Iterator[Path]:
-    """Make a temporary folder on a disk with room for ``size`` bytes, and delete it at the end.
+    """Make a context with a temporary folder on a disk with room for ``size`` bytes. The folder is deleted at the end.
 
     Raises:
         DataError: the disk has not enough free space.

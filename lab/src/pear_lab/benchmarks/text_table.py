@@ -11,7 +11,7 @@ from pear_lab.benchmarks.number_formats import format_number
 
 @dataclass(frozen=True)
 class TextTable:
-    """A title, headings and cells.
+    """A table with a title, headings and cells.
 
     Attributes:
         title: the text above the table.
@@ -51,7 +51,7 @@ class TextTable:
         rows: Iterable[tuple[tuple[str, ...], Mapping[str, float]]],
         left: int = 1,
     ) -> TextTable:
-        """Make a table of where time goes, with a column for every phase that any profile names.
+        """Make a table of the time that phases take, with a column for every phase that any line names.
 
         Args:
             title: as for the class.

@@ -1,4 +1,4 @@
-"""The conditions of timing: the device, the number of threads, and the pass that is timed.
+"""The conditions of timing: the device, the number of threads, and the forward and backward pass that is timed.
 
 The loop and the clocks are in ``pear_lab.peers.workers.worker``, so that they are the same for all libraries.
 """
@@ -40,7 +40,7 @@ def use_timing_threads(count: int | None) -> Iterator[None]:
 
 
 def timed_gradient(cost: Tensor, value: Callable[[Tensor], Tensor]) -> Tensor:
-    """Compute the gradient of the scalar function ``value`` at ``cost``: the forward and backward pass to be timed."""
+    """Return the gradient of the scalar function ``value`` at ``cost``. Benchmarks time these two passes."""
     moving = cost.clone().requires_grad_()
     value(moving).backward()
     assert moving.grad is not None

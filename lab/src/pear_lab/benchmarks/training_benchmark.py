@@ -1,4 +1,7 @@
-"""Benchmark: the time of an epoch and of a whole training under the paper's protocol: PEAR, a plain loop and peers."""
+"""Benchmark: the time of an epoch and of a whole training under the paper's protocol.
+
+PEAR is compared with a plain loop over single samples and with other libraries.
+"""
 
 from __future__ import annotations
 
@@ -74,17 +77,17 @@ class TrainingBenchmarkSettings(BenchSettings):
 
 @dataclass(frozen=True)
 class TrainingRow:
-    """The time and the regret of one training by PEAR, by the plain loop or by a peer.
+    """The time and the regret of one training by PEAR, by the plain loop or by a peer, which is another library.
 
     Attributes:
-        task: one of ``NAMES``.
+        task: "paths" or "knapsack".
         seed: the seed of the run.
         who: "pear", "plain loop" or the title of a peer.
         epochs: the number of trained epochs.
         epoch_seconds: the seconds per epoch, without the checks on validation samples.
         seconds: the total seconds, checks included; None for a peer, which makes no checks.
-        regret: the normalised regret on the test samples, with the weights that validate best; for a peer,
-            with the last weights.
+        regret: the normalised regret on the test samples, with the weights that validate best; for a peer, with the
+            last weights.
         reuse_rate: the share of the samples for which no solver was called; None if it is not known.
         profile: the seconds of each phase; empty unless the settings ask for it.
         versions: the versions of a peer's packages.
@@ -105,7 +108,7 @@ class TrainingRow:
 
 
 class TrainingBenchmark(Benchmark[TrainingBenchmarkSettings, TrainingRow]):
-    """The benchmark of training under the paper's protocol."""
+    """The benchmark of training under the paper's protocol, with PEAR, a plain loop and other libraries."""
 
     options = TrainingBenchmarkSettings
     labels = Labels("Training under the paper's protocol", "seconds an epoch", "test regret")
@@ -149,7 +152,7 @@ class TrainingBenchmark(Benchmark[TrainingBenchmarkSettings, TrainingRow]):
 
     @classmethod
     def tables(cls, rows: list[TrainingRow]) -> list[TextTable]:
-        """Make a table that compares the libraries and, if rows have profiles, a table of where the time goes."""
+        """Make a table that compares the libraries and, if rows have profiles, a table of the seconds of phases."""
         full = any(row.whole for row in rows)
         runs = ("s a run", "time /\npear") if full else ()
         headings = ("task", "who", "seeds", "epochs", "ms an\nepoch", "time /\npear", *runs, "test regret\n%", "reuse")
@@ -285,7 +288,7 @@ class _TrainingBenchmarkRun:
         return TrainingRow(self.name, self.run.seed, who, epochs, epoch_seconds, seconds, regret, **more)
 
     def _network_seconds(self) -> float:
-        """Time one epoch of the same network, optimizer and batches with a loss that takes no time."""
+        """Return the seconds of an epoch of the same network, optimizer and batches, with a loss that takes no time."""
         model, _ = lp.paper_model(self.task.problem.n, self.run.seed)
         optimizer = torch.optim.Adam(model.parameters(), lr=1e-2)
         began = time.perf_counter()
@@ -298,17 +301,17 @@ class _TrainingBenchmarkRun:
 
 @dataclass(frozen=True)
 class TrainingSummary:
-    """The rows of all seeds of one library on one task, in one line.
+    """The summary of all seeds of one library on one task.
 
     Attributes:
-        task, who: as in the rows.
+        task, who: as in ``TrainingRow``.
         seeds: the number of seeds.
         epochs: the mean number of trained epochs.
         epoch_seconds: the median seconds per epoch.
         seconds: the mean of the total seconds; None if no row has them.
         ratio: the median of the time per epoch relative to that of PEAR with the same seed.
         run_ratio: the median of the total time relative to that of PEAR with the same seed.
-        regret, regret_std: the mean and the sample deviation of the test regret.
+        regret, regret_std: the mean and the standard deviation of the test regret over the seeds.
         reuse_rate: the mean reuse rate; None if no row has one.
     """
 

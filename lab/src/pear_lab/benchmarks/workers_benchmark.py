@@ -131,8 +131,8 @@ class WorkerRow:
     def rate(self, workers: int) -> float:
         """Predict the samples per second of a number of workers.
 
-        A step takes the time of its computation and of two sums, of which one is small. The computation of several
-        workers takes as long as measured while all workers were busy, because workers share the memory.
+        A step takes the time of its computation, of a sum of all gradients, and of a small sum. Several workers compute
+        at the measured rate of busy workers, because they share the memory.
         """
         network = WorkersBenchmarkNetwork(self.latency, self.bandwidth)
         step = self.batch_size / (self.busy if workers > 1 else self.alone)
@@ -141,7 +141,7 @@ class WorkerRow:
 
 
 class WorkersBenchmark(Benchmark[WorkerSettings, WorkerRow]):
-    """The benchmark of data-parallel training."""
+    """The benchmark of data-parallel training on one worker and on several."""
 
     options = WorkerSettings
     labels = Labels("Data-parallel training", "workers", "samples a second")
@@ -176,7 +176,7 @@ class WorkersBenchmark(Benchmark[WorkerSettings, WorkerRow]):
 
     @classmethod
     def series(cls, rows: list[WorkerRow]) -> list[Series]:
-        """Make the series of samples per second over workers: lines of predictions, and points of measurements."""
+        """Make the series of samples per second over workers: lines for predictions, and points for measurements."""
         lines = [Series(row.structure, row.workers, [row.rate(count) for count in row.workers]) for row in rows]
         points = [Series(row.structure, [1, row.local], [row.alone, row.together], joined=False) for row in rows]
         return lines + points
@@ -222,7 +222,7 @@ def run_benchmark_worker(rank: int, meeting: str, settings: WorkerSettings) -> l
 
 
 def _measure_workers_benchmark(rank: int, settings: WorkerSettings, structure: Structure) -> dict[str, Any]:
-    """Measure one structure. All workers must call this function."""
+    """Measure one structure. Return the measured arguments of ``WorkerRow``. All workers must call this function."""
     data, alone, busy, together = WorkersBenchmarkTraining(settings, structure), [0.0], [0.0], [0.0]
     for _ in range(settings.rounds):
         if rank == 0:
@@ -241,7 +241,7 @@ def _measure_workers_benchmark(rank: int, settings: WorkerSettings, structure: S
 
 
 class WorkersBenchmarkTraining:
-    """A training on samples of a structure in memory. The features of a sample are its predicted costs."""
+    """A training on samples in memory. The features of a sample are its predicted costs."""
 
     def __init__(self, settings: WorkerSettings, structure: Structure) -> None:
         self.settings, self.n = settings, structure.size
@@ -258,7 +258,7 @@ class WorkersBenchmarkTraining:
             return nn.Sequential(nn.Linear(self.n, HIDDEN), nn.ReLU(), nn.Linear(HIDDEN, self.n))
 
     def rate(self, workers: int) -> float:
-        """Train an epoch without warm starts, and return the samples per second of all workers after the first step."""
+        """Train an epoch without warm starts. Return the samples per second of all workers, after the first step."""
         size, steps = self.settings.batch_size * workers, self.settings.steps + 1
         features, costs = (part[: size * steps] for part in self.samples)
         model, loss = self._make_model(), StreamsBenchmarkLoss(PEARLoss(self.problem, smoothing=self.smoothing))

@@ -1,4 +1,4 @@
-"""``ModelFile``: the arrays of a model file for the judge, read without the model importers of PEAR."""
+"""``ModelFile``: the arrays of a model file for the judge, as HiGHS or SciPy reads them."""
 
 from __future__ import annotations
 
@@ -25,10 +25,10 @@ class ModelFile:
 
     Attributes:
         program: the arrays. If the file maximises, the signs of its objective are changed.
-        rows: the number of rows of the file's matrix, without bounds.
-        nonzeros: the number of non-zeros of that matrix and of the curvature.
+        rows: the number of rows of the constraint matrix. Bounds are not rows.
+        nonzeros: the non-zeros of the constraint matrix plus those of the curvature.
         sign: −1 if the file maximises, else +1.
-        offset: the constant of the file's objective, in the sense of the file.
+        offset: the constant of the file's objective, with the sign that it has in the file.
     """
 
     program: JudgedProgram
@@ -44,16 +44,16 @@ class ModelFile:
 
 
 def read_model_file(path: Path) -> ModelFile:
-    """Read the arrays of a file of any supported kind.
+    """Read the arrays of an LP, MPS or QPS file, or of a ``.mat`` file in the form of OSQP's benchmarks.
 
     Raises:
-        DataError: the file cannot be read. The message is that of the importers.
+        DataError: the file cannot be read. The message is that of PEAR's importers.
     """
     return _read_mat_file(path) if packed_file_suffix(path) == ".mat" else _model_file_of_highs(read_mps_file(path))
 
 
 def _model_file_of_highs(model: Any) -> ModelFile:
-    """Make a model file from a model that HiGHS has read."""
+    """Convert a model that HiGHS has read to a ``ModelFile``."""
     lp, hessian = model.lp_, model.hessian_
     n, m, sign = lp.num_col_, lp.num_row_, 1.0 if int(lp.sense_) == 1 else -1.0
     P = np.zeros(0)
@@ -97,14 +97,14 @@ def _read_mat_file(path: Path) -> ModelFile:
 
 
 def split_bounds_of_file(A: sp.csr_array, low: Array, high: Array) -> tuple[Array, Array, list[int]]:
-    """Turn rows of the form ±x into bounds. Bounds that contradict each other remain rows.
+    """Turn rows whose only entry is ±1 into bounds of a variable. Rows that contradict each other remain rows.
 
     Args:
         A: (m, n) rows.
         low, high: (m,) the limits of the rows.
 
     Returns:
-        Lower bounds (n,), upper bounds (n,), and the numbers of the remaining rows.
+        Lower bounds (n,), upper bounds (n,), and the indices of the remaining rows.
     """
     by_variable: dict[int, list[int]] = {}
     for i in np.flatnonzero(np.diff(A.indptr) == 1).tolist():

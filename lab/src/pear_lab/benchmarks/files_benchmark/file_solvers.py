@@ -1,6 +1,6 @@
 """The solvers of the files benchmark: PEAR, HiGHS, SciPy, and those of the qpsolvers package.
 
-PEAR imports the file. The other solvers get the arrays that the judge reads from the file.
+PEAR imports the file itself. The other solvers get the arrays that ``file_arrays`` reads from it.
 """
 
 from __future__ import annotations
@@ -66,7 +66,7 @@ def check_file_solver(name: str) -> None:
 
 
 def prepare_file_solver(path: Path, name: str, tol: float) -> Callable[[], SolverAnswer]:
-    """Read a file, load or compile a solver, and return a function that solves the file and times the solve.
+    """Read a file and load or compile a solver. Return a function that solves the file's model and times the solve.
 
     Args:
         path: the file.
@@ -90,7 +90,7 @@ def prepare_file_solver(path: Path, name: str, tol: float) -> Callable[[], Solve
 
 
 def _warm_up_file_solver(like: Problem, name: str) -> None:
-    """Solve a tiny problem like the given one, so that PEAR is compiled before the clock starts."""
+    """Solve a tiny problem of the same kind, so that PEAR is compiled before the clock starts."""
     n = 600 if like.is_sparse else 2
     one = sp.eye_array(n).tocsr()
     integer = None if like.integer is None else True
@@ -100,12 +100,12 @@ def _warm_up_file_solver(like: Problem, name: str) -> None:
 
 
 def _own_file_solver(name: str) -> str:
-    """Return the argument ``solver`` of ``pear.solve``: the name after the colon, or "auto" without one."""
+    """Return the argument ``solver`` of ``pear.solve``: NAME for "pear:NAME", and "auto" for "pear"."""
     return name.partition(":")[2] or "auto"
 
 
 def _solve_file_by_pear(model: Model, name: str) -> SolverAnswer:
-    """Solve a model by PEAR, and time the solve."""
+    """Return PEAR's answer to a model, with the seconds of the solve. ``name`` is "pear" or "pear:NAME"."""
     begin = time.perf_counter()
     try:
         with warnings.catch_warnings():
@@ -145,7 +145,7 @@ def highs_model_of_file(P: Any, q: Any, A: Any, l: Any, u: Any, lb: Any, ub: Any
 
 
 def _solve_file_by_highs(p: JudgedProgram, tol: float) -> SolverAnswer:
-    """Solve a program by HiGHS, and time the solve. The allowed gap of integer programs is 0."""
+    """Return the answer of HiGHS to a program, with the seconds of the solve. Integer programs allow no gap."""
     import highspy
 
     begin = time.perf_counter()
@@ -171,7 +171,7 @@ def _solve_file_by_highs(p: JudgedProgram, tol: float) -> SolverAnswer:
 
 
 def _solve_file_by_scipy(p: JudgedProgram, tol: float) -> SolverAnswer:
-    """Solve a linear program by SciPy, and time the solve: by ``milp`` if there are integers, else by ``linprog``."""
+    """Return SciPy's answer, with the seconds of the solve. ``milp`` solves integer programs, ``linprog`` the rest."""
     from scipy.optimize import Bounds, LinearConstraint, milp
 
     begin = time.perf_counter()
@@ -194,7 +194,7 @@ def _solve_file_by_scipy(p: JudgedProgram, tol: float) -> SolverAnswer:
 
 
 def _solve_file_by_qpsolvers(p: JudgedProgram, tol: float, name: str) -> SolverAnswer:
-    """Solve a program by the solver ``name`` of qpsolvers, and time the solve."""
+    """Return the answer of the solver ``name`` of qpsolvers to a program, with the seconds of the solve."""
     import qpsolvers
 
     if p.integer.any():
@@ -216,7 +216,7 @@ def _solve_file_by_qpsolvers(p: JudgedProgram, tol: float, name: str) -> SolverA
 
 
 def _file_status_from_words(said: str) -> str:
-    """Translate the message of a solver that failed into a status.
+    """Translate the message of a solver that failed into "infeasible", "unbounded" or "inaccurate".
 
     Example:
         >>> [_file_status_from_words(said) for said in ("PrimalInfeasible", "PROXQP_DUAL_INFEASIBLE", "MaxIterations")]

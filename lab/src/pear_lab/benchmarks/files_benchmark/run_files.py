@@ -47,15 +47,15 @@ class FileRow:
         kind: "lp", "qp", "milp" or "miqp"; empty if the file could not be read.
         n: the number of variables.
         rows: the number of rows, without bounds.
-        nonzeros: the number of non-zeros of the rows and of the curvature.
+        nonzeros: the non-zeros of the rows plus those of the curvature.
         solver: the name of the solver.
         status: the status that the solver reports.
         verdict: one of ``answer_accuracy.VERDICTS``.
         primal, dual, gap: the fields of ``answer_accuracy.Accuracy``, recomputed from the arrays of the file.
-        objective: the recomputed objective in the file's own sense, with its constant.
+        objective: the recomputed objective as the file states it, with its sign and its constant.
         seconds: the seconds of one solve, without reading the file.
-        ratio: the seconds relative to those of the fastest other solver that is right; NaN if there is none, or if the
-            verdict is neither "right" nor "out of time".
+        ratio: the seconds relative to those of the fastest other solver with a right answer. NaN if there is none, or
+            if the verdict is neither "right" nor "out of time".
         note: the reason why the file is not solved.
     """
 
@@ -77,7 +77,7 @@ class FileRow:
 
 
 class FilesBenchmark(Benchmark[FilesSettings, FileRow]):
-    """The benchmark of models from files."""
+    """The benchmark that solves the models in a folder with several solvers and judges the answers."""
 
     options = FilesSettings
     labels = Labels("Files", "non-zeros", "seconds")
@@ -149,14 +149,14 @@ class FilesBenchmark(Benchmark[FilesSettings, FileRow]):
 
     @classmethod
     def failed(cls, rows: list[FileRow]) -> str:
-        """Say which answers of PEAR are wrong or crashed. The text is empty if there are none."""
+        """Return a sentence on the wrong answers and crashes of PEAR, or an empty text if there are none."""
         bad = [row for row in rows if is_own_file_solver(row.solver) and row.verdict in ("wrong", "crashed")]
         named = ", ".join(f"{row.file} ({row.solver}: {row.verdict})" for row in bad[:5])
         return f"{len(bad)} answers of pear are wrong or crashed: {named}" if bad else ""
 
     @classmethod
     def series(cls, rows: list[FileRow]) -> list[Series]:
-        """Make a series for each solver: seconds over the number of non-zeros. Only right answers count."""
+        """Make a series for each solver: seconds over the number of non-zeros, for the files that it solved right."""
         lines = []
         for solver in dict.fromkeys(row.solver for row in rows):
             mine = [row for row in rows if row.solver == solver and row.verdict == "right"]
@@ -206,7 +206,7 @@ def _judge_file_answers(
 def _prove_file_claim(
     claim: str, program: JudgedProgram, answers: Sequence[SolverAnswer], found: Sequence[Accuracy], time_limit: float
 ) -> bool | None:
-    """Find out whether a program is infeasible or unbounded, as a solver claims.
+    """Return whether a program is infeasible or unbounded, as a solver claims.
 
     Args:
         claim: "infeasible" or "unbounded".

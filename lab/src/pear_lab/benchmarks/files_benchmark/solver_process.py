@@ -70,7 +70,7 @@ class SolverProcess:
             return SolverAnswer("crashed", note=self._last_words())
 
     def _receive(self, seconds: float) -> Any:
-        """Return the next message of the process, or raise ``TimeoutError``."""
+        """Return the next message of the process. Raise ``TimeoutError`` if none comes within ``seconds``."""
         assert self._pipe is not None
         if not self._pipe.poll(seconds):
             raise TimeoutError
@@ -95,7 +95,7 @@ class SolverProcess:
         self._process = self._pipe = None
 
     def _last_words(self) -> str:
-        """Return the last line that the process wrote."""
+        """Return the last line that the process wrote, or a sentence that says that it wrote none."""
         text = Path(self._log.name).read_text("utf-8", "replace")
         lines = [line.strip() for line in text.splitlines() if line.strip()]
         return lines[-1] if lines else "the process ended without a word"
@@ -118,7 +118,9 @@ def _run_solver_process(pipe: Connection, log: str) -> None:
     """Answer requests until the pipe is closed.
 
     Args:
-        pipe: receives a path, the name of a solver and an accuracy, and sends "ready" and a ``SolverAnswer``.
+        pipe: delivers requests, each a path, the name of a solver and an accuracy. A request is answered by "ready"
+            once the file is read, and then by a ``SolverAnswer``; or at once by a ``SolverAnswer`` if the file cannot
+            be read.
         log: the file that the output of the solvers is written to.
     """
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the parent process, which ends this one

@@ -16,7 +16,7 @@ from pear_lab.benchmarks.files_benchmark.file_solvers import highs_model_of_file
 
 
 def write_mat(path: Path, P: Any, q: Any, A: Any, l: Any, u: Any, integer: Any = None) -> Path:  # noqa: E741
-    """Write ``min ½ xᵀPx + qᵀx`` subject to ``l ≤ Ax ≤ u`` in the form of OSQP's benchmarks.
+    """Write ``min ½ xᵀPx + qᵀx`` subject to ``l ≤ Ax ≤ u`` in the form of OSQP's benchmarks. Return the path.
 
     Args:
         path: the file to write, which ends in .mat.
@@ -34,7 +34,9 @@ def write_mat(path: Path, P: Any, q: Any, A: Any, l: Any, u: Any, integer: Any =
 
 
 def write_mps(path: Path, P: Any, q: Any, A: Any, l: Any, u: Any, integer: Any = None) -> Path:  # noqa: E741
-    """Write ``min ½ xᵀPx + qᵀx`` subject to ``l ≤ Ax ≤ u`` as an MPS file. Rows of the form ±x become bounds.
+    """Write ``min ½ xᵀPx + qᵀx`` subject to ``l ≤ Ax ≤ u`` as an MPS file. Return the path.
+
+    Rows whose only entry is ±1 become bounds.
 
     Args:
         path: the file to write, which ends in .mps.
@@ -103,11 +105,11 @@ def write_new_models(folder: Path, instances: Iterable[tuple[Any, ...]]) -> list
 
 
 def _path_of_model(folder: Path, instance: tuple[Any, ...]) -> Path:
-    """Return the path of the file of a model."""
+    """Return the path of a model's file, which ends in .mps if the model has integers, and else in .mat."""
     has_integers = len(instance) > 6 and instance[6] is not None and np.any(instance[6])
     return folder / f"{instance[0]}.{'mps' if has_integers else 'mat'}"
 
 
 def _column_of_mat(values: Any) -> Any:
-    """Return numbers as a column (n, 1)."""
+    """Return numbers as a column (n, 1) of floats."""
     return np.asarray(values, dtype=float).reshape(-1, 1)
