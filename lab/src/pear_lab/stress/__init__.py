@@ -1,1 +1,1 @@
-"""Stress tests: random problems of every awkward kind, sweeps whose processes are killed, and long training."""
+"""Stress tests: difficult random problems of many kinds, sweeps whose processes are killed, and long training."""

@@ -1,7 +1,8 @@
-"""Families of random problems: functions from a recipe and a random generator to a ``StressCase``.
+"""Families of random problems. A family is a function that makes a ``StressCase`` from a recipe and a random generator.
 
-Most families draw a point, and place rows and bounds around it. Some samples are infeasible, unbounded or undecidable
-on purpose. The families do not know the solutions; the judge finds them from the arrays.
+Most families draw a point, and place rows and bounds around it. Some samples are infeasible or unbounded on purpose,
+and some are so close to a limit that nobody can decide. The families do not know the solutions; the judge finds them
+from the arrays.
 """
 
 from __future__ import annotations
@@ -97,7 +98,10 @@ def repeated_rows_family(r: Recipe, rng: Rng) -> StressCase:
 
 
 def contradictory_family(r: Recipe, rng: Rng) -> StressCase:
-    """Draw programs of which about half have rows that contradict each other or the bounds, by 1 down to 1e-12."""
+    """Draw batches in which rows of about half of the samples contradict each other or the bounds.
+
+    The contradictions are as large as 1 or as small as 1e-12.
+    """
     r = replace(r, rows=max(r.rows, 1), per_sample=True)
     f, by = r.draw_polytope(rng), 10.0 ** -float(r.exponent)
     kind = rng.integers(3)
@@ -173,7 +177,7 @@ def flat_family(r: Recipe, rng: Rng) -> StressCase:
 
 
 def many_solutions_family(r: Recipe, rng: Rng) -> StressCase:
-    """Draw programs with singular curvature, free variables and dependent rows, and with many solutions."""
+    """Draw programs that have many solutions, by singular curvature, free variables and dependent rows."""
     F = rng.integers(-2, 3, (r.n, max(1, r.n // 2))) * (rng.random((r.n, 1)) < 0.7)
     A, G, x = rng.normal(size=(r.equalities, r.n)), rng.normal(size=(r.rows + 1, r.n)), rng.normal(size=r.n)
     A = rng.permutation(np.vstack([A, A[:1], A.sum(0)]))
@@ -249,7 +253,7 @@ def mixes_family(r: Recipe, rng: Rng) -> StressCase:
 
 
 def sparse_family(r: Recipe, rng: Rng) -> StressCase:
-    """Draw programs with matrices in SciPy's sparse form. One case in forty is large enough to be solved as sparse."""
+    """Draw programs with matrices in SciPy's sparse form. One case in forty is large enough for sparse solvers."""
     large = r.seed % 40 == 0
     r = replace(r, per_sample=False, n=520 if large else r.n, batch=min(r.batch, 4) if large else r.batch)
     r = replace(r, rows=60 if large else max(1, r.rows), equalities=20 if large else r.equalities)

@@ -25,7 +25,7 @@ def write_counterexample(path: Path, case: StressCase, reason: str, **more: Any)
         more: further entries of the file.
 
     Returns:
-        The file.
+        The path of the file.
     """
     plain = {name: getattr(case, name) for name in ("family", "sense", "smoothing", "sparse")}
     plain["integer"] = None if case.integer is None else case.integer.tolist()
@@ -66,7 +66,7 @@ def read(path: Path) -> StressCase:
 
 
 def _encode_counterexample_array(array: Array) -> dict[str, Any]:
-    """Return the shape and the entries of an array, row by row."""
+    """Return the shape and the entries of an array, row by row, as JSON can hold them."""
     entries = [float(v) if np.isfinite(v) else str(float(v)) for v in array.ravel()]
     return {"shape": list(array.shape), "entries": entries}
 

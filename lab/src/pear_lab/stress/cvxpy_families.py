@@ -32,7 +32,7 @@ class CvxpyFamilyCase:
         parameters: the parameters of the problem, which are all predicted.
         true: (B, k) the true values of the k entries of all parameters, one parameter after the other.
         predicted: (B, k) forecasts of these values.
-        recourse: the prices of violating constraints with parameters; None if no constraint has a parameter.
+        recourse: constraints that have a parameter, each with the price of a violation; None if there is none.
         scale: the unit of the objective.
     """
 
@@ -61,7 +61,7 @@ class CvxpyFamilyBuilder:
         terms: the terms of the minimised objective.
         rows: the constraints.
         draws: the parameters, each with a function that draws its values.
-        recourse: the prices of violating constraints.
+        recourse: constraints that have a parameter, each with the price of a violation.
     """
 
     rng: Rng
@@ -114,7 +114,7 @@ class CvxpyFamilyBuilder:
         self.recourse[row] = price
 
     def box(self, n: int, name: str = "x") -> Any:
-        """Add a variable (n,) with 0 between its bounds, which are constraints or attributes of the variable."""
+        """Add and return a variable (n,) with bounds around 0, which are constraints or attributes of the variable."""
         low, high = -self.rng.uniform(0.2, 2.0, n), self.rng.uniform(0.2, 2.0, n)
         if self.whole:
             low, high = np.floor(low), np.ceil(high)
@@ -145,7 +145,7 @@ class CvxpyFamilyBuilder:
         return x, inside
 
     def affine(self, x: Any) -> Any:
-        """Return a random affine expression of x: x, half of x, a difference from a point, or linear combinations."""
+        """Return x, half of x, the difference of x from a point, or linear combinations of x, chosen at random."""
         rng, n = self.rng, x.size
         kind = rng.choice(["all", "part", "shifted", "combined"])
         if kind == "part":
@@ -158,7 +158,7 @@ class CvxpyFamilyBuilder:
         return x
 
     def add_terms(self, x: Any, terms: dict[str, Callable[[CvxpyFamilyBuilder, Any], Any]], most: int) -> None:
-        """Add between one and ``most`` of the terms to the objective, each of a random affine expression of x."""
+        """Add terms to the objective, between one and ``most`` of them, each of a random affine expression of x."""
         for name in self.rng.choice(list(terms), size=int(self.rng.integers(1, most + 1)), replace=False):
             term = terms[str(name)](self, self.affine(x))
             self.terms.append(float(self.rng.uniform(0.05, 1.0)) * term)
@@ -166,7 +166,7 @@ class CvxpyFamilyBuilder:
     def build(self, family: str) -> CvxpyFamilyCase:
         """Return the problem with samples of its parameters.
 
-        One problem in four has another unit of the objective, and three in ten maximise.
+        One problem in four has an objective in another unit, and three in ten are maximised.
         """
         scale = float(10.0 ** self.rng.uniform(-3, 3)) if self.rng.random() < 0.25 else 1.0
         total = scale * sum(self.terms)
@@ -223,7 +223,7 @@ def _curved_cvxpy_family(builder: CvxpyFamilyBuilder) -> None:
 
 
 def _two_variable_cvxpy_family(builder: CvxpyFamilyBuilder) -> None:
-    """Write a problem of two variables in a common constraint, of which only one has a predicted cost."""
+    """Write a problem of two variables with a common constraint. Only one of the variables has a predicted cost."""
     x, inside = builder.polytope(int(builder.rng.integers(2, 6)))
     y = builder.box(int(builder.rng.integers(1, 4)), "y")
     row = builder.rng.normal(size=x.size)
@@ -251,7 +251,7 @@ def _turnover_cvxpy_family(builder: CvxpyFamilyBuilder) -> None:
 
 
 def _factor_cvxpy_family(builder: CvxpyFamilyBuilder) -> None:
-    """Write a portfolio problem with the risk of factors, which are variables, and of single assets."""
+    """Write a portfolio problem with the risk of single assets and of factors. The factors are variables, too."""
     rng, n, k = builder.rng, int(builder.rng.integers(3, 11)), int(builder.rng.integers(1, 4))
     w, f = cp.Variable(n, name="w"), cp.Variable(k, name="f")
     builder.rows += [f == rng.normal(size=(k, n)) @ w, cp.sum(w) == 1, w >= 0]
@@ -279,7 +279,7 @@ def _battery_cvxpy_family(builder: CvxpyFamilyBuilder) -> None:
 
 
 def _demand_cvxpy_family(builder: CvxpyFamilyBuilder) -> None:
-    """Write a problem of orders with a predicted limit, whose violation has a price. Costs may be predicted, too."""
+    """Write a problem of orders with a predicted limit. A violation of it has a price. Costs may be predicted, too."""
     rng, n = builder.rng, int(builder.rng.integers(2, 7))
     x = cp.Variable(n, name="x", nonneg=True)
     builder.rows.append(x <= rng.uniform(0.5, 2.0, n))
@@ -316,7 +316,7 @@ def _transport_cvxpy_family(builder: CvxpyFamilyBuilder) -> None:
 
 
 def _control_cvxpy_family(builder: CvxpyFamilyBuilder) -> None:
-    """Write a control problem: inputs with predicted prices steer an unbounded state to a target."""
+    """Write a control problem. Inputs with predicted prices steer a state without bounds to a target."""
     rng, T, k = builder.rng, int(builder.rng.integers(2, 7)), int(builder.rng.integers(1, 3))
     x, u = cp.Variable((k, T + 1), name="x"), cp.Variable((k, T), name="u")
     A, target = np.eye(k) + 0.2 * rng.normal(size=(k, k)), rng.normal(size=k)

@@ -36,8 +36,8 @@ class CaseVerdicts:
     Attributes:
         verdicts: the verdict on each of the B samples.
         seconds: (B,) the time to solve each sample alone.
-        slowest: the largest of these times divided by their median, or by ``_FLOOR`` if the median is shorter; 1 if the
-            case raised an error.
+        slowest: the largest of these times divided by their median, or by a millisecond if the median is shorter; 1 if
+            the case raised an error.
         gradients: the number of gradients that were examined.
     """
 
@@ -48,7 +48,7 @@ class CaseVerdicts:
 
 
 def examine(case: StressCase) -> CaseVerdicts:
-    """Solve, differentiate and judge every sample of a case."""
+    """Solve and differentiate every sample of a case, and return the judge's verdicts."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # samples may fail
         try:
@@ -81,7 +81,10 @@ class CaseExamination:
         ]
 
     def run(self) -> CaseVerdicts:
-        """Compare the answers with another solver and with answers to samples solved alone, and judge gradients."""
+        """Judge the answers and the gradients of all samples, and return the verdicts.
+
+        The answers are compared with another solver, and with the answers to samples that are solved alone.
+        """
         if self.verdicts[0].kind == "right":  # HiGHS solves only one sample of a batch, which saves time
             self.blame(0, judging.judge_answer_objective(self.programs[0], self.batch[0]))
         seconds = np.zeros(self.case.batch)
@@ -213,7 +216,7 @@ class CaseExamination:
 
 
 def _wrong_case_slope(g: Array, differences: tuple[Array, Array, Array], i: int, rounding: float) -> str:
-    """Say how a gradient contradicts the central difference of the regret. The text is empty if both agree.
+    """Return a sentence if a gradient contradicts the central difference of the regret, else an empty text.
 
     Args:
         g: (n,) the gradient.

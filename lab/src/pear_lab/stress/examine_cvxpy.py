@@ -66,7 +66,7 @@ class CvxpyVerdict:
 
 
 def examine_cvxpy(seed: int, number: int, with_fit: bool) -> CvxpyVerdict:
-    """Draw a problem, and examine its optimum and its gradients.
+    """Draw a problem, and return the verdict on its optimum and its gradients.
 
     Args:
         seed, number: the seed of the run and the number of the problem within the run.
@@ -92,7 +92,7 @@ def examine_cvxpy(seed: int, number: int, with_fit: bool) -> CvxpyVerdict:
 
 
 def _examine_cvxpy_optimum(case: CvxpyFamilyCase, model: Model) -> str:
-    """Say how PEAR's optimum differs from CVXPY's. The text is empty if both agree."""
+    """Return a sentence if PEAR's optimum differs from CVXPY's, else an empty text."""
     values = case.true[:COMPARED]
     try:
         solution = solve(model, torch.from_numpy(values))
@@ -117,7 +117,7 @@ def _examine_cvxpy_optimum(case: CvxpyFamilyCase, model: Model) -> str:
 
 
 def _examine_cvxpy_violation(problem: Any) -> float:
-    """Return the largest violation of constraints and bounds by the values of the variables."""
+    """Return the largest violation of the constraints and bounds at the present values of the variables."""
     rows = [float(np.max(row.violation())) for row in problem.constraints]
     bounds = [float(np.abs(v.project(v.value) - v.value).max()) for v in problem.variables()]
     return max(rows + bounds)
@@ -136,9 +136,10 @@ def _cvxpy_optimum(problem: Any) -> float:
 
 
 def _examine_cvxpy_gradients(model: Model, case: CvxpyFamilyCase, rng: np.random.Generator) -> dict[str, Any]:
-    """Compare the slope of the loss along a random direction, for each sample, with differences of the loss.
+    """Compare the slope of each sample's loss along a random direction with difference quotients of the loss.
 
-    The gradient of the default loss must be finite. The compared gradient is that of the loss without injection.
+    The loss of the slopes is ``PEARLoss`` without injection. The gradient of the default loss is only checked to be
+    finite.
 
     Returns:
         Attributes of ``CvxpyVerdict``: "gradients" and "edges" and, if a gradient is wrong, "wrong".
@@ -183,7 +184,7 @@ def _examined_cvxpy_gradient(loss: PEARLoss, predicted: Tensor, true: Tensor) ->
 
 
 def _examine_cvxpy_training(model: Model, case: CvxpyFamilyCase, rng: np.random.Generator) -> str:
-    """Train a regressor for a few epochs, and say which of its results are not finite. The text is empty if all are."""
+    """Train a regressor for a few epochs. Return a sentence if its results are not all finite, else an empty text."""
     X, shares = rng.normal(size=(FIT_SAMPLES, 2)), rng.dirichlet(np.ones(len(case.true)), FIT_SAMPLES)
     regressor = DecisionRegressor(model, max_epochs=FIT_EPOCHS, check_every=1).fit(X, shares @ case.true)
     parts = {

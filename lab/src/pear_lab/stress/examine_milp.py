@@ -1,4 +1,7 @@
-"""Examining mixed-integer programs: HiGHS and SciPy solve them, too, and an exact check judges PEAR's decisions."""
+"""Examining mixed-integer programs, which HiGHS and SciPy solve as well.
+
+PEAR's decisions are checked in extended precision, and their objectives are compared with those of the other two.
+"""
 
 from __future__ import annotations
 
@@ -63,12 +66,12 @@ class MilpVerdict:
 
 
 def examine_milp(seed: int, number: int) -> MilpVerdict:
-    """Draw a program, solve it by PEAR, HiGHS and SciPy, and judge PEAR's answer."""
+    """Draw a program, solve it by PEAR, HiGHS and SciPy, and return the verdict on PEAR's answer."""
     return examine_milp_case(draw_milp_family(seed, number), number)
 
 
 def examine_milp_case(case: MilpFamilyCase, number: int = 0) -> MilpVerdict:
-    """Solve a program by PEAR, HiGHS and SciPy, and judge PEAR's answer."""
+    """Solve a program by PEAR, HiGHS and SciPy, and return the verdict on PEAR's answer."""
     program = case.minimised()
     with silent_milp_output():
         references = highs_milp_reference(program), scipy_milp_reference(program)
@@ -101,7 +104,7 @@ def examined_milp_answer(case: MilpFamilyCase) -> tuple[str, Array, bool]:
 def _examine_milp_answer(
     s: JudgedProgram, status: str, x: Array, said: tuple[str, str], best: float
 ) -> tuple[str, bool]:
-    """Judge PEAR's answer.
+    """Judge PEAR's answer to a program.
 
     Args:
         s: the minimised program.
@@ -110,7 +113,7 @@ def _examine_milp_answer(
         best: the smallest objective of the references; infinite if neither has a point.
 
     Returns:
-        A sentence on a wrong answer, empty if it is not wrong; and whether the answer is better than the references.
+        A sentence on a wrong answer, or an empty text; and whether the answer is better than those of the references.
     """
     if status == "INFEASIBLE":
         return f"INFEASIBLE, but a point of value {best:.10g} is feasible" if np.isfinite(best) else "", False
@@ -136,7 +139,7 @@ class ExaminedMilp(ExaminedNumbers[MilpVerdict]):
 
     @property
     def bad(self) -> list[MilpVerdict]:
-        """The verdicts on programs that are wrong, or refused although both references solve them."""
+        """The verdicts on wrong answers, and on programs that PEAR refuses although both references solve them."""
         return [one for one in self.verdicts if one.wrong or one.refused]
 
     def counts(self) -> list[tuple[str, dict[str, str]]]:

@@ -11,7 +11,7 @@ from pear_lab.stress.worker_pool import map_in_worker_pool
 
 
 class NumberedVerdict(Protocol):
-    """The verdict on one problem of a seed."""
+    """A verdict on the problem that a seed and a number determine."""
 
     @property
     def number(self) -> int:

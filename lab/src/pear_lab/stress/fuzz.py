@@ -88,7 +88,7 @@ class FuzzResult:
 
     Attributes:
         tallies: the counts of each family.
-        failures: wrong and inaccurate samples, at most ``KEPT`` of each family and kind.
+        failures: wrong and inaccurate samples, up to a limit for each family and kind.
         files: the counterexamples that were written.
         interrupted: whether the user stopped the run.
     """
@@ -206,7 +206,7 @@ def fuzz_case(job: FuzzJob) -> FuzzedCase:
 
 
 def _keep_fuzz_failures(found: FuzzResult, failures: list[FuzzFailure], folder: Path | None) -> None:
-    """Add the first ``KEPT`` failures of each kind and family to the result, and write them to a folder if given."""
+    """Add failures to the result, up to a limit for each kind and family, and write them to ``folder`` if given."""
     for failure in failures:
         family, kind = failure.recipe.family, failure.kind
         same = sum(f.kind == kind and f.recipe.family == family for f in found.failures)

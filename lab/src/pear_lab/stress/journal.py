@@ -33,7 +33,7 @@ class Journal(Generic[Result]):
         self._settings, self._encode, self._decode = json.dumps(settings), encode, decode
 
     def begin(self, resume: bool) -> list[Result]:
-        """Start a new file and return no results or, if ``resume``, return the results of the existing file.
+        """Return the results of the existing file if ``resume``. Otherwise, start a new file and return an empty list.
 
         An incomplete last line, which a killed run leaves behind, is removed from the file.
 

@@ -1,4 +1,7 @@
-"""A small sweep that is killed and resumed many times, and compared with an undisturbed sweep."""
+"""A small sweep of training runs that is killed and resumed many times, and then compared with an undisturbed sweep.
+
+The driver is the process that starts the workers, and the workers do the runs.
+"""
 
 from __future__ import annotations
 
@@ -51,7 +54,7 @@ class KillCounts:
         lost: the number of rows that are missing.
         repeated: the number of runs that were repeated although their rows existed.
         wrong: the number of rows that differ, and of commands that failed.
-        orphans: the number of processes that lived ``_ORPHAN_SECONDS`` after their driver was killed.
+        orphans: the number of processes that still lived a minute after the driver above them was killed.
         examples: a sentence on each failure.
     """
 
@@ -129,13 +132,13 @@ def kill_and_compare(
 
 
 def sweep_outcome(folder: Path) -> dict[str, Any]:
-    """Return the comparable parts of all rows of a folder, by key."""
+    """Return the rows of the database in a folder, by key, without times and paths, which differ between equal runs."""
     with Database(folder / FILE_NAME) as database:
         return {record.key: _comparable_sweep_row(record, database) for record in database.records()}
 
 
 def _comparable_sweep_row(record: RunRecord, database: Database) -> tuple[Any, ...]:
-    """Return a row without times and paths, and with a digest of its weights."""
+    """Return a row without times and paths. A digest stands for its weights."""
     digest = hashlib.sha256(database.weights(record) or b"").hexdigest()
     history = [[epoch, loss, metric] for epoch, _, loss, metric in record.history]
     named = (record.experiment, record.task, record.method, record.seed, record.settings)
@@ -144,14 +147,14 @@ def _comparable_sweep_row(record: RunRecord, database: Database) -> tuple[Any, .
 
 @dataclass
 class _Sweep:
-    """A sweep in one folder, which is killed, and started again until all its runs are done.
+    """A sweep in one folder. It is killed and started again until all its runs are done.
 
     Attributes:
         folder: the folder of the database.
         engine: the engine of the runs.
-        draw: the generator of processes and moments.
+        draw: the generator that chooses the processes to kill and the moments.
         verdict: the counts, to which this sweep adds.
-        times: the number of kills of all sweeps.
+        times: the number of kills in all sweeps together.
         show: function that is called with the counts after every kill.
         rows: the keys of the rows that were written so far.
     """
@@ -171,7 +174,7 @@ class _Sweep:
         return self.rows
 
     def _command(self) -> int:
-        """Start the sweep, kill some or all of its processes, and return the driver's exit code; 0 after a failure."""
+        """Start the sweep, and kill some or all of its processes. Return the driver's exit code; 0 after a failure."""
         self.verdict.commands += 1
         self._note_rows()
         with tempfile.TemporaryFile("w+", encoding="utf-8") as complaints:
@@ -268,7 +271,7 @@ class _Sweep:
             self._count_orphans(below)
 
     def _count_orphans(self, below: list[SweepProcess]) -> None:
-        """Count the processes, except Ray's agents, that live ``_ORPHAN_SECONDS`` after their driver was killed."""
+        """Count the processes, except Ray's agents, that still live a minute after the driver above them was killed."""
         until = time.monotonic() + _ORPHAN_SECONDS
         while (
             left := [one for one in below if one.living_parent() and not one.is_ray_agent()]

@@ -88,11 +88,11 @@ class MilpFamilyBuilder:
         return needed * float(self.rng.choice([1.0, 1.0, 1.0, 2.0, 10.0, 1e3, 1e5]))
 
     def amounts(self, count: int, costs: list[float], most: float = np.inf) -> list[int]:
-        """Add continuous variables from 0 to ``most``, and return their indices. There is a cost for each variable."""
+        """Add ``count`` continuous variables from 0 to ``most`` with a cost each, and return their indices."""
         return self._add_variables(count, costs, most, False)
 
     def switches(self, count: int, costs: list[float], most: float = 1.0) -> list[int]:
-        """Add integer variables from 0 to ``most``, and return their indices. There is a cost for each variable."""
+        """Add ``count`` integer variables from 0 to ``most`` with a cost each, and return their indices."""
         return self._add_variables(count, costs, most, True)
 
     def _add_variables(self, count: int, costs: list[float], most: float, integer: bool) -> list[int]:
@@ -167,7 +167,7 @@ def _battery_milp_family(p: MilpFamilyBuilder) -> None:
 
 
 def _lot_sizing_milp_family(p: MilpFamilyBuilder) -> None:
-    """Write lot sizing: products with set-up costs and stocks, which in half of the programs share a machine."""
+    """Write lot sizing: products with set-up costs and stocks. In half of the programs, they share a machine."""
     T, products = int(p.rng.integers(3, 9)), int(p.rng.integers(1, 4))
     capacity = p.number(30, 60) * products
     made, set_up = [], []
@@ -239,7 +239,7 @@ def _facility_location_milp_family(p: MilpFamilyBuilder) -> None:
 
 
 def _scheduling_milp_family(p: MilpFamilyBuilder) -> None:
-    """Write scheduling on one machine. For jobs i and j, rows with big M say that one ends before the other starts."""
+    """Write scheduling of jobs on one machine. Rows with big M say which of two jobs ends before the other starts."""
     jobs = int(p.rng.integers(2, 6))
     times, ready = [1.0 + t for t in p.numbers(0, 9, jobs)], p.numbers(0, 10, jobs)
     begin, late = p.amounts(jobs, p.numbers(1, 9, jobs)), p.amounts(jobs, p.numbers(0, 20, jobs))
@@ -279,7 +279,7 @@ MILP_FAMILIES: dict[str, Callable[[MilpFamilyBuilder], None]] = {
 
 
 def _make_milp_family_infeasible(p: MilpFamilyBuilder) -> None:
-    """Add a row that violates the upper bounds, or one that no integers satisfy."""
+    """Add a row that the upper bounds forbid, or a row that no integers satisfy."""
     whole = [j for j, integer in enumerate(p.integers) if integer]
     some = p.rng.choice(whole, min(len(whole), int(p.rng.integers(1, 4))), replace=False).tolist()
     if p.rng.random() < 0.5:

@@ -1,7 +1,7 @@
 """References for mixed-integer programs: the answers of HiGHS and SciPy, completed to exact points.
 
 Both solvers run without PEAR's code and with their own tolerances. Afterwards their integers are rounded, and the
-continuous variables solved again. Otherwise a switch of 1e-7, multiplied by a big M, would allow an amount that a
+continuous variables are solved again. Otherwise a switch of 1e-7, multiplied by a big M, would allow an amount that a
 switch of 0 forbids.
 """
 
@@ -32,11 +32,11 @@ _STRICT = {"primal_feasibility_tolerance": 1e-10, "dual_feasibility_tolerance": 
 
 @dataclass(frozen=True)
 class MilpReference:
-    """The answer of another solver.
+    """The answer of another solver to a program.
 
     Attributes:
         status: "solved", "infeasible", "unbounded" or, without an answer, "open".
-        value: the best minimised objective for the integers of the answer; infinite without a point.
+        value: the smallest objective with the integers of the answer; infinite without a point.
     """
 
     status: str
@@ -44,18 +44,18 @@ class MilpReference:
 
 
 def highs_milp_reference(s: JudgedProgram) -> MilpReference:
-    """Solve a program by HiGHS, through its own interface."""
+    """Return the answer of HiGHS to a program, through its own interface."""
     return _decide_milp_reference(s, _run_highs_milp_reference)
 
 
 def scipy_milp_reference(s: JudgedProgram) -> MilpReference:
-    """Solve a program by SciPy's ``milp``, which contains another version of HiGHS."""
+    """Return the answer of SciPy's ``milp`` to a program. SciPy contains another version of HiGHS."""
     return _decide_milp_reference(s, _run_scipy_milp_reference)
 
 
 @contextmanager
 def silent_milp_output() -> Iterator[None]:
-    """Discard the standard output, to which HiGHS writes on some programs although its options forbid it."""
+    """Make a context that discards the standard output. HiGHS writes to it on some programs, against its options."""
     sys.stdout.flush()
     kept, nothing = os.dup(1), os.open(os.devnull, os.O_WRONLY)
     os.dup2(nothing, 1)
@@ -77,7 +77,7 @@ def _decide_milp_reference(s: JudgedProgram, run: Callable[[JudgedProgram], Milp
 
 
 def _run_highs_milp_reference(s: JudgedProgram) -> MilpReference:
-    """Run HiGHS once, and complete its answer."""
+    """Run HiGHS once, and return its answer, completed."""
     highspy = import_optional("highspy", "highs", "pear stress milp")
     highs = highspy.Highs()
     for name, value in {"output_flag": False, "threads": 1, "mip_rel_gap": 0.0, "time_limit": SECONDS}.items():
@@ -101,7 +101,7 @@ def _run_highs_milp_reference(s: JudgedProgram) -> MilpReference:
 
 
 def _run_scipy_milp_reference(s: JudgedProgram) -> MilpReference:
-    """Run SciPy's ``milp`` once, and complete its answer."""
+    """Run SciPy's ``milp`` once, and return its answer, completed."""
     rows = [LinearConstraint(s.A, s.b, s.b)] * bool(len(s.b)) + [LinearConstraint(s.G, -np.inf, s.h)] * bool(len(s.h))
     options = {"mip_rel_gap": 0.0, "time_limit": SECONDS}
     found = milp(s.c, integrality=s.integer, bounds=Bounds(s.lb, s.ub), constraints=rows, options=options)

@@ -1,4 +1,4 @@
-"""Recipes of random problems: a few small choices that make a batch, so that hypothesis can shrink a failure."""
+"""Recipes of random problems. A recipe is a few small choices, so that hypothesis can find the simplest failing one."""
 
 from __future__ import annotations
 
@@ -47,19 +47,19 @@ class Recipe:
         return (self.batch,) if self.per_sample else ()
 
     def draw_polytope(self, rng: Rng, whole: bool = False) -> Fields:
-        """Draw rows and bounds around a random point. If ``whole``, all numbers are small integers."""
+        """Return rows and bounds around a random point. If ``whole``, all numbers are small integers."""
         x = random_program_entries(rng, (*self.batch_shape, self.n), whole)
         return random_polytope(rng, x, self.equalities, self.rows, whole=whole)
 
     def make_case(self, rng: Rng, fields: Fields, cost: Array | None = None, **more: Any) -> StressCase:
-        """Add costs, curvature and smoothing to constraints.
+        """Make a case from constraints, with costs, curvature and smoothing.
 
         Args:
             rng: the generator.
             fields: arguments of ``pear.Problem``.
-            cost: (B, n) the predicted costs. The true costs are equal to them or, if ``smoothed``, differ from them
-                by −1, 0 or 1. If ``cost`` is omitted, true costs are standard normal, and predicted costs have a
-                normal error with a standard deviation of half the largest absolute true cost.
+            cost: (B, n) the predicted costs. The true costs are equal to them or, if ``smoothed``, differ from them by
+                −1, 0 or 1. If ``cost`` is omitted, true costs are standard normal, and predicted costs have a normal
+                error with a standard deviation of half the largest absolute true cost.
             more: further arguments of ``StressCase``.
         """
         true = rng.normal(size=(self.batch, self.n)) if cost is None else cost

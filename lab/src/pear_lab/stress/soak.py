@@ -150,13 +150,13 @@ def _soak_vertices(rng: Rng) -> Fields:
 
 
 def _soak_low_rank(rng: Rng) -> Fields:
-    """Draw a curvature of low rank on a simplex with upper bounds."""
+    """Draw a simplex with upper bounds and a curvature of low rank."""
     L = rng.integers(-1, 2, (10, 3)).astype(float)
     return {"Q": L @ L.T, "A": np.ones((1, 10)), "b": np.ones(1), "lb": np.zeros(10), "ub": np.full(10, 0.5)}
 
 
 def _soak_infeasible(rng: Rng) -> Fields:
-    """Draw right-hand sides for every sample; an eighth of the samples is infeasible."""
+    """Draw rows, and right-hand sides for every sample. An eighth of the samples is infeasible."""
     G = rng.integers(0, 3, (4, 8)).astype(float)
     h = rng.integers(4, 9, (_SAMPLES, 4)).astype(float)
     least = np.where(np.arange(_SAMPLES) % 8 == 0, -9.0, 0.0)
@@ -179,7 +179,7 @@ STRUCTURES = (
 def soak_all(
     steps: int, seed: int = 0, show: Callable[[str, int], None] = lambda name, steps: None
 ) -> list[SoakResult]:
-    """Train on every problem of ``STRUCTURES``, one after the other.
+    """Train on every problem of ``STRUCTURES``, one after the other, and return a result for each.
 
     Args:
         steps: the number of steps of all trainings together; each has at least 40.
@@ -193,7 +193,7 @@ def soak_all(
 def soak(
     structure: SoakProblem, steps: int, seed: int = 0, show: Callable[[int], None] = lambda steps: None
 ) -> SoakResult:
-    """Train on one problem, and watch memory, times and answers.
+    """Train on one problem, watch memory, times and answers, and return what was found.
 
     Args:
         structure: the problem.
@@ -209,7 +209,7 @@ def soak(
 
 
 class SoakTraining:
-    """A training with the measurements and verdicts so far. Arguments are those of ``soak``."""
+    """A training with the measurements and verdicts so far. It takes the arguments of ``soak``."""
 
     def __init__(self, structure: SoakProblem, steps: int, seed: int, show: Callable[[int], None]) -> None:
         self.structure, self.steps, self.show = structure, steps, show

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 
 def recipes(families: list[str] | None = None, batch: int = 4, largest: int = 12) -> SearchStrategy[Recipe]:
-    """Return a strategy that draws recipes.
+    """Return a hypothesis strategy that draws recipes.
 
     Args:
         families: names in ``case_families.FAMILIES``; None for all.

@@ -1,4 +1,4 @@
-"""``StressCase``: a batch of problems, with the forms in which the library and the judge take them."""
+"""``StressCase``: a batch of problems, and the forms in which the library and the judge take it."""
 
 from __future__ import annotations
 
@@ -80,7 +80,7 @@ class StressCase:
         return {**fields, "sense": self.sense, "n": self.n, "integer": self.integer}
 
     def answers(self, solution: Solution) -> list[Answer]:
-        """Return the library's solution of the case as one answer for each sample."""
+        """Return one answer for each sample, in the judge's form, from the library's solution of the case."""
         sign = 1.0 if self.sense == "min" else -1.0
         duals: list[Any] = [(None, None, None)] * self.batch
         if solution.duals is not None:
