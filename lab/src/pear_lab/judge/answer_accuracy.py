@@ -55,8 +55,8 @@ class Accuracy:
         primal: the largest violation of a limit, a bound or integrality, relative to the limit or to 1.
         dual: the largest multiplier with the wrong sign or of an absent limit, relative to the largest term of the
             gradient or to 1. The multipliers of the bounds are those that make the gradient of the Lagrangian zero.
-        gap: the difference between primal and dual objective, or to the best known objective, relative to the
-            objectives or to 1.
+        gap: the difference between the primal and the dual objective or, without multipliers, between the objective and
+            the best known one. It is relative to the objectives or to 1.
         objective: the minimised objective at the point.
     """
 

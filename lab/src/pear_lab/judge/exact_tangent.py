@@ -39,6 +39,8 @@ _ROUNDING = 10 * 2.2e-16
 class ExactTangent:
     """The tangent space of the constraints that hold a decision, with m rows in G and n variables.
 
+    A constraint holds the decision if it stays tight when the costs change a little.
+
     Attributes:
         s: the program, with curvature H.
         units: the units of the program.
@@ -48,7 +50,7 @@ class ExactTangent:
         L: (t, t) the Cholesky factor of the curvature on the tangent space, ZᵀHZ.
         rounding: the relative error that rounding of the data may cause in the decision and the gradient.
         rows: (r, n) the r equalities and rows of G that hold the decision.
-        scale: (r,) the units of these rows.
+        scale: (r,) the factors that these rows are multiplied by.
         factored: the factorisation of the scaled rows on the variables that no bound holds; None without rows.
         rank: the rank of the factored rows.
     """
@@ -164,8 +166,9 @@ def exact_tangent(s: JudgedProgram, units: ProgramUnits, tight: Mask, held: Mask
 def exact_tangent_at(s: JudgedProgram, found: PointResiduals, units: ProgramUnits) -> ExactTangent | None:
     """Compute the tangent space at a solution.
 
-    A tight constraint without a multiplier does no harm if it is a combination of constraints with multipliers, because
-    other multipliers are then positive on all of them.
+    A tight constraint without a multiplier usually means that the derivative does not exist. It does exist if the
+    constraint is a combination of constraints with multipliers, because other multipliers are then positive on all of
+    them.
 
     Args:
         s: a dense program.

@@ -50,13 +50,13 @@ class ExtendedFactor:
         return self.Q[:, rank:]
 
     def least_squares(self, rhs: Wide, rank: int) -> Wide:
-        """Solve ``M v ≈ rhs`` (n,) by least squares for v (k,), whose entries are zero for columns beyond the rank."""
+        """Return the v (k,) that solves ``M v ≈ rhs`` (n,) by least squares, with zeros for columns beyond the rank."""
         v = np.zeros(self.R.shape[1], np.longdouble)
         v[self.order[:rank]] = solve_extended_upper(self.R[:rank, :rank], (self.Q.T @ rhs)[:rank])
         return v
 
     def smallest_norm(self, rhs: Wide, rank: int) -> Wide:
-        """Solve ``Mᵀx = rhs`` (k,) on the first ``rank`` columns in ``order`` for the x (n,) of the smallest norm."""
+        """Return the smallest x (n,) with ``Mᵀx = rhs`` (k,), for the first ``rank`` columns of M in ``order``."""
         w = np.zeros(self.Q.shape[0], np.longdouble)
         w[:rank] = solve_extended_lower(self.R[:rank, :rank].T, rhs[self.order[:rank]])
         return self.Q @ w

@@ -108,7 +108,7 @@ class IntegerJudge:
         return "inaccurate", False, status
 
     def _judge_solved(self, x: Array) -> tuple[str, bool, str]:
-        """Judge an answer with the status SOLVED by its violations, and by its objective beside the best known one."""
+        """Judge an answer with the status SOLVED by its violations, and by its objective against the best known one."""
         s = self.s
         if not np.isfinite(x).all():
             return "wrong", False, "SOLVED, but x is not finite"

@@ -1,8 +1,8 @@
-"""Judge one answer of the library, with plain arrays and without the library's own code.
+"""Verdicts on answers of the library, from plain arrays and without the library's own code.
 
-A verdict is "right" if the answer is solved and the optimality conditions hold, "refused" if the status names a failure
-that is proven independently, "inaccurate" if the library gives up although the program has a clear answer, and "wrong"
-in all other cases.
+A verdict is "right" if the answer is solved and the optimality conditions hold. It is "refused" if the status names a
+failure that is proven independently. It is "inaccurate" if the library gives up although the program has a clear
+answer. In all other cases it is "wrong".
 """
 
 from __future__ import annotations
@@ -86,7 +86,7 @@ class Verdict:
 
 
 def judge_answer(s: JudgedProgram, a: Answer) -> Verdict:
-    """Judge the answer of the library to one program."""
+    """Return the verdict on the library's answer to one program."""
     if not s.is_finite():
         if a.status == "NOT_FINITE":
             return Verdict("refused")
@@ -157,7 +157,7 @@ def _judge_unbounded_answer(s: JudgedProgram) -> Verdict:
 
 
 def _judge_nonconvex_answer(s: JudgedProgram) -> Verdict:
-    """Judge the claim that a program is not convex: its curvature has a negative eigenvalue."""
+    """Judge the claim that a program is not convex. It is true if the curvature has a negative eigenvalue."""
     indefinite = prove_indefinite(s.H)
     if indefinite is Proof.NO:
         return Verdict("wrong", "NOT_CONVEX, but no eigenvalue is negative")
@@ -165,9 +165,9 @@ def _judge_nonconvex_answer(s: JudgedProgram) -> Verdict:
 
 
 def judge_answer_objective(s: JudgedProgram, a: Answer) -> str:
-    """Say how the objective of a solved linear program differs from the one that HiGHS finds.
+    """Return a sentence if a solved linear program has another objective than HiGHS finds, else an empty text.
 
-    The text is empty if both agree, if HiGHS finds no solution, or if the program is not a linear one.
+    The text is also empty if HiGHS finds no solution, or if the program is not linear.
     """
     if s.H.any() or s.integer.any():
         return ""
@@ -183,7 +183,7 @@ def judge_answer_objective(s: JudgedProgram, a: Answer) -> str:
 
 
 def _answer_violation_price(s: JudgedProgram, x: Wide, a: Answer) -> float:
-    """Bound how much violations of the constraints at x (n,) may improve the objective.
+    """Return a bound on how much violations of the constraints at x (n,) may improve the objective.
 
     The multipliers of an answer are the prices of violations. Rounding of x to float64 counts as a violation too: if
     rows are nearly parallel, multipliers are so large that the last digit of x matters.
@@ -211,7 +211,7 @@ def answer_tangent(s: JudgedProgram, verdict: Verdict) -> ExactTangent | None:
 
 
 def judge_answer_gradient(space: ExactTangent, g: Array, e: Array) -> str:
-    """Say why a gradient of the regret is wrong. The text is empty if the gradient is right.
+    """Return the reason why a gradient of the regret is wrong, or an empty text if it is right.
 
     Args:
         space: the tangent space at the decision.
@@ -225,7 +225,7 @@ def judge_answer_gradient(space: ExactTangent, g: Array, e: Array) -> str:
 
 
 def answer_regret_rounding(s: JudgedProgram, x: Array, best: Answer, rounding: float) -> float:
-    """Bound the rounding error of the regret of a decision.
+    """Return a bound on the rounding error of the regret of a decision.
 
     Args:
         s: the program with the true costs.
@@ -239,7 +239,7 @@ def answer_regret_rounding(s: JudgedProgram, x: Array, best: Answer, rounding: f
 
 
 def judge_answer_regret(s: JudgedProgram, x: Array, best: Answer, value: float, rounding: float = 0.0) -> str:
-    """Say why a reported regret is wrong. The text is empty if the regret is right.
+    """Return the reason why a reported regret is wrong, or an empty text if it is right.
 
     Args:
         s, x, best, rounding: as for ``answer_regret_rounding``.
@@ -253,7 +253,7 @@ def judge_answer_regret(s: JudgedProgram, x: Array, best: Answer, value: float, 
 
 
 def judge_answer_in_batch(s: JudgedProgram, batch: Answer, alone: Answer, verdict: Verdict) -> str:
-    """Say how the answer to a sample in a batch differs from that to the sample alone. The text is empty if both agree.
+    """Return how the answer to a sample in a batch differs from that to the sample alone, or an empty text.
 
     Args:
         s: the program of the sample.

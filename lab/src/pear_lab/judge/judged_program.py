@@ -68,8 +68,8 @@ class JudgedProgram:
     ) -> JudgedProgram:
         """Make the program ``min ½ xᵀPx + qᵀx`` subject to ``l ≤ Ax ≤ u, lb ≤ x ≤ ub`` with sparse P and A.
 
-        A row with two limits becomes two rows of G. First come all upper limits, then all lower ones, in the order of
-        the importers.
+        A row with two limits becomes two rows of G. As in PEAR's importers, the rows of all upper limits come first,
+        and then those of all lower limits.
         """
         equal = l == u
         above, below = ~equal & (u < np.inf), ~equal & (l > -np.inf)
@@ -133,7 +133,7 @@ def judged_programs(
 def judged_fields(problem: Any, **overrides: Any) -> dict[str, Array]:
     """Return the fields of a ``pear.Problem`` as dense arrays, as the user passed them.
 
-    The judge does not see the form that solvers get, and so tests this form too.
+    The judge does not see the form that solvers get. It therefore also tests how the library makes that form.
 
     Args:
         problem: the problem.

@@ -36,14 +36,13 @@ def solve_linear_program(
 
 
 def best_linear_program_point(s: JudgedProgram) -> Wide | None:
-    """Solve a linear program by HiGHS in the program's own units, and check the solution.
+    """Solve a linear program by HiGHS in the program's own units, and check the solution in extended precision.
 
-    The tolerances of HiGHS are absolute, and mean nothing beside bounds of 1e15. If rows nearly depend on each other,
-    a violation of 1e-9 may improve the objective a lot.
+    The check is needed because the tolerances of HiGHS are absolute, and mean nothing beside bounds of 1e15. If rows
+    nearly depend on each other, a violation of 1e-9 may improve the objective a lot.
 
     Returns:
-        The solution (n,), or None if HiGHS finds none, or if it violates the optimality conditions in extended
-        precision.
+        The solution (n,), or None if HiGHS finds none, or if it violates the optimality conditions.
     """
     scaled = rescale_program(s)
     keep = np.isfinite(scaled.h)

@@ -1,17 +1,17 @@
 """The residuals of the optimality conditions at a point, in extended precision and relative to their terms.
 
-Let X be the largest entry of the decision in the units of ``ProgramUnits``, and C the largest entry of the gradient of
-the objective. Then
+Let X be the largest entry of the decision in the units of ``ProgramUnits``, C the largest entry of the gradient of the
+objective, and s the constant ``SHARE``, a hundredth. Then
 
-- the violation of a row with entries aⱼ and right-hand side b is relative to ``|b| + Σⱼ |aⱼ| (|xⱼ| + SHARE · X)``;
-- the residual of a gradient's component is relative to ``|cⱼ| + Σₖ |Hⱼₖ| (|xₖ| + SHARE · X) + Σᵢ |aᵢⱼ| min(|yᵢ|, C)``,
-  with the multiplier yᵢ of row i. The minimum keeps huge multipliers that cancel each other from hiding a residual;
+- the violation of a row with entries aⱼ and right-hand side b is relative to ``|b| + Σⱼ |aⱼ| (|xⱼ| + s X)``;
+- the residual of a gradient's component is relative to ``|cⱼ| + Σₖ |Hⱼₖ| (|xₖ| + s X) + Σᵢ |aᵢⱼ| min(|yᵢ|, C)``, with
+  the multiplier yᵢ of row i. The minimum keeps huge multipliers that cancel each other from hiding a residual;
 - a multiplier is relative to the size of the gradient's component that it changes most;
 - the complementarity of an inequality is the smaller of its relative slack and its relative multiplier.
 
-Multipliers in float64 may be less accurate than the point that they prove optimal. If the residuals with the given
-multipliers are too large, the multipliers are corrected in extended precision, provided that they are right relative to
-all their terms, however large.
+Multipliers in float64 may be less accurate than the point that they prove optimal. If the residuals are too large with
+the given multipliers, but would be small without the minimum with C, the multipliers are corrected in extended
+precision.
 """
 
 from __future__ import annotations
@@ -178,7 +178,7 @@ def point_size(s: JudgedProgram, x: Wide, units: ProgramUnits) -> Wide:
 
 
 def correct_point_multipliers(s: JudgedProgram, x: Wide, y: PointMultipliers, units: ProgramUnits) -> PointMultipliers:
-    """Compute, in extended precision, the multipliers of the same constraints that balance the gradient best."""
+    """Return multipliers of the same constraints that balance the gradient best, computed in extended precision."""
     free, held = y.bound == 0, y.inequality != 0
     rows = np.vstack([wide(s.A), wide(s.G)[held]])
     scale = np.concatenate([units.row[: len(s.b)], units.row[len(s.b) :][held]])
@@ -198,7 +198,7 @@ def correct_point_multipliers(s: JudgedProgram, x: Wide, y: PointMultipliers, un
 
 
 def point_objective(s: JudgedProgram, x: Array) -> tuple[float, float]:
-    """Compute ½ xᵀHx + cᵀx in extended precision, and the sum of the magnitudes of its terms."""
+    """Return ½ xᵀHx + cᵀx for x (n,), computed in extended precision, and the sum of the magnitudes of its terms."""
     z = wide(x)
     curved, linear = z * (wide(s.H) @ z) / 2, wide(s.c) * z
     units = ProgramUnits.of(s)

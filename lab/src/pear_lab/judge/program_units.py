@@ -26,7 +26,7 @@ class ProgramUnits:
 
     @classmethod
     def of(cls, s: JudgedProgram) -> ProgramUnits:
-        """Compute the units that equilibrate A and G, and for variables without a row those that equilibrate H."""
+        """Compute units that equilibrate A and G. Variables without a row get the units that equilibrate H."""
         M = np.abs(np.vstack([s.A, s.G]))
         column: Array = np.ones(s.n)
         row: Array = np.ones(len(M))

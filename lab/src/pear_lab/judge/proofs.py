@@ -1,8 +1,9 @@
 """Proofs that a program is feasible, infeasible or unbounded, or that its curvature has a negative eigenvalue.
 
-HiGHS proposes points, multipliers and directions, in the program's own units and with tolerances of 1e-10. Extended
-precision checks them. A point proves that a dense program is feasible, Farkas multipliers prove that it is infeasible,
-and a direction of descent proves that it is unbounded. A claim is on the edge if the data in float64 cannot settle it.
+HiGHS proposes points, multipliers and directions, in the program's own units and with tolerances of 1e-10. They are
+checked in extended precision. A point proves that a dense program is feasible, Farkas multipliers prove that it is
+infeasible, and a direction of descent proves that it is unbounded. A claim is on the edge if the data in float64 cannot
+settle it.
 
 Programs from files are sparse and too large for extended precision. Their certificates are checked in float64.
 """
@@ -41,7 +42,11 @@ _ERROR = 1e-3  # the largest residual of a sparse certificate, relative to its m
 
 
 class Proof(Enum):
-    """The outcome of an attempt to prove a claim. EDGE: the data does not settle it. UNKNOWN: the attempt failed."""
+    """The outcome of an attempt to prove a claim.
+
+    YES and NO mean that the claim is true or false. EDGE means that the data does not settle it, and UNKNOWN that the
+    attempt failed.
+    """
 
     YES = "yes"
     NO = "no"
@@ -50,7 +55,7 @@ class Proof(Enum):
 
 
 def prove_feasible(s: JudgedProgram) -> Proof:
-    """Try to prove that a point satisfies the constraints of a dense program, or that none does."""
+    """Return whether some point satisfies the constraints of a dense program, as a ``Proof``."""
     if bool((s.lb > s.ub).any()):
         worst = ((s.lb - s.ub) / (np.abs(s.lb) + np.abs(s.ub)))[s.lb > s.ub].max()
         return Proof.EDGE if worst < FLAT else Proof.NO
@@ -192,7 +197,7 @@ class _FeasibilityProof:
 
 
 def prove_unbounded(s: JudgedProgram) -> Proof:
-    """Try to prove that the objective of a dense program decreases without end along some direction.
+    """Return whether the objective of a dense program decreases without end along a direction, as a ``Proof``.
 
     The program is unbounded only if it is feasible as well, which this function does not check.
     """
@@ -214,14 +219,14 @@ def prove_unbounded(s: JudgedProgram) -> Proof:
 
 
 def _prove_descent(d: Wide, c: Array, G: Array, level: Array, box: tuple[Array, Array]) -> Proof:
-    """Try to prove that a direction decreases the objective without end.
+    """Return whether a direction decreases the objective without end, as a ``Proof``.
 
     Args:
         d: (n,) the direction, which is first projected onto the rows that must stay constant.
         c: (n,) costs, the largest of which is 1.
         G: (m, n) rows that must not increase.
         level: (k, n) the k rows that must stay constant: equalities and the curvature.
-        box: (n,) each, bounds of the entries of a direction that respects the bounds of the program.
+        box: lower and upper bounds (n,) of the entries of a direction that respects the bounds of the program.
     """
     lower, upper = box
     d = np.clip(d, lower, upper)
@@ -247,7 +252,7 @@ def _prove_descent(d: Wide, c: Array, G: Array, level: Array, box: tuple[Array, 
 
 
 def prove_indefinite(H: Any) -> Proof:
-    """Find out whether a curvature (n, n), dense or sparse, has a negative eigenvalue."""
+    """Return whether a curvature (n, n), dense or sparse, has a negative eigenvalue, as a ``Proof``."""
     if sp.issparse(H) and not H.nnz:
         return Proof.NO
     if H.shape[0] > _DENSE:
@@ -320,7 +325,7 @@ def prove_sparse_unbounded(p: JudgedProgram, time_limit: float) -> bool:
 
 
 def _all_limits_as_rows(p: JudgedProgram) -> tuple[sp.csr_array, Array]:
-    """Write all limits and bounds of a sparse program as Cz ≤ d. Each row is divided by its largest entry."""
+    """Return C and d of all limits and bounds Cz ≤ d of a sparse program. Each row is divided by its largest entry."""
     one, upper, lower = sp.csr_array(sp.eye_array(p.n)), np.isfinite(p.ub), np.isfinite(p.lb)
     C = sp.csr_array(sp.vstack([p.A, -p.A, p.G, one[upper], -one[lower]]))
     norm = judged_row_magnitudes(C)

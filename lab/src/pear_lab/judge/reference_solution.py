@@ -1,7 +1,7 @@
-"""Reference solutions: a solver of another package proposes a point, and extended precision takes the last step.
+"""Reference solutions: a solver of another package proposes a point, and a last step makes it exact.
 
-The last step solves the program exactly on the constraints that are tight at the proposed point. The result is used
-only if it satisfies the optimality conditions. No code is shared with the solvers that are measured.
+The last step solves the program in extended precision on the constraints that are tight at the proposed point. The
+result is used only if it satisfies the optimality conditions. No code is shared with the solvers that are measured.
 """
 
 from __future__ import annotations
@@ -114,7 +114,7 @@ def reference_solvers(tested: str) -> list[str]:
 
 
 def attempt_reference(program: JudgedProgram, solver: str) -> ReferenceSolution | None:
-    """Solve a program with one solver, take the exact step, and measure the result; None without a point."""
+    """Solve a program with one solver, take the exact step, and return the result. None if no point is found."""
     solved = _solve_reference_by_qpsolvers(program, solver)
     if solved is None:
         return None

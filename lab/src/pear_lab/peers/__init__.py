@@ -1,4 +1,4 @@
-"""Other libraries, here called peers, each in its own virtual environment: to be measured, or used as a layer."""
+"""Other libraries, here called peers. They are measured, or used as a layer, each in its own virtual environment."""
 
 from pear_lab.peers.peer_environment import peer_cache_folder, peer_interpreter
 from pear_lab.peers.peer_layer import PeerLayer

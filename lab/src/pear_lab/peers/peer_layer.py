@@ -112,7 +112,7 @@ class PeerLayer:
         return torch.frombuffer(data, dtype=torch.float64)
 
     def _stream(self, name: str) -> Any:
-        """Return a stream of the process that is known to exist, "stdin" or "stdout"."""
+        """Return the stream "stdin" or "stdout" of the process. Both always exist."""
         return getattr(self._worker, name)
 
 
@@ -129,7 +129,7 @@ class _PeerLayerFunction(torch.autograd.Function):
 
     @staticmethod
     def backward(ctx: Any, *slopes: Tensor) -> tuple[Tensor, Tensor, None]:
-        """Turn ``slopes``, the gradient with respect to decisions (B, n), into those for costs and curvatures."""
+        """Return the gradients for costs and curvatures, from that for decisions (B, n), which ``slopes`` holds."""
         layer: PeerLayer = ctx.layer
         if ctx.call != layer.calls:
             raise PeerError(

@@ -43,7 +43,7 @@ def measure_peer(
     warm_up: bool = True,
     clock: str = "wall",
 ) -> PeerMeasurement:
-    """Run the worker of a peer on given data.
+    """Run the worker of a peer on given data, and return its results and times.
 
     Args:
         peer: the peer to measure.

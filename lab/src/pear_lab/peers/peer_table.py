@@ -136,7 +136,7 @@ def choose_peers(names: Sequence[str], command: str, device: str = "cpu") -> lis
 
     Args:
         names: names of peers, or "all" for every row that takes part in the benchmark and supports the device.
-        command: the benchmark.
+        command: the name of the benchmark.
         device: "cpu" or "cuda".
 
     Raises:

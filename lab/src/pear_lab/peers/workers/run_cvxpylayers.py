@@ -11,7 +11,7 @@ PACKAGES = ("cvxpylayers", "cvxpy", "diffcp", "torch", "numpy")
 
 
 def cvxpylayers_layer(Q: Any) -> Callable[[Any], Any]:
-    """Return the layer of cvxpylayers for long-only portfolios with curvatures Q (B, n, n).
+    """Return the function of cvxpylayers from costs (B, n) to long-only portfolios (B, n) with curvatures Q (B, n, n).
 
     The parameters of the program are factors of the curvatures, as the rules of CVXPY demand.
     """
@@ -26,7 +26,7 @@ def cvxpylayers_layer(Q: Any) -> Callable[[Any], Any]:
 
 @cache
 def _cvxpylayers_program(n: int) -> Any:
-    """Make the layer for n assets, which is stated and canonicalised once."""
+    """Make the layer for n assets. Later calls return the same layer."""
     cp, layers = import_module("cvxpy"), import_module("cvxpylayers.torch")
     x, F, c = cp.Variable(n), cp.Parameter((n, n)), cp.Parameter(n)
     problem = cp.Problem(cp.Minimize(0.5 * cp.sum_squares(F @ x) + c @ x), [cp.sum(x) == 1, x >= 0])

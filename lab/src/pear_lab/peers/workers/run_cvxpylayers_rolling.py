@@ -1,4 +1,4 @@
-"""cvxpylayers on rollouts of a battery: each plan begins at the level that the plan before it has after one hour."""
+"""cvxpylayers on rollouts of a battery. Each plan begins at the level that the last plan reaches after an hour."""
 
 from __future__ import annotations
 
@@ -10,7 +10,9 @@ PACKAGES = ("cvxpylayers", "cvxpy", "diffcp", "torch", "numpy")
 
 
 def prepare_cvxpylayers_rollouts(data: dict[str, Any], device: str) -> Callable[[], dict[str, Any]]:
-    """Prepare a step: the realised cost of all rollouts and its gradient with respect to the forecasts (B, S, T).
+    """Return a function that computes the realised costs (B,) of all rollouts, and the gradient of their mean.
+
+    The gradient (B, S, T) is that with respect to the forecasts.
 
     Args:
         data: ``forecasts`` and ``truth`` (B, S, T) for B rollouts of S steps with plans of T hours, and the numbers of
@@ -40,7 +42,7 @@ def prepare_cvxpylayers_rollouts(data: dict[str, Any], device: str) -> Callable[
 
 
 def _cvxpylayers_battery(spec: dict[str, float], hours: int) -> Any:
-    """Make the layer of a battery's plan. The parameters are the prices and the level at the start."""
+    """Make the layer that plans a battery. Its parameters are the prices and the level at the start."""
     cp, layers = import_module("cvxpy"), import_module("cvxpylayers.torch")
     price, start = cp.Parameter(hours), cp.Parameter(1)
     inflow, outflow, level = cp.Variable(hours), cp.Variable(hours), cp.Variable(hours + 1)

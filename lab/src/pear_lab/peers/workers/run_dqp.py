@@ -10,7 +10,10 @@ PACKAGES = ("libdqp", "daqp", "qpsolvers", "torch", "numpy")
 
 
 def dqp_layer(Q: Any) -> Callable[[Any], Any]:
-    """Return the layer of dQP for dense long-only portfolios with curvatures Q (B, n, n), at its default tolerances."""
+    """Return the function of dQP from costs (B, n) to long-only portfolios (B, n) with curvatures Q (B, n, n).
+
+    The programs are dense, and the tolerances are the defaults.
+    """
     import torch
 
     B, n, _ = Q.shape

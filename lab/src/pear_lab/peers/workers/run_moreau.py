@@ -11,7 +11,7 @@ PACKAGES = ("moreau", "torch", "numpy")
 
 
 def moreau_layer(Q: Any) -> Callable[[Any], Any]:
-    """Return the layer of Moreau for long-only portfolios with curvatures Q (B, n, n).
+    """Return the function of Moreau from costs (B, n) to long-only portfolios (B, n) with curvatures Q (B, n, n).
 
     The program has the form ``Ax + s = b`` with s = 0 in the first row and s ≥ 0 in the others. All settings are the
     defaults, except the number of iterations: after the default of 200, the active-set method silently stops too early

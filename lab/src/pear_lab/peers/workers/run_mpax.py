@@ -1,7 +1,7 @@
 """MPAX: a first-order method for linear and quadratic programs in JAX. Only the forward pass is measured.
 
 The documentation of MPAX shows two gradients: one by unrolled iterations, and that of SPO+, which needs no derivative
-of the solver. Neither is the derivative of the regret.
+of the solver. Neither of them is the derivative of the regret.
 """
 
 from __future__ import annotations
@@ -15,7 +15,9 @@ PACKAGES = ("mpax", "jax", "jaxlib", "numpy")
 
 
 def prepare_mpax_decisions(data: dict[str, Any], device: str) -> Callable[[], dict[str, Any]]:
-    """Prepare the decisions (B, n) of smoothed programs with shared constraints, at the default tolerance of 1e-4.
+    """Return a function that computes decisions (B, n) of smoothed programs with shared constraints.
+
+    The tolerance is the default, 1e-4.
 
     Args:
         data: the arrays that ``worker.py`` describes.

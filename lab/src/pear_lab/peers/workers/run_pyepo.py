@@ -13,7 +13,9 @@ MSE_WEIGHT = 0.01
 
 
 def prepare_pyepo_training(data: dict[str, Any], device: str) -> Callable[[], dict[str, Any]]:
-    """Prepare a training of a linear layer by Adam with a rate of 1e-2, in shuffled batches of 32.
+    """Return a function that trains a linear layer, and returns its weights and the seconds of the training.
+
+    Adam trains at a rate of 1e-2, in shuffled batches of 32.
 
     Args:
         data: ``features`` (B, p), ``costs`` (B, n), ``first_weight`` and ``first_bias`` of the layer, ``epochs``,

@@ -20,7 +20,7 @@ TRIED, PASSES = 4, 5
 
 
 def prepare_pyepo_method_steps(data: dict[str, Any], device: str) -> Callable[[], dict[str, Any]]:
-    """Prepare the steps of each loss, one step for every batch.
+    """Return a function that times a step of each loss on every batch, and returns seconds and gradients.
 
     Args:
         data: the program: A, b, G, h, lb, ub, ``integer``, ``sense``, and ``grid`` for paths through a grid. The costs
@@ -100,12 +100,12 @@ def _time_pyepo_steps(
 
 
 def warm_up_steps(batches: int) -> list[int]:
-    """Return the numbers of the batches of the steps that do not count."""
+    """Return the number of the batch for each step that does not count. The batches take turns."""
     return [k % batches for k in range(WARM_UP)]
 
 
 def _time_pyepo_decision(model: Any, costs: Any) -> float:
-    """Return the seconds of one decision in the fastest of some passes."""
+    """Return the processor seconds of one decision in the fastest of some passes over ``costs``."""
     passes = []
     for _ in range(PASSES):
         began = time.process_time()
@@ -117,7 +117,10 @@ def _time_pyepo_decision(model: Any, costs: Any) -> float:
 
 
 def _list_pyepo_models(data: dict[str, Any]) -> dict[str, Callable[[], Any]]:
-    """Return functions that make models for each solver: by PyEPO's own class, if there is one, and from arrays."""
+    """Return functions that make models, by name. A model is made from arrays, or by PyEPO's own class.
+
+    Every solver has a model from arrays. It also has one of PyEPO's own class if there is a class for the program.
+    """
     backend = str(data["backend"])
     names = str(data["integer_solvers" if bool(data["integer"]) else "solvers"]).split(",")
     made: dict[str, Callable[[], Any]] = {}

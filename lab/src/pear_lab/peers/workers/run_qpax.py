@@ -11,7 +11,7 @@ SHARED = {"Q": 2, "A": 2, "b": 1, "C": 2, "d": 1}
 
 
 def prepare_qpax_gradient(data: dict[str, Any], device: str) -> Callable[[], dict[str, Any]]:
-    """Prepare the gradient (B, n) of the true objective with respect to the predicted costs, in float64.
+    """Return a function that computes the gradient (B, n) of the true objective with respect to the predicted costs.
 
     Args:
         data: the arrays that ``worker.py`` describes, and the options ``solver_tol`` and ``target_kappa`` of qpax.

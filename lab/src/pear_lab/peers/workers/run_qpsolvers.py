@@ -21,7 +21,7 @@ ROWS = {"Q": 2, "G": 2, "h": 1, "A": 2, "b": 1, "lb": 1, "ub": 1}
 
 
 def prepare_qpsolvers_decisions(data: dict[str, Any], device: str) -> Callable[[], dict[str, Any]]:
-    """Prepare the decisions (B, n) of all samples; NaN for a sample without a solution.
+    """Return a function that computes the decisions (B, n) of all samples; NaN for a sample without a solution.
 
     A solver that takes both dense and sparse matrices gets the kind that is faster for the first sample. The matrices
     are made before the clock starts.

@@ -1,4 +1,4 @@
-"""qpth: a batched interior-point method whose factorisation serves the backward pass."""
+"""qpth: a batched interior-point method. The backward pass uses its factorisation again."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ PACKAGES = ("qpth", "torch", "numpy")
 
 
 def qpth_layer(Q: Any) -> Callable[[Any], Any]:
-    """Return the layer of qpth for long-only portfolios with curvatures Q (B, n, n)."""
+    """Return the function of qpth from costs (B, n) to long-only portfolios (B, n) with curvatures Q (B, n, n)."""
     import torch
 
     n = Q.shape[-1]
@@ -19,7 +19,9 @@ def qpth_layer(Q: Any) -> Callable[[Any], Any]:
 
 
 def qpth_program(data: dict[str, Any]) -> Callable[[Any], Any]:
-    """Return the layer of qpth for any program, with the default tolerance of 1e-12 and number of iterations.
+    """Return the function of qpth from costs (B, n) to solutions (B, n) of any program.
+
+    The tolerance, 1e-12, and the number of iterations are the defaults.
 
     Args:
         data: Q, A, b, C and d, as ``worker.py`` describes them.

@@ -1,4 +1,4 @@
-"""qpth on days of returns: moments, portfolios, realised utilities, and their gradient with respect to the days."""
+"""qpth on windows of daily returns: moments, portfolios, realised utilities, and their gradient."""
 
 from __future__ import annotations
 
@@ -10,7 +10,9 @@ PACKAGES = ("qpth", "torch", "numpy")
 
 
 def prepare_qpth_epoch(data: dict[str, Any], device: str) -> Callable[[], dict[str, Any]]:
-    """Prepare the steps of an epoch. The utilities of the best portfolios are computed before the clock starts.
+    """Return a function that computes the gradients of an epoch with respect to the predicted returns of each batch.
+
+    The utilities of the best portfolios are computed before, and are not part of its time.
 
     Args:
         data: arrays by name. ``predicted`` and ``true`` (R, B, n, days) are R batches of windows of daily returns of n

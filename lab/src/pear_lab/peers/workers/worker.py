@@ -57,7 +57,7 @@ def run_worker() -> None:
 
 
 def _prepare_worker_step(peer: Any, data: dict[str, Any], device: str) -> Step:
-    """Return the step of a peer that is to be measured."""
+    """Return the step of a peer, a function without arguments that is to be measured."""
     if "jax" in peer.PACKAGES:
         _configure_worker_jax(device)
     if hasattr(peer, "PREPARE"):
@@ -99,7 +99,7 @@ def add_worker_bound_rows(data: dict[str, Any]) -> dict[str, Any]:
 def make_worker_regret_step(
     program: Callable[[dict[str, Any]], Callable[[Any], Any]], data: dict[str, Any], device: str
 ) -> Step:
-    """Make a step that decides, and computes the gradient of the true objective with respect to the predicted costs.
+    """Return a step that decides, and computes the gradient of the true objective with respect to the predicted costs.
 
     Args:
         program: the ``PROGRAM`` of a peer.
@@ -123,7 +123,7 @@ def make_worker_regret_step(
 
 
 def times_curvature(Q: Any, z: Any) -> Any:
-    """Multiply decisions z (B, n) by Q, which is (n, n) or (B, n, n)."""
+    """Return the products (B, n) of decisions z (B, n) and Q, which is (n, n) or (B, n, n)."""
     return z @ Q if Q.ndim == z.ndim else (Q @ z[:, :, None])[:, :, 0]
 
 
@@ -253,7 +253,7 @@ def _limit_worker_threads(count: int) -> None:
 
 
 def _list_package_versions(packages: tuple[str, ...]) -> dict[str, str]:
-    """Return the versions of Python and of the installed packages."""
+    """Return the versions of Python and of those packages that are installed, by name."""
     versions = {"python": ".".join(map(str, sys.version_info[:3]))}
     for package in packages:
         with contextlib.suppress(importlib.metadata.PackageNotFoundError):
