@@ -597,3 +597,42 @@ def test_nothing_is_kept_without_keys() -> None:
         loss(case.cost, case.true)
     assert loss.reused == 0
     assert Decider(case.problem, "osqp").fused is None
+
+
+DEPENDENT: dict[str, dict[str, Any]] = {
+    "linear": {
+        "A": [[2, 2, 0], [-1, -1, -2], [0, 0, -2]],
+        "b": [2, 1, 2],
+        "lb": [0, 0, -1],
+        "ub": [np.inf, np.inf, 1],
+        "c": [5, 1, 2],
+        "value": -1.0,
+    },
+    "quadratic": {
+        "Q": np.diag([5.0, 0, 1, 0]),
+        "A": [[-1, -1, -1, 2], [0, 0, 1, 0], [-1, -1, -2, 2]],
+        "b": [1, -1, 2],
+        "lb": [-np.inf, -np.inf, -1, 0],
+        "ub": [1, np.inf, np.inf, 1],
+        "c": [3, -2, 1, 1],
+        "value": -6.0,
+    },
+}
+
+
+@pytest.mark.parametrize("name", DEPENDENT)
+def test_equalities_that_depend_on_each_other_in_any_unit(name: str) -> None:
+    """In odd units the rounding of one row was taken for a pivot, and a point that is not the best for the solution."""
+    A, b, lb, ub, c = (np.array(DEPENDENT[name][field], dtype=float) for field in ("A", "b", "lb", "ub", "c"))
+    Q, random = DEPENDENT[name].get("Q"), np.random.default_rng(0)
+    for _ in range(400):
+        unit, money, rows = 10 ** random.uniform(-8, 8), 10 ** random.uniform(-9, 9), 10 ** random.uniform(-4, 4, 3)
+        problem = pear.Problem(
+            Q=None if Q is None else money * Q / unit**2,
+            A=A * rows[:, None] / unit,
+            b=b * rows,
+            lb=lb * unit,
+            ub=ub * unit,
+        )
+        value = pear.solve(problem, money * c[None] / unit).value.item() / money
+        assert value == pytest.approx(DEPENDENT[name]["value"], rel=1e-9)

@@ -127,6 +127,45 @@ def apply_basis_inverse(D: ProgramData, j: int, w: Workspace, out: Array) -> Non
 
 
 @inner
+def is_column_entry_rounding(D: ProgramData, w: Workspace, b: int, j: int) -> bool:
+    """Return True if entry b of B⁻¹ times the column of variable j, in ``w.column``, is only the rounding of its terms.
+
+    Rows that depend on each other give such entries: the slack of one of them is basic, and no variable moves it.
+    """
+    return abs(w.column[b]) <= ROUNDOFF * _basis_inverse_terms(D, w, b, j)
+
+
+@inner
+def is_basic_rate_rounding(D: ProgramData, w: Workspace, b: int) -> bool:
+    """Return True if the rate of the basic variable at position b, in ``w.column``, is only the rounding of its terms.
+
+    The rate belongs to the movement ``w.along`` of the superbasic variables.
+    """
+    most = steep = terms = 0.0
+    for t in span(w.tally[ix.SUPERS]):
+        most += abs(w.along[t])
+    for k in span(len(w.inverse)):
+        steep += abs(w.inverse[b, k]) * max(1.0, math.sqrt(w.norm[k]))
+    if abs(w.column[b]) > ROUNDOFF * steep * most:  # no sum of terms is larger
+        return False
+    for t in span(w.tally[ix.SUPERS]):
+        terms += abs(w.along[t]) * _basis_inverse_terms(D, w, b, w.sup[t])
+    return abs(w.column[b]) <= ROUNDOFF * terms
+
+
+@inner
+def _basis_inverse_terms(D: ProgramData, w: Workspace, b: int, j: int) -> float:
+    """Return the sum of the sizes of the terms of entry b of B⁻¹ times the column of variable j."""
+    R, n = D.J.shape
+    if j >= n:
+        return abs(w.inverse[b, j - n])
+    terms = 0.0
+    for k in span(R):
+        terms += abs(w.inverse[b, k] * D.J[k, j])
+    return terms
+
+
+@inner
 def set_superbasic_columns(D: ProgramData, w: Workspace) -> None:
     """Compute ``w.W``: row t is the inverse of the basis times the column of the superbasic variable at position t."""
     for t in span(w.tally[ix.SUPERS]):

@@ -10,6 +10,8 @@ from pear.solvers.active_set import kernel_arrays as ix
 from pear.solvers.active_set.basis_and_superbasics import (
     apply_basis_inverse,
     drop_superbasic,
+    is_basic_rate_rounding,
+    is_column_entry_rounding,
     make_superbasic,
     rebalance_basis,
     replace_basic_variable,
@@ -130,27 +132,13 @@ def take_phase_one_step(D: ProgramData, w: Workspace, entering: int, direction: 
     """
     R = len(w.inverse)
     apply_basis_inverse(D, entering, w, w.column)
-    largest = largest_compiled_size(w.column, R)
-    far = w.up[entering] if direction > 0.0 else w.lo[entering]
-    length, leaving, place = abs(far - w.x[entering]), -1, ix.UPPER if direction > 0.0 else ix.LOWER
-    rate_taken = 0.0
-    for b in span(R):
-        rate = -direction * w.column[b]
-        if abs(rate) <= w.number[ix.PIVOT] * largest:
-            continue
-        v, side = w.basis[b], w.step[b]
-        if side == 0.0:
-            goal = w.up[v] if rate > 0.0 else w.lo[v]
-        elif side * rate < 0.0:
-            goal = w.lo[v] if side < 0.0 else w.up[v]
-        else:
-            continue
-        step = max(0.0, (goal - w.x[v]) / rate)
-        if step < length or (step == length and abs(rate) > abs(rate_taken)):
-            length, leaving, rate_taken = step, b, rate
-            place = ix.UPPER if goal == w.up[v] else ix.LOWER
+    length, leaving, place = phase_one_ratio_test(w, entering, direction)
+    while leaving >= 0 and is_column_entry_rounding(D, w, leaving, entering):
+        w.column[leaving] = 0.0
+        length, leaving, place = phase_one_ratio_test(w, entering, direction)
     if length == math.inf:
         return length
+    far = w.up[entering] if direction > 0.0 else w.lo[entering]
     for b in span(R):
         shift_in_phase_one(w, w.basis[b], -direction * length * w.column[b])
     shift_in_phase_one(w, entering, direction * length)
@@ -170,6 +158,41 @@ def take_phase_one_step(D: ProgramData, w: Workspace, entering: int, direction: 
     w.place[gone] = place
     w.x[gone] = w.up[gone] if place == ix.UPPER else w.lo[gone]
     return length
+
+
+@inner
+def phase_one_ratio_test(w: Workspace, entering: int, direction: float) -> tuple[float, int, int]:
+    """Find how far a variable can move until a basic variable, or the variable itself, meets a bound.
+
+    Args:
+        w: the workspace. ``w.column`` has the rates of the basic variables, and ``w.step`` the sides that they violate.
+        entering: the variable that moves.
+        direction: 1 upwards, −1 downwards.
+
+    Returns:
+        The length of the step, infinite if no bound is met; the position of the basic variable that meets a bound, −1
+        if it is the variable itself; and the place of the variable that meets its bound.
+    """
+    R = len(w.inverse)
+    largest, rate_taken = largest_compiled_size(w.column, R), 0.0
+    far = w.up[entering] if direction > 0.0 else w.lo[entering]
+    length, leaving, place = abs(far - w.x[entering]), -1, ix.UPPER if direction > 0.0 else ix.LOWER
+    for b in span(R):
+        rate = -direction * w.column[b]
+        if abs(rate) <= w.number[ix.PIVOT] * largest:
+            continue
+        v, side = w.basis[b], w.step[b]
+        if side == 0.0:
+            goal = w.up[v] if rate > 0.0 else w.lo[v]
+        elif side * rate < 0.0:
+            goal = w.lo[v] if side < 0.0 else w.up[v]
+        else:
+            continue
+        step = max(0.0, (goal - w.x[v]) / rate)
+        if step < length or (step == length and abs(rate) > abs(rate_taken)):
+            length, leaving, rate_taken = step, b, rate
+            place = ix.UPPER if goal == w.up[v] else ix.LOWER
+    return length, leaving, place
 
 
 @inner
@@ -214,10 +237,10 @@ def search_phase_two(D: ProgramData, w: Workspace, careful: bool) -> bool:
         if abs(longest) == math.inf and rebalance_basis(w):  # the direction may be flat only by rounding
             at_minimum = False
             continue
-        length, met = phase_two_ratio_test(D, w, abs(longest))
+        length, met = find_phase_two_step(D, w, abs(longest))
         if longest == -math.inf and length == math.inf:  # the objective is constant: the opposite direction is as good
             reverse_search_direction(w)
-            length, met = phase_two_ratio_test(D, w, length)
+            length, met = find_phase_two_step(D, w, length)
             if length == math.inf:
                 hold_flat_search_variable(w)
                 at_minimum = w.tally[ix.SUPERS] == 0
@@ -247,6 +270,21 @@ def hold_flat_search_variable(w: Workspace) -> None:
     t = w.tally[ix.FACTORED]
     w.place[w.sup[t]] = ix.FREE
     drop_superbasic(w, t)
+
+
+@inner
+def find_phase_two_step(D: ProgramData, w: Workspace, longest: float) -> tuple[float, int]:
+    """Find the longest step as ``phase_two_ratio_test`` does; the rate of a basic variable that is rounding becomes 0.
+
+    If rows depend on each other, the slack of one of them stays basic and does not move. A rate that is only the
+    rounding of its terms would stop the step at its bounds, and would be the pivot of a useless basis.
+    """
+    supers = w.tally[ix.SUPERS]
+    length, met = phase_two_ratio_test(D, w, longest)
+    while met >= supers and is_basic_rate_rounding(D, w, met - supers):
+        w.column[met - supers] = 0.0
+        length, met = phase_two_ratio_test(D, w, longest)
+    return length, met
 
 
 @inner
