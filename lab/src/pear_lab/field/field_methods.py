@@ -1,4 +1,4 @@
-"""The methods of the comparison: every method of the library, with up to five settings to try."""
+"""The methods of the comparison on public tasks: every method of the library, with up to five settings to try."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ LEARNING_RATES: tuple[Setting, ...] = tuple({"learning_rate": rate} for rate in 
 
 
 def _method_tries(name: str, *values: float) -> tuple[Setting, ...]:
-    """Return a setting of the option ``name`` for each value."""
+    """Return one setting for each value. A setting is a dictionary that gives the option ``name`` its value."""
     return tuple({name: value} for value in values)
 
 
@@ -66,8 +66,8 @@ class FieldMethod:
         title: the name in tables.
         loss: the name of the method in ``pear.losses.METHODS``.
         tries: the settings to try. The best setting by validation regret is trained to the end.
-        way: "tries" for the common protocol; "fit" for a call of ``pear.fit`` with the same samples, and the time that
-            other methods have for the start and all their tries.
+        way: "tries" for the common protocol; "fit" for a call of ``pear.fit`` with the same samples. The call has the
+            time that other methods have for the start and all their tries together.
     """
 
     name: str
@@ -109,7 +109,7 @@ def chosen_field_methods(names: Sequence[str] | None) -> list[FieldMethod]:
 
 
 def describe_method_setting(setting: Setting) -> str:
-    """Return a setting in words.
+    """Return a setting of a method in words.
 
     Example:
         >>> describe_method_setting({"sigma": 0.3}), describe_method_setting({})

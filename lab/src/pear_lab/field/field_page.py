@@ -1,4 +1,7 @@
-"""The page of the comparison, whose numbers and sentences on numbers are all made from the database."""
+"""The page of the comparison of all methods.
+
+All of its numbers, and sentences on numbers, are made from the database.
+"""
 
 from __future__ import annotations
 
@@ -32,7 +35,7 @@ A comparison that was stopped goes on by the same command. Without --tasks, --me
 
 
 def field_page(database: Path, figure: Path | None = None, link: str = FIGURE) -> str:
-    """Return the page in Markdown.
+    """Return the page of the comparison in Markdown.
 
     Args:
         database: the file of the runs.
@@ -65,7 +68,7 @@ def field_page(database: Path, figure: Path | None = None, link: str = FIGURE) -
 
 
 def _field_page_commands(found: Sequence[TaskResults]) -> str:
-    """Return the commands that make the database and the page, with the tasks, methods and seeds of the results."""
+    """Return the shell commands that make the database and the page for the tasks, methods and seeds of the results."""
     seeds = sorted({seed for one in found for seed in one.seeds})
     whole = seeds == list(range(seeds[0], seeds[-1] + 1))
     return COMMANDS.format(
@@ -76,5 +79,5 @@ def _field_page_commands(found: Sequence[TaskResults]) -> str:
 
 
 def _field_page_markdown(found: Sequence[PageSection]) -> list[str]:
-    """Return each section in Markdown."""
+    """Return each section of the page as a text in Markdown."""
     return [report_section_markdown(section) for section in found]

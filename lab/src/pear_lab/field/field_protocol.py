@@ -1,9 +1,9 @@
 """``FieldProtocol``: the common training of all methods of the comparison.
 
-All methods start from the same weights, which minimise the squared error. Each of up to five settings is trained for a
-few epochs. The setting with the lowest regret on the validation samples is then trained to the end. The result has the
-weights of the check with the lowest validation regret, which may be the start. The test samples are used once, at the
-end.
+All methods start from the same weights, which minimise the squared error. First, each of up to five settings is trained
+for a few epochs; this is called a try. Then the setting with the lowest regret on the validation samples is trained to
+the end. During training the validation regret is checked several times. The result is the model with the weights of the
+best check, or with the weights of the start if no check was better. The test samples are used once, at the end.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ HARD_SHARE = 10.0
 
 @dataclass
 class _FieldProtocolTry:
-    """The training of one setting.
+    """The training of one setting of a method.
 
     Attributes:
         setting: the setting.
@@ -76,7 +76,7 @@ class _FieldProtocolTry:
         return math.inf if self.history is None or self.history.best is None else self.history.best.metric
 
     def as_record(self) -> dict[str, Any]:
-        """Return the entry of the database: the setting, and its outcome or failure."""
+        """Return the try as an entry of the database: its setting, and its outcome or failure."""
         found: dict[str, Any] = {"setting": dict(self.setting)}
         if self.failure:
             return {**found, "failure": self.failure}
@@ -86,7 +86,7 @@ class _FieldProtocolTry:
 
 
 class FieldProtocol(Protocol):
-    """The protocol of ``pear reproduce field``, which the docstring of this module describes."""
+    """The protocol of ``pear reproduce field``: up to five short tries, and a training with the best setting."""
 
     def check(self, run: RunSpec, say: Say = lambda line: None) -> None:
         """Raise ``DataError`` if the task needs data that is missing."""
@@ -98,7 +98,7 @@ class FieldProtocol(Protocol):
             )
 
     def train(self, run: RunSpec, progress: Listener = None) -> TrainingResult:
-        """Try all settings, and train the best one to the end. All times are processor time.
+        """Try all settings, train the best one to the end, and return the result. All times are processor time.
 
         Raises:
             RunError: the method does not apply to the task, or all of its tries failed.
@@ -108,7 +108,7 @@ class FieldProtocol(Protocol):
             return self._train(run, progress)
 
     def _train(self, run: RunSpec, progress: Listener) -> TrainingResult:
-        """Do the work of ``train``, with the clock of the processor."""
+        """Do the work of ``train``, and return its result. The clock already counts processor time."""
         unsuited = field_tasks()[run.task].unsuited
         if run.settings["loss"] in unsuited:
             raise RunError(f"{NOT_APPLICABLE}{unsuited[run.settings['loss']]}")
@@ -141,7 +141,7 @@ class FieldProtocol(Protocol):
         return _field_protocol_result(run, prepared, chosen.model, best, (*others, best), found)
 
     def model(self, run: RunSpec) -> nn.Module:
-        """Make the forecaster of the task, with the weights of the common start."""
+        """Return the forecaster of the task, with the weights of the common start."""
         return prepare_task(run.task, run.seed, tuple(run.settings["most"])).model(run.seed)
 
 
@@ -172,7 +172,7 @@ def warm_up_field_protocol(run: RunSpec, prepared: PreparedTask) -> None:
 
 
 def add_start_to_field_protocol(prepared: PreparedTask, history: History) -> History:
-    """Add the start to a history as the check of epoch 0, which is the best check if no later one is better."""
+    """Return a history in which the start is the check of epoch 0. It is the best check if no later one is better."""
     first = Check(0, 0.0, math.nan, prepared.start_regret)
     best = history.best if history.best is not None and history.best.metric < first.metric else first
     checks = [replace(one, seconds=round(one.seconds, 4), loss=float(f"{one.loss:.6g}")) for one in history.checks]
@@ -180,13 +180,13 @@ def add_start_to_field_protocol(prepared: PreparedTask, history: History) -> His
 
 
 def _make_field_protocol_loss(run: RunSpec, problem: Problem | Model, setting: Setting) -> nn.Module:
-    """Make the loss of a run with the options of a setting."""
+    """Return the loss of a run, with the options of a setting."""
     options = {name: value for name, value in setting.items() if name != "learning_rate"}
     return make_loss(run.settings["loss"], problem, **options)
 
 
 def _field_protocol_config(run: RunSpec, short: bool) -> FitConfig:
-    """Return the settings of a training: of a try if ``short``, otherwise of a training to the end."""
+    """Return the ``FitConfig`` of a try if ``short``, otherwise of a training to the end."""
     names = ("batch_size", "check_every", "patience", "min_improvement")
     epochs, cap = ("try_epochs", "try_cap") if short else ("max_epochs", "time_cap")
     shared = {name: run.settings[name] for name in names}
@@ -198,7 +198,7 @@ def _field_protocol_config(run: RunSpec, short: bool) -> FitConfig:
 def _make_field_protocol_try(
     run: RunSpec, prepared: PreparedTask, setting: Setting, checkpoint: Path | None = None
 ) -> _FieldProtocolTry:
-    """Make the loss, the model at the common start and the optimizer of a setting."""
+    """Return an untrained try of a setting: its loss, the model at the common start, and the optimizer."""
     loss, model = _make_field_protocol_loss(run, prepared.problem, setting), prepared.model(run.seed)
     rate = FitConfig(learning_rate=setting.get("learning_rate", run.settings["learning_rate"]))
     train = prepared.split.train
@@ -209,7 +209,7 @@ def _make_field_protocol_try(
 def _train_field_protocol_try(
     run: RunSpec, prepared: PreparedTask, one: _FieldProtocolTry, progress: Listener, short: bool
 ) -> None:
-    """Train a setting, or continue its training from the checkpoint, and store history or failure in ``one``.
+    """Train the try ``one``, or continue it from its checkpoint, and store its history or failure in it.
 
     Raises:
         KeyboardInterrupt: the user stopped the training.
@@ -257,7 +257,7 @@ def _field_protocol_result(
     histories: tuple[History, ...],
     found: dict[str, Any],
 ) -> TrainingResult:
-    """Make the result of a run: its model, its histories, and the function that tests the model.
+    """Return the result of a run: its model, its histories, and the function that tests the model.
 
     If the method has tries, and no check was better than the start, the model of the result is the start.
 

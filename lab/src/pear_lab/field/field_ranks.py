@@ -1,4 +1,4 @@
-"""``FieldRanks``: the mean ranks of the methods, and the methods and tasks that are not ranked."""
+"""``FieldRanks``: the mean ranks of the methods, and the lists of methods and tasks that cannot be ranked."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ LEAST_METHODS, LEAST_TASKS = 3, 2
 
 @dataclass(frozen=True)
 class FieldRanks:
-    """The mean ranks of methods over tasks on which all of them have a result.
+    """The mean ranks of methods. Only tasks on which all ranked methods have a result are counted.
 
     Attributes:
         found: the ranks; None if there are too few methods or tasks.
@@ -38,7 +38,7 @@ class FieldRanks:
 
     @classmethod
     def of(cls, results: Sequence[TaskResults]) -> FieldRanks:
-        """Rank the methods by their mean test regret on each task."""
+        """Return the ranks of the methods by their mean test regret on each task."""
         by_task = {one.task.name: one for one in results}
         every = list(dict.fromkeys(name for one in results for name in one.done))
         has = {name: frozenset(task for task, one in by_task.items() if name in one.methods) for name in every}

@@ -47,7 +47,7 @@ class FieldSelection:
     Attributes:
         tasks, methods, seeds: the names and seeds to run. None stands for all seeds, all methods, and all tasks with
             data or, if ``quick``, for a few of them.
-        time_cap: the time limit, in seconds, of the training of the chosen setting including its try; None for the
+        time_cap: the time limit in seconds for the training of the chosen setting, including its try; None for the
             default.
         quick: whether to run two tiny tasks with a few methods, as a test.
     """
@@ -96,7 +96,7 @@ def count_field_runs() -> int:
 
 
 def field_run_settings(row: FieldMethod, selection: FieldSelection) -> dict[str, Any]:
-    """Return the settings of the runs of a method, which with task, method and seed determine the result."""
+    """Return the settings of a method's runs. Together with task, method and seed they determine the result."""
     cap = selection.time_cap or (QUICK_TIME_CAP if selection.quick else TIME_CAP)
     budget = QUICK_BUDGET if selection.quick else BUDGET
     caps = {"time_cap": float(cap), "try_cap": TRY_SHARE * float(cap)}
@@ -104,7 +104,10 @@ def field_run_settings(row: FieldMethod, selection: FieldSelection) -> dict[str,
 
 
 def _tasks_of_field_runs(selection: FieldSelection) -> list[PublicTask]:
-    """Return the selected tasks."""
+    """Return the tasks that the selection names.
+
+    If it names none, they are all tasks with data, or those of ``--quick``.
+    """
     rows = field_tasks()
     if selection.tasks is not None:
         for name in selection.tasks:

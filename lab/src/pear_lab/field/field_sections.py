@@ -33,7 +33,7 @@ _DECIMALS = 2
 
 
 def field_protocol_section(found: Sequence[TaskResults]) -> PageSection:
-    """Make the section that describes the protocol, with the numbers in the recorded settings."""
+    """Return the section that describes the protocol, with the numbers in the recorded settings."""
     settings = next(run for runs in found[0].done.values() for run in runs.values()).settings
     train, validation, test = settings["most"]
     sentences = (
@@ -68,7 +68,7 @@ def field_protocol_section(found: Sequence[TaskResults]) -> PageSection:
 
 
 def _field_budget_sentence(found: Sequence[TaskResults]) -> str:
-    """Return sentences on the time of the comparison, and on the choice of the budget."""
+    """Return sentences on the time that the comparison took, and on how the time limits and epochs were chosen."""
     runs = [run for one in found for seeds in one.done.values() for run in seeds.values()]
     spent = sum(run.timings["total"] for run in runs)
     return (
@@ -80,7 +80,7 @@ def _field_budget_sentence(found: Sequence[TaskResults]) -> str:
 
 
 def field_ranks_section(ranks: FieldRanks) -> PageSection:
-    """Make the section of mean ranks."""
+    """Return the section of mean ranks."""
     if ranks.found is None:
         words = "Ranks need at least three methods that have results on the same two tasks; there are not as many."
         return PageSection("ranks", "Mean ranks", (words,))
@@ -113,7 +113,7 @@ def field_ranks_section(ranks: FieldRanks) -> PageSection:
 
 
 def _field_sign_test_cells(ranks: FieldRanks, name: str) -> tuple[str, ...]:
-    """Return the cells of a method's sign test against PEAR's defaults; none if there are no such tests."""
+    """Return the table cells of a method's sign test against PEAR's defaults; empty if there are no such tests."""
     if not ranks.against_default:
         return ()
     test = ranks.against_default.get(name)
@@ -121,7 +121,7 @@ def _field_sign_test_cells(ranks: FieldRanks, name: str) -> tuple[str, ...]:
 
 
 def field_task_section(one: TaskResults) -> PageSection:
-    """Make the section of one task, with its description and a table of all methods."""
+    """Return the section of one task, with its description and a table of all methods."""
     unit = "%" if one.factor != 1 else "mean"
     header = ["Method", f"Test regret, {unit}", "Less the best", "Seconds", "To near the best, s", "Chosen most often"]
     near, printed = one.seconds_to_near_best(), _field_section_published(one)
@@ -170,7 +170,7 @@ def field_section_mean(numbers: np.ndarray) -> str:
 
 
 def field_speed_section(found: Sequence[TaskResults]) -> PageSection:
-    """Make the section with a table of how often and how soon each method comes near the best regret."""
+    """Return the section with a table of how often and how soon each method comes near the best regret."""
     spent: dict[str, list[float]] = {}
     near: dict[str, list[float | None]] = {}
     kept: Counter[str] = Counter()
@@ -202,7 +202,7 @@ def field_speed_section(found: Sequence[TaskResults]) -> PageSection:
 
 
 def field_settings_section(found: Sequence[TaskResults]) -> PageSection:
-    """Make the section with a table of all settings, and how often each was chosen."""
+    """Return the section with a table of all settings, and of how often each was chosen."""
     rows = []
     for name in dict.fromkeys(name for one in found for name in one.done):
         runs = [run for one in found for run in one.done.get(name, {}).values()]
@@ -223,7 +223,7 @@ def field_settings_section(found: Sequence[TaskResults]) -> PageSection:
 
 
 def field_failures_section(found: Sequence[TaskResults]) -> PageSection:
-    """Make the section that lists failed and inapplicable methods and failed tries, with reasons."""
+    """Return the section on methods that failed or do not apply, and on failed tries, with reasons."""
     rows = [
         (one.task.title, field_title(name), describe_task_failure(reasons, len(one.seeds)))
         for one in found
@@ -252,7 +252,7 @@ def field_failures_section(found: Sequence[TaskResults]) -> PageSection:
 
 
 def _field_section_share(times: Sequence[float | None]) -> float:
-    """Return the share of runs that come near the best regret."""
+    """Return the share of runs that come near the best regret. ``times`` has None for a run that does not."""
     return sum(time is not None for time in times) / len(times)
 
 
@@ -267,7 +267,10 @@ def _field_section_difference(one: TaskResults, name: str) -> str:
 
 
 def _field_section_seconds(times: Sequence[float | None]) -> str:
-    """Return the median time to come near the best regret, and how many runs do so, as text; "never" if none does."""
+    """Return the median time until runs come near the best regret, and the number of such runs, as text.
+
+    ``times`` has None for a run that does not come near it. If no run does, the text is "never".
+    """
     reached = [time for time in times if time is not None]
     if not reached:
         return "never"
@@ -275,13 +278,13 @@ def _field_section_seconds(times: Sequence[float | None]) -> str:
 
 
 def _field_section_setting(runs: Sequence[RunRecord]) -> str:
-    """Return the setting that was chosen most often, and how often, as text; empty for defaults."""
+    """Return the setting that most runs chose, and the number of these runs, as text; empty for defaults."""
     (words, count), *_ = Counter(describe_method_setting(run.metrics["chosen"]) for run in runs).most_common(1)
     return "" if words == "defaults" else f"{words} ({count} of {len(runs)})"
 
 
 def _field_section_published(one: TaskResults) -> dict[str, str]:
-    """Return the published numbers, as text, of methods that the comparison has."""
+    """Return the published numbers as text, by method, of those methods that are part of the comparison."""
     rows = field_methods()
     return {
         item.method: _field_section_number(one, item.value, item.error)
@@ -297,7 +300,7 @@ def _field_section_number(one: TaskResults, value: float, error: float | None) -
 
 
 def _field_section_origins(one: TaskResults) -> list[str]:
-    """Return a sentence on the origins of published numbers, and on numbers of methods that the comparison lacks."""
+    """Return sentences on where published numbers come from, and on published methods that the comparison lacks."""
     if not one.task.published:
         return []
     rows = field_methods()

@@ -1,4 +1,4 @@
-"""The comparison in words: titles, and sentences that are made from the results."""
+"""The words of the comparison: the titles of its methods, and sentences that are made from its results."""
 
 from __future__ import annotations
 
@@ -75,7 +75,7 @@ def _field_method_words(found: Sequence[TaskResults], method: str) -> str:
 
 
 def _field_tries_words(found: Sequence[TaskResults]) -> list[str]:
-    """Return a text on how five tries compare with PEAR's defaults; nothing if no task has both."""
+    """Return a paragraph that compares PEAR after up to five tries with PEAR's defaults; empty if no task has both."""
     both = [one for one in found if DEFAULT in one.methods and OURS in one.methods]
     if not both:
         return []

@@ -1,4 +1,7 @@
-"""A hard time limit, which stops a computation within a step. Time caps of trainings are checked between steps only."""
+"""A hard time limit, which stops a computation even within a training step.
+
+Other time limits wait for the step to end.
+"""
 
 from __future__ import annotations
 
@@ -11,12 +14,12 @@ from pear_lab.experiments.experiment_errors import RunError
 
 
 class TooSlowError(RunError):
-    """The error of a computation that exceeds its hard time limit."""
+    """The error of a computation that takes longer than its hard time limit."""
 
 
 @contextlib.contextmanager
 def hard_time_limit(seconds: float, what: str) -> Iterator[None]:
-    """Raise ``TooSlowError`` in the block of the with statement when the time is over.
+    """Raise ``TooSlowError`` in the block of the with statement as soon as the time is over.
 
     Compiled code is not interrupted; the error is raised when such code returns to Python. Outside the main thread, and
     on systems without interval timers, there is no limit.

@@ -46,7 +46,7 @@ METHODS: Mapping[str, str] = {
 
 
 def left_out_section(found: Sequence[TaskResults]) -> PageSection | None:
-    """Make the section that lists the tasks and methods without runs, with reasons; None if all have runs."""
+    """Return the section that lists the tasks and methods without runs, with reasons; None if all have runs."""
     there = {one.task.name for one in found}, {name for one in found for name in one.done}
     tasks = [(one.title, TASKS.get(one.name, "not run")) for one in PUBLIC_TASKS if one.name not in there[0]]
     methods = [

@@ -78,7 +78,7 @@ class PreparedTask:
     measure: Measure
 
     def model(self, seed: int, start: bool = True) -> nn.Module:
-        """Make a forecaster with the weights of the common start or, if not ``start``, with weights of the seed."""
+        """Return a forecaster with the weights of the common start or, if not ``start``, with weights of the seed."""
         model = fresh_task_model(self.forecaster, self.split.train, seed)
         if start:
             model.load_state_dict(self.start)
@@ -86,7 +86,7 @@ class PreparedTask:
 
     @property
     def train(self) -> tuple[Any, ...]:
-        """Features and costs of the training samples and, for a batch of problems, their keys."""
+        """The features and the costs of the training samples; for a batch of problems, their keys follow."""
         return self.split.train if self.keys is None else (*self.split.train, self.keys[0])
 
     def test(self, *models: nn.Module) -> list[float]:
@@ -98,14 +98,14 @@ class PreparedTask:
 
 
 def fresh_task_model(forecaster: Callable[[int, int], nn.Module], train: Samples, seed: int) -> nn.Module:
-    """Make an untrained forecaster of these samples, whose weights depend only on the seed."""
+    """Return an untrained forecaster for the sizes of the samples ``train``. Its weights depend only on the seed."""
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(seed)
         return forecaster(train.features.shape[-1], train.costs.shape[-1])
 
 
 def forecast_task_samples(model: nn.Module, samples: Samples) -> Tensor:
-    """Return a model's forecasts for samples."""
+    """Return a model's forecasts (N, k) for N samples."""
     model.eval()
     with torch.no_grad():
         predicted: Tensor = model(samples.features)
@@ -114,13 +114,13 @@ def forecast_task_samples(model: nn.Module, samples: Samples) -> Tensor:
 
 @lru_cache(maxsize=2)
 def draw_prepared_task(name: str, seed: int) -> Drawing:
-    """Draw the problem and the samples of a task. The last two results are cached."""
+    """Return the problem and the samples of a task, drawn with a seed. The last two results are cached."""
     return field_tasks()[name].draw(seed)
 
 
 @lru_cache(maxsize=2)
 def prepare_task(name: str, seed: int, most: tuple[int, int, int]) -> PreparedTask:
-    """Draw the samples of a task, and train the common start. The last two results are cached.
+    """Draw the samples of a task, train the common start, and return both. The last two results are cached.
 
     Args:
         name: the name of the task.

@@ -1,4 +1,4 @@
-"""The figure of mean ranks: a critical-difference diagram, whose bars join methods that cannot be told apart."""
+"""The figure of mean ranks: a critical-difference diagram. Its bars join methods that cannot be told apart."""
 
 from __future__ import annotations
 

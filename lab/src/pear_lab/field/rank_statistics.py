@@ -27,7 +27,7 @@ class MeanRankStatistics:
         chi_square: the statistic of Friedman's test, corrected for ties.
         p_value: the p value of Friedman's test.
         critical_difference: Nemenyi's critical difference at 95 %. Methods whose mean ranks differ by at most this
-            cannot be told apart.
+            number cannot be told apart.
     """
 
     ranks: Mapping[str, float]
@@ -67,7 +67,7 @@ def critical_rank_difference(methods: int, tasks: int, level: float = LEVEL) -> 
         level: the probability of no false difference if all methods are equal.
 
     Returns:
-        ``q √(k (k + 1) / (6 N))``, where q is the quantile of the studentised range divided by √2.
+        ``q √(k (k + 1) / (6 N))``, where q is the studentised range's quantile at ``level``, divided by √2.
 
     Example:
         >>> round(critical_rank_difference(4, 14), 2)  # the example of Demšar, table 6
@@ -151,11 +151,11 @@ def sign_test_statistics(values: Mapping[str, Sequence[float]], control: str) ->
 
 
 def complete_rank_block(has: Mapping[str, frozenset[str]], tasks: Sequence[str]) -> tuple[list[str], list[str]]:
-    """Return methods and tasks such that every method has a result on every task.
+    """Return some methods and some tasks such that each of these methods has a result on each of these tasks.
 
-    The method or the task with the largest share of missing results is removed until none is missing. If a method and
-    a task have the same share, the method is removed. Among methods or tasks with the same share, the last one is
-    removed. The values of the results have no effect.
+    As long as a result is missing, the method or the task with the largest share of missing results is removed. If a
+    method and a task have the same share, the method is removed. Among methods or tasks with the same share, the last
+    one is removed. The values of the results have no effect.
 
     Args:
         has: by method, the tasks with a result.

@@ -32,8 +32,8 @@ class TaskResults:
     Attributes:
         task: the task.
         seeds: the seeds that are compared, which ``counted_task_seeds`` chooses.
-        done: by method and seed, the finished runs of these seeds.
-        failed: by method and seed, the reasons of failed and of missing runs.
+        done: the finished runs of these seeds, by method and seed.
+        failed: the reasons of failed and of missing runs, by method and seed.
         incomplete: the number of runs of other seeds, which are not shown.
     """
 
@@ -49,7 +49,7 @@ class TaskResults:
         return [name for name, runs in self.done.items() if len(runs) == len(self.seeds)]
 
     def regrets(self, method: str) -> np.ndarray:
-        """Return the test regret of each finished run, multiplied by ``factor``."""
+        """Return the test regret of each finished run of a method, multiplied by ``factor``."""
         return self.factor * np.array([run.metrics["regret"] for run in self._runs(method)])
 
     def start_regrets(self) -> np.ndarray:
@@ -77,7 +77,7 @@ class TaskResults:
 
     @cached_property
     def differences(self) -> dict[str, Interval]:
-        """By method, the regret less that of the best method, paired by seed, with its bootstrap interval."""
+        """The regret of each method less that of the best method, paired by seed, with its bootstrap interval."""
         return {name: paired_interval(self.regrets(name), self.regrets(self.best)) for name in self.methods}
 
     def is_shared_best(self, method: str) -> bool:
@@ -85,10 +85,10 @@ class TaskResults:
         return method == self.best or self.differences[method].low <= 0
 
     def seconds_to_near_best(self) -> dict[str, list[float | None]]:
-        """Return, for each method, the seconds in each seed until the validation regret is near the best.
+        """Return, for each method and each seed, the seconds until the validation regret is near the best.
 
-        The best is the lowest final validation regret of all methods for the seed. If a run never comes near the best,
-        its seconds are None.
+        The best is the lowest final validation regret of all methods for the seed. A regret is near the best if it
+        exceeds it by at most the share ``NEAR``. If a run never comes near the best, its seconds are None.
         """
         found: dict[str, list[float | None]] = {name: [] for name in self.methods}
         for seed in self.seeds:
@@ -108,7 +108,7 @@ class TaskResults:
         return kept
 
     def _runs(self, method: str) -> list[RunRecord]:
-        """Return the finished runs of a method, by seed."""
+        """Return the finished runs of a method, in the order of the seeds."""
         return [self.done[method][seed] for seed in self.seeds if seed in self.done[method]]
 
 
@@ -160,7 +160,7 @@ def counted_task_seeds(ended: Mapping[str, frozenset[int]]) -> tuple[int, ...]:
 
 
 def _task_results(task: PublicTask, groups: Mapping[str, list[RunRecord]], order: list[str]) -> TaskResults:
-    """Make the results of a task. ``groups`` has the records of the task by method, and ``order`` has all methods."""
+    """Return the results of a task, from the records of each method in ``groups``. ``order`` lists all methods."""
     latest = {name: _latest_task_runs(groups[name]) if name in groups else [] for name in order}
     seeds = counted_task_seeds({name: frozenset(run.seed for run in runs) for name, runs in latest.items()})
     shown = {name: [run for run in runs if run.seed in seeds] for name, runs in latest.items()}
@@ -173,13 +173,13 @@ def _task_results(task: PublicTask, groups: Mapping[str, list[RunRecord]], order
 
 
 def _latest_task_runs(runs: list[RunRecord]) -> list[RunRecord]:
-    """Return the runs with the settings of the newest run."""
+    """Return those runs that have the same settings as the newest run."""
     latest = json.dumps(max(runs, key=lambda run: run.created).settings, sort_keys=True)
     return [run for run in runs if json.dumps(run.settings, sort_keys=True) == latest]
 
 
 def describe_task_failure(reasons: Mapping[int, str], seeds: int) -> str:
-    """Return a sentence on a method without a result: that it does not apply, or how often it failed and one reason.
+    """Return why a method has no result: that it does not apply, or how often it failed, with one of the reasons.
 
     Example:
         >>> describe_task_failure({0: "does not apply: it is curved", 1: "does not apply: it is curved"}, 2)

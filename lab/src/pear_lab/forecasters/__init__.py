@@ -1,1 +1,1 @@
-"""The study that compares PEAR with common forecasters, by the money that their decisions lose."""
+"""The study of forecasters: PEAR is compared with common forecasters by the money that their decisions lose."""

@@ -1,4 +1,4 @@
-"""Cases of the study with batteries: on days of PJM, on Irish days, and on days of a synthetic market."""
+"""Cases of the study of forecasters with batteries: on days of PJM, on Irish days, and in a synthetic market."""
 
 from __future__ import annotations
 
@@ -21,11 +21,11 @@ SYNTHETIC_DAYS, SYNTHETIC_FOLDS, SYNTHETIC_FOLD_DAYS = 1095, 6, 120
 
 
 def pjm_battery_case(order: str, seed: int, quick: bool) -> StudyCase:
-    """Load the days of Yeh et al., with their battery.
+    """Return the case with the battery and the PJM days of Yeh et al.
 
     Args:
-        order: the test days: "time" for the last fifth, "shuffled" for a fifth drawn with the seed of Yeh et al.,
-            "folds" for five consecutive folds, each after its training days.
+        order: the choice of test days: "time" for the last fifth, "shuffled" for a fifth drawn with the seed of Yeh
+            et al., "folds" for five consecutive folds, each after its training days.
         seed: ignored; the days are the same for all seeds.
         quick: whether to keep only the last days.
     """
@@ -44,11 +44,11 @@ def pjm_battery_case(order: str, seed: int, quick: bool) -> StudyCase:
 
 
 def irish_battery_case(shape: str, seed: int, quick: bool) -> StudyCase:
-    """Load Irish hourly prices, with a battery of 4 MWh.
+    """Return the case with Irish hourly prices and a battery of 4 MWh.
 
     Args:
-        shape: "wide" for a row of features for each day and a model for each hour; "long" for a row for each hour and
-            one model for all hours.
+        shape: "wide" if each day has a row of features and each hour has a model; "long" if each hour has a row of
+            features and all hours share one model.
         seed: ignored; the days are the same for all seeds.
         quick: whether to keep only the last days.
     """
@@ -62,7 +62,7 @@ def irish_battery_case(shape: str, seed: int, quick: bool) -> StudyCase:
 
 
 def synthetic_battery_case(seed: int, quick: bool) -> StudyCase:
-    """Draw three years of a synthetic market, with a battery of 4 MWh.
+    """Return the case with three years of a synthetic market and a battery of 4 MWh.
 
     Args:
         seed: the seed of the market.
@@ -76,10 +76,10 @@ def synthetic_battery_case(seed: int, quick: bool) -> StudyCase:
 def draw_battery_market(days: int, random: np.random.Generator) -> tuple[Array, Array]:
     """Draw features (days, 106) and hourly prices (days, 24) of a synthetic market.
 
-    Prices rise exponentially with the demand less wind and sun, as the most expensive plant in use sets the price. They
-    are proportional to the price of fuel, whose logarithm is a random walk over the days. The features are
+    Prices rise exponentially with the demand less wind and sun, as the most expensive plant in use sets the price.
+    Prices are proportional to the price of fuel, whose logarithm is a random walk over the days. The features are
     forecasts of demand, wind and sun (24 each), whose errors grow through the day; the prices of yesterday (24);
-    indicators of the weekday (7); sine and cosine of the season; and a measure of how cold the day is.
+    indicators of the weekday (7); sine and cosine of the season (2); and a measure of how cold the day is (1).
     """
     hour, day = np.arange(24), np.arange(days)
     season, weekday = np.cos(2 * np.pi * day / 365), day % 7

@@ -17,12 +17,12 @@ from pear_lab.tasks.building_task import FOLDS
 
 @dataclass(frozen=True)
 class CaseTableRow:
-    """One case, before its data is loaded.
+    """The description of one case, whose data is loaded later.
 
     Attributes:
         family: the name of the family of the case. A family is a group of one or more cases.
         title: the heading of the table of results.
-        make: function from the seed and ``quick`` to the case.
+        make: function that loads the case, from the seed and the flag ``quick``.
         folds: the number of splits; ``quick`` uses only the first one.
         seeds: the default number of seeds.
         drawn: whether the seed draws the samples; otherwise all seeds have the same test rows.
@@ -170,7 +170,7 @@ def find_table_cases(words: Sequence[str], quick: bool = False) -> list[str]:
 
 @lru_cache(maxsize=4)
 def make_table_case(name: str, seed: int, quick: bool) -> StudyCase:
-    """Make a case. The last four are cached, because several forecasters are run on a case in turn.
+    """Return a case with its data. The last four are cached, because several forecasters are run on a case in turn.
 
     Raises:
         DataError: the file of the case is missing, or has other contents than expected.

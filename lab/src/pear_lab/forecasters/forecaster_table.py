@@ -49,7 +49,7 @@ class ForecasterTrainingSet:
         groups: (N·k,) the sample of each row if each value has a row; otherwise None.
         held_out: the number of samples, at the end, that are reserved for early stopping.
         seed: the seed of first weights and of the order of samples.
-        quick: whether to train only briefly, for a test.
+        quick: whether to train only briefly, as a check that everything works.
     """
 
     problem: Problem | Model
@@ -66,7 +66,10 @@ class ForecasterTrainingSet:
         return 1 if self.groups is None else int(np.sum(self.groups == self.groups[0]))
 
     def parts(self) -> tuple[dict[str, Any], dict[str, Any] | None]:
-        """Return arguments of ``DecisionRegressor.fit``: the training rows, and the held-out rows or None."""
+        """Return two sets of arguments of ``DecisionRegressor.fit``: the training rows, and the held-out rows.
+
+        The second set is None if no samples are held out.
+        """
         every = {"X": self.X, "y": self.y, **({} if self.groups is None else {"groups": self.groups})}
         if not self.held_out:
             return every, None
@@ -109,7 +112,7 @@ class ForecasterTableRow:
 
 
 def train_mean_forecaster(data: ForecasterTrainingSet) -> TrainedForecaster:
-    """Make the forecaster that predicts the mean of each value over the training samples, for any features."""
+    """Return the forecaster that predicts, for any features, the mean of each value over the training samples."""
     rows = data.rows_per_sample
     mean = data.y.reshape(len(data.X) // rows, -1).mean(0)
     return TrainedForecaster(lambda X: np.tile(mean, (len(X) // rows, 1)))
@@ -129,7 +132,7 @@ def train_regressor_forecaster(
 
 
 def make_ridge_forecaster(data: ForecasterTrainingSet) -> Any:
-    """Make a ridge regression on standardised features, whose strength is chosen by leave-one-out errors."""
+    """Return an untrained ridge regression on standardised features. Leave-one-out errors choose its strength."""
     from sklearn.linear_model import RidgeCV
     from sklearn.pipeline import make_pipeline
     from sklearn.preprocessing import StandardScaler
@@ -138,7 +141,7 @@ def make_ridge_forecaster(data: ForecasterTrainingSet) -> Any:
 
 
 def make_lightgbm_forecaster(settings: dict[str, Any], data: ForecasterTrainingSet) -> Any:
-    """Make a LightGBM model with squared error for each column of y, on one core."""
+    """Return an untrained LightGBM model with squared error for each column of y, on one core."""
     from lightgbm import LGBMRegressor
 
     options = {**settings, **({"n_estimators": QUICK_TREES} if data.quick else {})}
@@ -146,7 +149,7 @@ def make_lightgbm_forecaster(settings: dict[str, Any], data: ForecasterTrainingS
 
 
 def make_trees_forecaster(data: ForecasterTrainingSet) -> Any:
-    """Make a model of scikit-learn's histogram gradient boosting, with small trees, for each column of y."""
+    """Return an untrained model with small trees for each column of y: scikit-learn's histogram gradient boosting."""
     from sklearn.ensemble import HistGradientBoostingRegressor
 
     options: dict[str, Any] = {"max_iter": QUICK_TREES} if data.quick else {}
@@ -167,7 +170,7 @@ def train_pear_forecaster(
     make_base: Callable[[ForecasterTrainingSet], Any] | None = None,
     **options: Any,
 ) -> TrainedForecaster:
-    """Train a ``DecisionRegressor`` with the defaults of all arguments that are not given.
+    """Train a ``DecisionRegressor``. Arguments that are not given have their defaults.
 
     Args:
         model: "linear" or "mlp".
@@ -189,7 +192,7 @@ def train_pear_forecaster(
 
 
 def _pear_forecaster_row(title: str, model: str, **options: Any) -> ForecasterTableRow:
-    """Make the row of a forecaster that PEAR trains.
+    """Return the row of a forecaster that PEAR trains.
 
     Args:
         title: the name in tables of results.
@@ -242,7 +245,7 @@ FORECASTERS = {
 
 
 def find_table_forecasters(words: Sequence[str]) -> list[str]:
-    """Check names of forecasters, and return each once. Without names, return all that take part by default.
+    """Return the given names of forecasters, each once; without names, all forecasters that take part by default.
 
     Raises:
         ProblemError: a name is unknown.

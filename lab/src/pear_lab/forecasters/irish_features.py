@@ -1,7 +1,7 @@
 """Features of Irish days that are known the day before, with a row for each day or for each hour.
 
-The features and the prices are those of the same D days: the days for which the prices of one day and of seven days
-before are known.
+Only days for which the prices of one day before and of seven days before are known have features. Their number is D.
+All functions of this module that return features or prices return those of these D days.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ class IrishFeatureDays(NamedTuple):
     Attributes:
         dates: the D dates.
         rows: (D,) the rows of these days in the data.
-        lagged: for each of ``LAGS``, the rows (D,) of the days that are so many days earlier.
+        lagged: for each lag of ``LAGS``, in days, the rows (D,) of the days that are that much earlier.
     """
 
     dates: list[datetime.date]
@@ -56,8 +56,8 @@ def irish_feature_prices(data: EnergyData) -> Array:
 def wide_irish_features(data: EnergyData) -> Array:
     """Return the features (D, 130) of each day.
 
-    They are the 24 hourly values of each of ``FORECASTS`` and of the prices of each of ``LAGS``, and the calendar:
-    indicators of the weekday (7) and of a holiday, and sine and cosine of the season.
+    They are the 24 hourly values of each forecast of ``FORECASTS``, the 24 prices of each day that is one of ``LAGS``
+    days earlier, and the calendar: indicators of the weekday (7) and of a holiday, and sine and cosine of the season.
     """
     days, prices = find_irish_feature_days(data), _irish_feature_means(data.prices.numpy())
     forecasts = [_irish_feature_forecast(data, name)[days.rows] for name in FORECASTS]
@@ -67,9 +67,9 @@ def wide_irish_features(data: EnergyData) -> Array:
 def long_irish_features(data: EnergyData) -> Array:
     """Return the features (D, 24, 49) of each hour.
 
-    They are indicators of the hour (24); each of ``FORECASTS`` at the hour, the hour before and the hour after (9); the
-    prices of the hour on the days of ``LAGS`` before (2); mean, minimum, maximum and range of the day's forecast prices
-    (4); and the calendar (10).
+    They are indicators of the hour (24); each forecast of ``FORECASTS`` at the hour, the hour before and the hour after
+    (9); the prices of the same hour on the days that are ``LAGS`` days earlier (2); mean, minimum, maximum and range of
+    the day's forecast prices (4); and the calendar (10).
     """
     days, prices = find_irish_feature_days(data), _irish_feature_means(data.prices.numpy())
     shape = (len(days.rows), _HOURS)
@@ -87,7 +87,7 @@ def long_irish_features(data: EnergyData) -> Array:
 
 
 def _irish_feature_forecast(data: EnergyData, name: str) -> Array:
-    """Return the hourly means of the forecast ``name`` for all days of the data (days, 24)."""
+    """Return the hourly means (days, 24) of the forecast ``name`` on all days of the data."""
     return _irish_feature_means(data.features[..., FEATURES.index(name)].numpy())
 
 

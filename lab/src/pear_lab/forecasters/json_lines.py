@@ -1,4 +1,4 @@
-"""Files of JSON lines: results of long runs, each appended as a line as soon as it is known."""
+"""Files of JSON lines for the results of long runs. Each result is appended as a line as soon as it is known."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ Result = TypeVar("Result")
 
 
 def read_json_lines(file: Path, decode: Callable[[dict[str, Any]], Result], what: str) -> list[Result]:
-    """Read the results in a file. A missing file has none, and an incomplete last line is ignored.
+    """Return the results in a file. If the file is missing, there are none. An incomplete last line is ignored.
 
     Args:
         file: the file.
@@ -34,13 +34,13 @@ def read_json_lines(file: Path, decode: Callable[[dict[str, Any]], Result], what
 
 
 def append_json_line(file: Path, content: dict[str, Any]) -> None:
-    """Append a line with the content of a result."""
+    """Append the content of a result to a file, as one line."""
     with file.open("a", encoding="utf-8") as stream:
         stream.write(json.dumps(content, allow_nan=False) + "\n")
 
 
 def drop_partial_json_line(file: Path) -> None:
-    """Remove an incomplete last line, so that lines can be appended."""
+    """Remove the last line of a file if it is incomplete, so that lines can be appended."""
     if file.is_file():
         whole = file.read_bytes()
         if not whole.endswith(b"\n"):

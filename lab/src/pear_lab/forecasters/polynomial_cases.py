@@ -1,4 +1,4 @@
-"""Cases of the study with polynomial costs: the paths of Elmachtoub & Grigas, and settings of PEAR's paper."""
+"""Cases of the study of forecasters with polynomial costs: those of Elmachtoub & Grigas, and those of PEAR's paper."""
 
 from __future__ import annotations
 
@@ -23,7 +23,9 @@ QUICK_SIZES = (60, 20, 50)
 
 
 def polynomial_spo_case(size: int, degree: int, noise: float, seed: int, quick: bool) -> StudyCase:
-    """Draw shortest paths through a 5×5 grid, with a quarter as many samples for validation as for training.
+    """Return a case of shortest paths through a 5×5 grid.
+
+    The number of validation samples is a quarter of the number of training samples.
 
     Args:
         size: the number of training samples.
@@ -37,7 +39,7 @@ def polynomial_spo_case(size: int, degree: int, noise: float, seed: int, quick: 
 
 
 def polynomial_paper_case(task: str, degree: int, noise: float, seed: int, quick: bool) -> StudyCase:
-    """Draw a setting of PEAR's paper, with 1,000 samples for training, 500 for validation and 500 for the test.
+    """Return a case of PEAR's paper, with 1,000 samples for training, 500 for validation and 500 for the test.
 
     Args:
         task: "paths" or "knapsack".
@@ -56,7 +58,7 @@ def polynomial_paper_case(task: str, degree: int, noise: float, seed: int, quick
 def _polynomial_case(
     task: SyntheticTask, sizes: tuple[int, int, int], degree: int, noise: float, seed: int
 ) -> StudyCase:
-    """Draw the samples of a task, and split them in the order of drawing."""
+    """Draw the samples of a task, and return the case that splits them in the order of drawing."""
     samples = task.samples(sum(sizes), degree=degree, noise=noise, seed=seed, dtype=torch.float64)
     rows, first = np.arange(sum(sizes)), sizes[0] + sizes[1]
     splits = (StudySplit(rows[:first], rows[first:], held_out=sizes[1]),)

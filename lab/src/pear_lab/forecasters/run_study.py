@@ -1,4 +1,4 @@
-"""Running the study: the missing runs are done in parallel processes, and each result is stored at once."""
+"""Running the study of forecasters: missing runs are done in parallel processes, and each result is stored at once."""
 
 from __future__ import annotations
 
@@ -30,13 +30,13 @@ def run_study(
     say: Callable[[str], None] = lambda line: None,
     again: bool = False,
 ) -> None:
-    """Do the runs whose result is missing from the file or failed, slow forecasters first.
+    """Do the runs that have failed, or have no result in the file. Slow forecasters are run first.
 
     Args:
         runs: the runs.
         file: the file of the results, with a line of JSON for each. Only this process writes it.
         jobs: the number of processes, each on one core; with 1 this process does all runs.
-        say: function that is called with a line for every result, and for each new reason to omit runs.
+        say: function that is called with a line of text for every result, and for each new reason to omit runs.
         again: whether to repeat runs that have a result; the later result of a run counts.
 
     Raises:
@@ -86,7 +86,7 @@ def _compile_before_study(say: Callable[[str], None]) -> None:
 
 
 def _study_progress_line(result: StudyRunResult) -> str:
-    """Return a line with the run of a result, its mean loss and the seconds of its training."""
+    """Return a line of text with the run of a result, its mean loss, and the seconds of its training."""
     key = result.key
     what = f"{key.case}, split {key.split}, {key.forecaster}, seed {key.seed}"
     if result.failed:

@@ -1,4 +1,4 @@
-"""Cases of the study that select items: half-hours to sell in, properties to build, stocks to hold."""
+"""Cases of the study of forecasters that select items: half-hours to sell in, properties to build, stocks to hold."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ WEEK_FOLDS, FOLD_WEEKS = 6, 60
 
 
 def knapsack_selection_case(seed: int, quick: bool) -> StudyCase:
-    """Load the knapsack of Irish half-hours, with the wide features of the Irish battery.
+    """Return the case with the knapsack of Irish half-hours and ``wide_irish_features``.
 
     Args:
         seed: ignored; the days are the same for all seeds.
@@ -56,10 +56,10 @@ def knapsack_selection_case(seed: int, quick: bool) -> StudyCase:
 
 
 def energy_selection_case(seed: int, quick: bool) -> StudyCase:
-    """Load the knapsack of Irish half-hours, with the features of each half-hour.
+    """Return the case with the knapsack of Irish half-hours and features of each half-hour.
 
-    One model predicts the prices of all half-hours. The test days are those of ``pear_lab.tasks.energy_split``, and the
-    training days include its validation days.
+    One model predicts the prices of all half-hours. The test days are those of ``pear_lab.tasks.energy_split``. The
+    validation days of that split belong to the training days here.
 
     Args:
         seed: ignored; the days are the same for all seeds.
@@ -73,15 +73,15 @@ def energy_selection_case(seed: int, quick: bool) -> StudyCase:
 
 
 def _selection_knapsack(data: EnergyData) -> Model:
-    """Make the knapsack of half-hours, whose values are their predicted prices times their weights."""
+    """Return the knapsack of half-hours. The value of a half-hour is its predicted price times its weight."""
     return Model(knapsack(data.weights[None], CAPACITY).problem, cost_map=CostMap(torch.diag(data.weights)))
 
 
 def building_selection_case(seed: int, quick: bool) -> StudyCase:
-    """Load instances of ten properties to choose from within a budget, in five folds.
+    """Return the case of choosing properties within a budget, ten in each instance, with five folds of instances.
 
     One model predicts the prices of all properties. Instances and test folds are those of
-    ``pear_lab.tasks.building_split``, and the training folds include its validation fold.
+    ``pear_lab.tasks.building_split``. The validation fold of that split belongs to the training samples here.
 
     Args:
         seed: the seed that assigns properties to instances.
@@ -97,15 +97,15 @@ def building_selection_case(seed: int, quick: bool) -> StudyCase:
 
 
 def portfolio_selection_case(shape: str, seed: int, quick: bool) -> StudyCase:
-    """Load the stocks of ``sp100``, whose weekly returns are predicted, for long-only portfolios.
+    """Return the case of long-only portfolios of the stocks in ``sp100``, whose weekly returns are predicted.
 
     The problem is ``max 100·(r·w − ½ γ wᵀΣw)`` subject to ``Σᵢ wᵢ = 1`` and w ≥ 0, in percent of the wealth. The return
     r is that of the next five trading days, γ is the risk aversion, and Σ is the covariance over the year before, with
     its off-diagonal entries reduced by a fifth.
 
     Args:
-        shape: "wide" for a row of features for each week and a model for each stock; "long" for a row for each stock
-            and one model for all stocks.
+        shape: "wide" if each week has a row of features and each stock has a model; "long" if each stock has a row of
+            features and all stocks share one model.
         seed: ignored; the weeks are the same for all seeds.
         quick: whether to keep only the last weeks and the first ten stocks.
     """
@@ -125,7 +125,10 @@ def portfolio_selection_case(shape: str, seed: int, quick: bool) -> StudyCase:
 
 
 def _selection_covariance(days: Array) -> Array:
-    """Return the shrunk covariance (n, n) of returns over ``HELD`` days, from the returns (T, n) of T days."""
+    """Return the covariance (n, n) of returns over ``HELD`` days, estimated from the daily returns (T, n) of T days.
+
+    Its off-diagonal entries are shrunk.
+    """
     daily = np.cov(days.T)
     return HELD * ((1 - DIAGONAL) * daily + DIAGONAL * np.diag(np.diag(daily)))
 
@@ -137,9 +140,9 @@ _OWN = 3
 def _selection_stock_features(returns: Array, starts: Rows) -> Array:
     """Return the features (N, n, 7) of n stocks at the start of N weeks, in percent.
 
-    They are the stock's returns of the last week, of the last month, and of the last year without that month; the mean
-    returns of all stocks over the last week, month and year; and the standard deviation, over the days of
-    the last quarter, of the mean return of all stocks.
+    The first three are the stock's returns over the last week, over the last month, and over the last year without that
+    month. The next three are the mean returns of all stocks over the last week, month and year. The last one is the
+    standard deviation of the daily mean return of all stocks, over the days of the last quarter.
 
     Args:
         returns: (T, n) daily returns.

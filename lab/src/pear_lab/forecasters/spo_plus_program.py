@@ -1,9 +1,9 @@
-"""The program of minimising SPO+ of linear forecasts with a lasso penalty, solved by Newton's method.
+"""Newton's method for the linear forecast that minimises the SPO+ loss with a lasso penalty.
 
-If all decisions are listed, the SPO+ loss of a sample is the maximum of K linear functions rₖ of the coefficients B,
-and the absolute value of a coefficient is the maximum of two. Each maximum is replaced by ``τ log Σₖ exp(rₖ/τ)``, which
-exceeds the maximum by at most τ log K. The sum is minimised for a decreasing sequence of τ, and each search starts at
-the previous minimum.
+If all K decisions are listed, the SPO+ loss of a sample is the maximum of K linear functions rₖ of the coefficients B.
+The absolute value of a coefficient is the maximum of two linear functions. Each maximum is replaced by the smooth
+function ``τ log Σₖ exp(rₖ/τ)``, which exceeds the maximum by at most τ log K. The sum is minimised for a decreasing
+sequence of smoothing parameters τ, and each search starts at the previous minimum.
 """
 
 from __future__ import annotations
@@ -54,14 +54,14 @@ class SPOPlusFit:
 
 @dataclass(frozen=True)
 class SPOPlusProgram:
-    """The data of the program: n samples with q features and m costs, and K decisions.
+    """The problem of minimising the SPO+ loss over n samples with q features x and m costs c, given all K decisions.
 
     Attributes:
         features: (n, q) x, including a column of ones for an intercept.
         decisions: (K, m) all decisions z.
         best: (n, m) the best decision of every sample.
-        excess: (n, K) the cost of every decision less that of the best one.
-        unit: the unit of costs inside the program.
+        excess: (n, K) the cost of every decision less that of the best one, for each sample.
+        unit: the number by which costs are divided inside the program.
     """
 
     features: Array
@@ -72,7 +72,7 @@ class SPOPlusProgram:
 
     @classmethod
     def from_samples(cls, features: Array, costs: Array, decisions: Array) -> SPOPlusProgram:
-        """Make the program of features (n, q), costs (n, m) and all decisions (K, m)."""
+        """Return the program for features (n, q), costs (n, m) and all decisions (K, m)."""
         values = costs @ decisions.T
         excess = values - values.min(1, keepdims=True)
         unit = float(excess.mean()) or 1.0
@@ -103,18 +103,21 @@ class SPOPlusProgram:
         raise SolveError(f"SPO+ needs more than {MAX_STEPS} steps; are the features finite and not collinear?")
 
     def losses(self, B: Array) -> Array:
-        """Return ``(c − 2Bx)ᵀ(zₖ − z*)`` (n, K) in the program's unit, for decisions zₖ and the best decision z*.
+        """Return ``(c − 2Bx)ᵀ(zₖ − z*)`` for every sample and decision zₖ, where z* is the best decision. Shape (n, K).
 
-        The maximum over k is the SPO+ loss of a sample.
+        The maximum over k is the SPO+ loss of a sample. Losses are in the program's unit.
         """
         forecast = self.features @ B.T
         found: Array = self.excess + 2 * ((forecast * self.best).sum(1)[:, None] - forecast @ self.decisions.T)
         return found
 
     def objective(self, B: Array, L: Array, tau: float) -> float:
-        """Return the sum of the losses and of L |B|, smoothed by τ > 0 or, for τ = 0, not smoothed.
+        """Return the sum of the SPO+ losses plus the penalty ``Σⱼₖ Lⱼₖ |Bⱼₖ|``, smoothed unless ``tau`` is 0.
 
-        L (m, q) holds the weights of the penalty, multiplied by the number of samples.
+        Args:
+            B: (m, q) the coefficients.
+            L: (m, q) the weights of the penalty, multiplied by the number of samples.
+            tau: τ ≥ 0, the smoothing.
         """
         losses, size = self.losses(B), np.abs(B)
         if tau == 0:
@@ -123,7 +126,10 @@ class SPOPlusProgram:
         return float(tau * logsumexp(losses / tau, axis=1).sum() + (L * smooth_size).sum())
 
     def _newton_step(self, B: Array, L: Array, tau: float) -> tuple[Array, float]:
-        """Return Newton's direction (m, q), and the rate (≥ 0) at which the objective decreases along it."""
+        """Return Newton's direction (m, q), and the rate (≥ 0) at which the objective decreases along it.
+
+        The arguments are those of ``objective``.
+        """
         losses = self.losses(B)
         w = np.exp((losses - losses.max(1, keepdims=True)) / tau)
         w /= w.sum(1, keepdims=True)
@@ -137,16 +143,23 @@ class SPOPlusProgram:
         return direction.reshape(B.shape), float(-gradient.ravel() @ direction)
 
     def _length(self, B: Array, L: Array, tau: float, direction: Array, decrement: float) -> float:
-        """Return the first step length of 1, ½, ¼, … that achieves a tenth of the decrease that the slope predicts."""
+        """Return the first step length of 1, ½, ¼, … that gives a tenth of the decrease that the slope predicts.
+
+        ``direction`` and ``decrement`` are the results of ``_newton_step``.
+        """
         now, length = self.objective(B, L, tau), 1.0
         while self.objective(B + length * direction, L, tau) > now - 0.1 * length * decrement and length > 0:
             length *= 0.5
         return length
 
     def _curvature(self, w: Array) -> Array:
-        """Return the sum over samples i of the covariance (mq, mq) of −2 zₖ ⊗ xᵢ, with probabilities wᵢₖ (n, K) of k.
+        """Return the second derivatives (mq, mq) of the smoothed losses with respect to B, multiplied by τ.
 
-        The covariance is computed from deviations from the most probable decision, which avoids cancellation.
+        They are the sum over samples i of a covariance: that of the vector −2 zₖ ⊗ xᵢ, if decision k has the
+        probability wᵢₖ. It is computed from deviations from the most probable decision, which avoids cancellation.
+
+        Args:
+            w: (n, K) the probabilities of the decisions for each sample.
         """
         rows, most = np.arange(len(w)), w.argmax(1)
         other = w.copy()

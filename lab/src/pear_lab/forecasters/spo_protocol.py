@@ -1,4 +1,4 @@
-"""The protocol of Elmachtoub & Grigas 2022 on shortest paths: single replications, and a table of their results.
+"""The experiment of Elmachtoub & Grigas 2022 on shortest paths: single replications, and a table of their results.
 
 Forecasts are linear with an intercept. SPO+ and least squares are minimised with a lasso penalty on all other
 coefficients. Of ten weights of the penalty, the one with the least regret on validation samples is kept.
@@ -38,7 +38,7 @@ _STILL = 1e-10
 
 
 class SpoProtocolKey(NamedTuple):
-    """A replication: a setting of the published experiment, and the seed of its data."""
+    """The identity of a replication: a setting of the published experiment, and the seed of the data."""
 
     cell: PathCell
     seed: int
@@ -72,7 +72,7 @@ class SpoProtocolResult:
 
 
 def list_spo_protocol_paths(graph: PathGraph) -> Array:
-    """Return all paths from source to target (K, arcs), with 1 for arcs on the path and 0 otherwise.
+    """Return all K paths from source to target as rows of a matrix (K, arcs): 1 for arcs on the path, 0 otherwise.
 
     Example:
         >>> list_spo_protocol_paths(shortest_path((5, 5)).graph).shape
@@ -88,7 +88,7 @@ def list_spo_protocol_paths(graph: PathGraph) -> Array:
 
 
 def run_spo_protocol(key: SpoProtocolKey, test_samples: int = TEST_SAMPLES) -> SpoProtocolResult:
-    """Draw the data of a replication, fit both methods and test them.
+    """Draw the data of a replication, fit SPO+ and least squares, and return their test results.
 
     As in the original experiment, costs are not divided by 3.5 to the power of the degree, unlike those of
     ``pear.tasks``. The lasso penalty depends on the unit of the costs.
@@ -200,11 +200,12 @@ def run_missing_spo_protocol(
 def spo_protocol_table(
     results: Iterable[SpoProtocolResult], published: Mapping[PathCell, Mapping[str, Sequence[float]]]
 ) -> str:
-    """Make a Markdown table of published means, our means, and their differences in standard errors.
+    """Return a Markdown table of the published means, our means, and their differences in standard errors.
 
     Args:
         results: the results of replications of any settings.
-        published: the published regrets, in percent, by setting and method. Differences need published regrets.
+        published: the published regrets, in percent, by setting and method. Without them the cell of a difference is
+            empty.
     """
     ours: dict[PathCell, list[SpoProtocolResult]] = {}
     for result in results:
@@ -223,7 +224,7 @@ def spo_protocol_table(
 
 
 def _spo_protocol_mean(values: Sequence[float]) -> str:
-    """Return the mean and its standard error as text: a single value without an error, and no value as ""."""
+    """Return the mean and its standard error as text. A single value has no error, and no values give ""."""
     if len(values) < 2:
         return "".join(f"{value:.4f}" for value in values)
     return f"{np.mean(values):.4f} ± {_spo_protocol_error(values):.4f}"

@@ -39,8 +39,8 @@ class StudyCase:
     """A decision problem of the study, with N samples of k values, and splits of the samples.
 
     Attributes:
-        problem: the decision problem; a batch of N if every sample has its own.
-        X: (N, p) features of each sample, or (N, k, p) features of each value, which one model then predicts.
+        problem: the decision problem; a batch of N problems if every sample has its own.
+        X: (N, p) features of each sample; or (N, k, p) features of each value, so that one model predicts all values.
         C: (N, k) the true values.
         splits: one or more splits.
     """
@@ -52,7 +52,7 @@ class StudyCase:
 
     @property
     def table(self) -> Array:
-        """The features as a table (N, p) or, with a row for each value, (N·k, p)."""
+        """The features as a table: (N, p) or, if each value has its own features, (N·k, p)."""
         return self.X.reshape(-1, self.X.shape[-1])
 
     @property
@@ -62,18 +62,19 @@ class StudyCase:
 
     @property
     def offset(self) -> float:
-        """The constant of the objective, which values of solutions do not include."""
+        """The constant term of the objective, which is not part of the values that solvers return."""
         return float(self.problem.offset) if isinstance(self.problem, Model) else 0.0
 
     def problem_of(self, rows: Rows) -> Problem | Model:
-        """Return the decision problem of these samples: a part of the batch, or the common problem."""
+        """Return the decision problem of the samples ``rows``: a part of the batch, or the problem of all samples."""
         return self.problem if count_keyed_samples(self.problem) is None else self.problem[rows.tolist()]
 
 
 def expanding_study_splits(count: int, folds: int, size: int) -> tuple[StudySplit, ...]:
-    """Return ``folds`` splits of ``count`` samples, each with a test of ``size`` consecutive samples.
+    """Return ``folds`` splits of ``count`` samples. In each split, ``size`` consecutive samples are for the test.
 
-    The tests follow each other and end at the last sample. All samples before a test are for training.
+    The test samples of a split follow those of the split before, up to the last sample. All samples before the test
+    samples of a split are for training.
 
     Example:
         >>> [(len(one.train), one.test.tolist()) for one in expanding_study_splits(7, folds=2, size=2)]
@@ -83,7 +84,7 @@ def expanding_study_splits(count: int, folds: int, size: int) -> tuple[StudySpli
 
 
 def last_part_study_split(order: Rows, share: float = 0.8) -> tuple[StudySplit]:
-    """Train on the first ``share`` of the samples in this order, and test on the rest.
+    """Return one split: the first ``share`` of the samples in the given order for training, the rest for the test.
 
     Example:
         >>> last_part_study_split(np.arange(5))[0].test.tolist()

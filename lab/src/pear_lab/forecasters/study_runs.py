@@ -1,4 +1,7 @@
-"""Runs of the study: a run trains and tests one forecaster on one split of a case, and a file stores its result."""
+"""Runs of the study of forecasters.
+
+A run trains and tests one forecaster on one split of a case, and is stored in a file.
+"""
 
 from __future__ import annotations
 
@@ -25,7 +28,7 @@ _DIGITS = 10
 
 
 class StudyRunKey(NamedTuple):
-    """A run: names of case and forecaster, number of the split, seed, and whether the run uses few samples."""
+    """The identity of a run: case and forecaster, number of the split, seed, and whether the run uses few samples."""
 
     case: str
     split: int
@@ -95,7 +98,7 @@ def expand_study_runs(
 
 
 def do_study_run(send: SendMessage, key: StudyRunKey) -> StudyRunResult | StudyRunOmission:
-    """Train and test a forecaster, as a task of an engine.
+    """Train and test a forecaster, and return the result. Engines call this function.
 
     A failed training gives a result with the error message. If a file or a package is missing, the run is omitted.
 
@@ -160,7 +163,7 @@ def read_study_runs(file: Path) -> dict[StudyRunKey, StudyRunResult]:
 
 
 def _decode_study_run(content: dict[str, Any]) -> StudyRunResult:
-    """Return the result of a line."""
+    """Return the result that the content of a line holds."""
     key = StudyRunKey(**content["key"])
     return StudyRunResult(key, **{one.name: content[one.name] for one in fields(StudyRunResult)[1:]})
 
@@ -171,5 +174,5 @@ def append_study_run(file: Path, result: StudyRunResult) -> None:
 
 
 def unfinished_study_runs(runs: Iterable[StudyRunKey], done: dict[StudyRunKey, StudyRunResult]) -> list[StudyRunKey]:
-    """Return the runs that have no result, or failed."""
+    """Return the runs that have no result in ``done``, or a failed one."""
     return [key for key in runs if key not in done or done[key].failed]

@@ -72,10 +72,10 @@ class StudyTableLosses:
 
 
 def collect_study_losses(results: Results, case: str, quick: bool) -> dict[str, StudyTableLosses]:
-    """Return the losses of all forecasters that have a result for every split, by name, in the order of the table.
+    """Return the losses by the name of the forecaster, for those forecasters that have a result for every split.
 
     Only seeds that all forecasters have are used, so that all are compared on the same samples. A forecaster that does
-    not depend on the seed needs only seed 0, unless the seed draws the samples.
+    not depend on the seed needs only seed 0, unless the seed draws the samples. The order is that of the table.
     """
     row, folds = CASES[case], range(1 if quick else CASES[case].folds)
     seeds: dict[str, set[int]] = {}
@@ -109,13 +109,13 @@ def _study_losses_of_runs(results: Results, keys: Sequence[Sequence[StudyRunKey]
 
 
 def best_study_rival(losses: Mapping[str, StudyTableLosses]) -> str | None:
-    """Return the name of the rival with the lowest mean loss; None if there is no rival."""
+    """Return the name of PEAR's rival with the lowest mean loss; None if there is no rival."""
     rivals = [name for name in losses if FORECASTERS[name].rival]
     return min(rivals, key=lambda name: losses[name].mean, default=None)
 
 
 def study_difference(row: CaseTableRow, first: StudyTableLosses, second: StudyTableLosses) -> PairedDifference:
-    """Return the mean loss of the first less that of the second, with its interval, in the unit of the case."""
+    """Return the mean loss of ``first`` less that of ``second``, with its interval, in the unit of the case."""
     if not row.drawn:
         a, b = (np.mean(losses.regret, axis=0) for losses in (first, second))
         return paired_difference(a, b, min(row.block, max(1, len(a) // 2)))
@@ -130,7 +130,7 @@ _NORMAL_95 = 1.96
 
 
 def study_table_of_case(results: Results, name: str, quick: bool) -> TextTable | None:
-    """Make a table with a line for each forecaster of a case; None if no forecaster is complete."""
+    """Return a table with a line for each forecaster of a case; None if no forecaster has all results."""
     losses, row = collect_study_losses(results, name, quick), CASES[name]
     if not losses:
         return None
@@ -150,7 +150,10 @@ def study_table_of_case(results: Results, name: str, quick: bool) -> TextTable |
 def _study_difference_text(
     row: CaseTableRow, losses: Mapping[str, StudyTableLosses], name: str, rival: str | None
 ) -> str:
-    """Return a forecaster's difference from the best rival as text, bold if significant; a dash if one is missing."""
+    """Return a forecaster's difference from the best rival as text, bold if it is significant.
+
+    The text is a dash if one of the two has no results.
+    """
     if rival is None or name not in losses:
         return "–"
     found = study_difference(row, losses[name], losses[rival])
@@ -158,7 +161,7 @@ def _study_difference_text(
 
 
 def study_table_of_family(results: Results, family: str, quick: bool) -> TextTable | None:
-    """Make a table with a line for each case of a family, and losses in percent; None if no case has results."""
+    """Return a table with a line for each case of a family, and losses in percent; None if no case has results."""
     cells = {name: collect_study_losses(results, name, quick) for name, row in CASES.items() if row.family == family}
     cells = {name: losses for name, losses in cells.items() if losses}
     if not cells:
@@ -184,7 +187,7 @@ def study_table_of_family(results: Results, family: str, quick: bool) -> TextTab
 
 
 def _published_study_regrets(names: Sequence[str]) -> dict[str, dict[str, float]]:
-    """Return the published regrets of these cases, by method and case.
+    """Return the published regrets of the cases ``names``, by method and case.
 
     The dictionary is empty if a case has no published numbers, or if their file is missing.
     """
@@ -197,9 +200,9 @@ def _published_study_regrets(names: Sequence[str]) -> dict[str, dict[str, float]
 
 
 def study_table_of_all_cases(results: Results, quick: bool) -> TextTable | None:
-    """Make a table of the cases whose losses are not in percent of the best value; None if no case has a rival.
+    """Return a table of the cases whose losses are not in percent of the best value; None if no case has a rival.
 
-    Each line has the best rival of a case, and the differences of PEAR's forecasters from it.
+    A line of the table names the best rival in a case, and the differences of PEAR's forecasters from this rival.
     """
     cells = {name: collect_study_losses(results, name, quick) for name, row in CASES.items() if not row.relative}
     ours = [key for key, one in FORECASTERS.items() if not one.rival and any(key in own for own in cells.values())]
@@ -216,7 +219,7 @@ def study_table_of_all_cases(results: Results, quick: bool) -> TextTable | None:
 
 
 def study_verdicts(results: Results, quick: bool) -> list[str]:
-    """Return a sentence for each forecaster of PEAR: in how many cases it is better or worse than the best rival."""
+    """Return a sentence for each forecaster of PEAR on how many cases it is better or worse in than the best rival."""
     counts: dict[str, list[PairedDifference]] = {}
     for name, row in CASES.items():
         losses = collect_study_losses(results, name, quick)

@@ -1,4 +1,4 @@
-"""The report: our runs compared with the paper's numbers, as a page and as tables, from the database alone."""
+"""The report: our runs compared with the paper's numbers, as a page and as tables, made from the database alone."""
 
 from pear_lab.report.published_numbers import DEFINITION, CellVerdict, verdict
 from pear_lab.report.report_files import ReportFiles, write_report

@@ -1,4 +1,4 @@
-"""Intervals of the difference between two methods, by bootstrap over test instances and seeds."""
+"""Confidence intervals of the difference between two methods, by bootstrap over test instances and seeds."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ class Interval(NamedTuple):
 
 
 def t_interval(differences: Sequence[float], level: float = LEVEL) -> Interval:
-    """Return the mean of paired differences, with Student's interval.
+    """Return the mean of paired differences, with the confidence interval of Student's t distribution.
 
     Args:
         differences: (N,) a difference for each of N ≥ 2 seeds.
@@ -101,17 +101,17 @@ def normalized_difference(
     level: float = LEVEL,
     seed: int = 0,
 ) -> Interval:
-    """Return the difference ``Σ (first − second) / Σ best`` of two normalised regrets, with a bootstrap interval.
+    """Return ``Σ (first − second) / Σ best``, the difference of two normalised regrets, with a bootstrap interval.
 
     A resample draws seeds, and then blocks of instances within each drawn seed. ``scipy.stats.bootstrap`` can do
-    neither, and does not accept a single seed.
+    neither, and does not accept data of a single seed.
 
     Args:
-        first: for each seed s an array (N_s,): what the first method lost on each of its N_s test instances.
-        second: the same for the second method, on the same instances in the same order.
-        best: the same for the best value of each instance, which is not negative.
+        first: for each seed s, an array (N_s,) with the losses of the first method on the N_s test instances.
+        second: for each seed, the losses of the second method on the same instances in the same order.
+        best: for each seed, the best values of the same instances, which are not negative.
         shared: whether all seeds have the same instances, which are then drawn once for all seeds of a resample.
-        block: instances in a row that are drawn together; more than 1 if neighbours are alike.
+        block: the number of consecutive instances that are drawn together; more than 1 if neighbours are alike.
         resamples: number of resamples.
         level: confidence level of the interval.
         seed: seed of the draws.

@@ -1,4 +1,4 @@
-"""Differences between methods, paired over seeds and test instances."""
+"""Differences between the regrets of two methods, paired over seeds and test instances."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ Array = NDArray[np.float64]
 
 
 def format_signed_interval(interval: Interval, decimals: int) -> tuple[str, str, str]:
-    """Format the estimate and both ends of an interval with their signs.
+    """Return the estimate and both ends of an interval as texts with signs.
 
     Example:
         >>> format_signed_interval(Interval(0.5, -0.1, 1.0), 2)
@@ -41,7 +41,7 @@ def format_signed_interval(interval: Interval, decimals: int) -> tuple[str, str,
 
 
 def instance_losses(first: Sequence[RunRecord], second: Sequence[RunRecord]) -> list[tuple[Array, Array, Array]]:
-    """Collect what two methods lost on every test instance, for each seed that both have.
+    """Return the losses of two methods on every test instance, for each seed that both methods have.
 
     Returns:
         A tuple for each seed: losses (N,) of the first method and of the second, and the best values (N,), on the N
@@ -58,7 +58,7 @@ def instance_losses(first: Sequence[RunRecord], second: Sequence[RunRecord]) -> 
 
 
 def _losses_by_instance(runs: Sequence[RunRecord]) -> dict[int, dict[tuple[int, int], tuple[float, float]]]:
-    """Return, by seed and by (fold, instance), the loss and the best value."""
+    """Return pairs of the loss and the best value, by seed and then by (fold, instance)."""
     found: dict[int, dict[tuple[int, int], tuple[float, float]]] = {}
     for run in runs:
         kept = run.metrics.get("instances")
@@ -70,7 +70,7 @@ def _losses_by_instance(runs: Sequence[RunRecord]) -> dict[int, dict[tuple[int, 
 
 
 def difference_in_points(task: str, losses: Sequence[tuple[Array, Array, Array]]) -> Interval:
-    """Return the first method's regret less the second's in percentage points, with its bootstrap interval.
+    """Return the regret of the first method less that of the second in percentage points, with a bootstrap interval.
 
     Args:
         task: name of the task in ``TASKS``, which says whether seeds share their test instances.
@@ -83,11 +83,11 @@ def difference_in_points(task: str, losses: Sequence[tuple[Array, Array, Array]]
 
 
 def difference_grid(runs: StoredRuns, wanted: Sequence[PublishedNumber]) -> PageGrid | None:
-    """Make a table of every method's regret less that of PEAR as published.
+    """Return a table with the regret of every method less the regret of PEAR as published.
 
     Args:
         runs: runs of the database.
-        wanted: the cells of a table.
+        wanted: the cells of a table of the report.
 
     Returns:
         The table, or None if no cell has runs that record the loss of every instance.
@@ -132,7 +132,7 @@ DEFINITION = (
 
 @dataclass(frozen=True)
 class Difference:
-    """The difference between two methods on the same seeds.
+    """The difference between the regrets of two methods on the same seeds.
 
     Attributes:
         points: the first method's regret less the second's, in percentage points.
@@ -146,7 +146,7 @@ class Difference:
 
     @property
     def mark(self) -> RankedText:
-        """The difference as tables print it.
+        """The difference as the text of a table cell. ``place`` is 1 if the interval excludes zero.
 
         Example:
             >>> Difference(Interval(-0.0471, -0.06, -0.034), 19, 20).mark
@@ -159,13 +159,13 @@ class Difference:
 
 @dataclass(frozen=True)
 class ComparisonLine:
-    """One line of a comparison: a cell of the experiments, with the runs of every method there.
+    """One line of a comparison: the runs of all methods on one task with one set of conditions.
 
     Attributes:
-        item: the cell of PEAR as published.
-        label: name of the cell, such as its degree.
-        runs: runs of each method.
-        values: regret in % by method and seed, of the seeds that all methods have.
+        item: the cell with these conditions in the table of PEAR as published.
+        label: the name of the conditions, such as "degree 8".
+        runs: the runs of each method.
+        values: the regrets in percent, by method and seed, for the seeds that all methods have.
     """
 
     item: PublishedNumber
@@ -175,17 +175,17 @@ class ComparisonLine:
 
     @property
     def means(self) -> dict[str, float]:
-        """The mean regret of each method, in the order of the table."""
+        """The mean regret of each method in percent, in the order of the table."""
         return {name: sum(seeds.values()) / len(seeds) for name, seeds in self.values.items()}
 
     @property
     def best_other(self) -> str:
-        """The method with the lowest mean, ours excluded."""
+        """The method with the lowest mean regret, PEAR with our defaults excluded."""
         others = {name: mean for name, mean in self.means.items() if name != OURS}
         return min(others, key=lambda name: others[name])
 
     def difference(self, first: str, second: str) -> Difference:
-        """Compare the first method with the second."""
+        """Return the difference between the regrets of the first and the second method."""
         a, b = self.values[first], self.values[second]
         losses = instance_losses(self.runs[first], self.runs[second])
         paired = [a[seed] - b[seed] for seed in a]
@@ -194,7 +194,10 @@ class ComparisonLine:
 
 
 def runs_with_latest_defaults(runs: StoredRuns) -> StoredRuns:
-    """Drop runs of our own method whose options differ from those of its newest run on the same task."""
+    """Return the runs without those of PEAR with earlier defaults.
+
+    A run of PEAR with our defaults is left out if its options differ from those of the newest such run on its task.
+    """
     ours = sorted((run for run in runs.done if run.method == OURS), key=lambda run: run.created)
     options = {run.task: run.settings.get("options") for run in ours}
     kept = (run for run in runs.done if run.method != OURS or run.settings.get("options") == options[run.task])
@@ -202,7 +205,10 @@ def runs_with_latest_defaults(runs: StoredRuns) -> StoredRuns:
 
 
 def runs_with_common_start(runs: StoredRuns, comparison: Comparison) -> StoredRuns:
-    """If a method has full runs on a task that begin as the comparison asks, drop its other runs on that task."""
+    """Return the runs without those that a run from the common start replaces.
+
+    If a method has full runs on a task that start as the comparison asks, its other runs on the task are left out.
+    """
     if comparison.start is None:
         return runs
 
@@ -215,7 +221,10 @@ def runs_with_common_start(runs: StoredRuns, comparison: Comparison) -> StoredRu
 
 
 def comparison_lines(runs: StoredRuns) -> dict[str, list[ComparisonLine]]:
-    """Return, for each task, the cells in which every compared method has run on at least two seeds."""
+    """Return, for each task, a line for every cell in which all compared methods have run.
+
+    Each method must have runs on two common seeds or more.
+    """
     found: dict[str, list[ComparisonLine]] = {}
     runs = runs_with_latest_defaults(runs)
     for comparison in COMPARISONS.values():
@@ -225,7 +234,7 @@ def comparison_lines(runs: StoredRuns) -> dict[str, list[ComparisonLine]]:
 
 
 def slower_method_lines(runs: StoredRuns) -> dict[str, list[ComparisonLine]]:
-    """Return by task the cells in which our method and one slower method have run, on the seeds of both."""
+    """Return, for each task, lines that compare PEAR with our defaults with one slower method, on the seeds of both."""
     found: dict[str, list[ComparisonLine]] = {}
     runs = runs_with_latest_defaults(runs)
     for comparison in COMPARISONS.values():
@@ -237,7 +246,7 @@ def slower_method_lines(runs: StoredRuns) -> dict[str, list[ComparisonLine]]:
 
 
 def comparison_section(runs: StoredRuns) -> PageSection | None:
-    """Make the section of the comparisons: tables and figures. None if no cell has runs of all compared methods."""
+    """Return the section of tables and figures of the comparisons; None if no cell has runs of all their methods."""
     tasks = comparison_lines(runs)
     if not tasks:
         return None
@@ -264,7 +273,7 @@ FIGURE_CAPTION = (
 
 
 def regret_ratios_by_task(tasks: Mapping[str, Sequence[ComparisonLine]]) -> dict[str, list[RegretRatio]]:
-    """Return the regret of every method relative to that of PEAR as published, by the title of the task."""
+    """Return the regret of every method divided by that of PEAR as published, by the title of the task."""
     panels: dict[str, list[RegretRatio]] = {}
     for task, lines in tasks.items():
         points = panels.setdefault(TASKS[task].title, [])
@@ -282,7 +291,10 @@ def regret_ratios_by_task(tasks: Mapping[str, Sequence[ComparisonLine]]) -> dict
 def _method_lines(
     comparison: Comparison, runs: StoredRuns, methods: Mapping[str, Sequence[str]]
 ) -> Iterator[ComparisonLine]:
-    """Yield a line for each cell of a comparison in which all given methods have full runs on two seeds or more."""
+    """Yield a line for each cell of a comparison in which all given methods have run.
+
+    Each method must have runs of the full problem on two common seeds or more. ``methods`` names the methods by task.
+    """
     runs = runs_with_common_start(runs, comparison)
     for experiment in (EXPERIMENTS[name] for name in comparison.experiments):
         for item in cells_of_experiment(experiment, runs):
@@ -300,7 +312,11 @@ def _method_lines(
 
 
 def _comparison_grid(task: str, lines: Sequence[ComparisonLine]) -> PageGrid:
-    """Make the table of one task: all mean regrets, and ours less those of PEAR as published and of the best other."""
+    """Return the table of one task: the mean regrets of all methods, and two differences.
+
+    The differences are the regret of PEAR with our defaults less that of PEAR as published, and less that of the best
+    other method.
+    """
     names = list(lines[0].values)
     header = ("", *(METHODS[name] for name in names), "less PEAR as published", "less the best other")
     rows = []
@@ -317,7 +333,7 @@ def _comparison_grid(task: str, lines: Sequence[ComparisonLine]) -> PageGrid:
 
 
 def describe_starts(lines: Sequence[ComparisonLine]) -> str:
-    """Say which methods were trained on the squared error first; "" if none was."""
+    """Return a sentence on which methods were trained on the squared error first; "" if none was."""
     first = {name: group[0].settings.get("start") == "mse" for line in lines for name, group in line.runs.items()}
     names = [METHODS[name] for name, begins_so in first.items() if begins_so]
     if not names:
@@ -328,7 +344,7 @@ def describe_starts(lines: Sequence[ComparisonLine]) -> str:
 
 
 def _slower_methods_grid(task: str, lines: Sequence[ComparisonLine]) -> PageGrid:
-    """Make the table that compares our method with each slower method on the seeds of both."""
+    """Return the table that compares PEAR with our defaults with each slower method, on the seeds of both."""
     rows = []
     for line in lines:
         other = next(name for name in line.values if name != OURS)

@@ -1,4 +1,4 @@
-"""The tables, laid out as the paper prints them, with our cell in each place."""
+"""The tables of PEAR's paper, with our number beside each published one."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from pear_lab.report.table_cells import TABLES, Cell, StoredRuns, cell_place, ce
 
 
 def table_sections(runs: StoredRuns) -> list[PageSection]:
-    """Make a section for each table except the portfolios. A table that the paper lacks has one only if it has runs."""
+    """Return a section for each table except those of portfolios. Tables that the paper lacks need at least one run."""
     filled = {one.table.name: _table_section(one, runs) for one in EXPERIMENTS.values() if one.tasks != ("portfolio",)}
     drawn = make_report_figures(runs, {name: section.cells for name, section in filled.items()})
     return [
@@ -29,7 +29,7 @@ def table_sections(runs: StoredRuns) -> list[PageSection]:
 
 
 def _table_section(experiment: Experiment, runs: StoredRuns) -> PageSection:
-    """Make the section of one experiment: its table with our cells, and paired differences if the runs have them."""
+    """Return the section of one experiment: its table with our cells, and paired differences if the runs have them."""
     table, items = experiment.table, cells_of_experiment(experiment, runs)
     cells = {cell_place(item): fill_cell(runs, item) for item in items}
     grids = [_table_grid(table, title, cells) for title in dict.fromkeys(block for block, _, _ in cells)]
@@ -39,7 +39,13 @@ def _table_section(experiment: Experiment, runs: StoredRuns) -> PageSection:
 
 
 def _table_grid(table: TableSpec, title: str, cells: dict[tuple[str, str, str], Cell]) -> PageGrid:
-    """Make the block with this title from the cells of a table, whose keys are the titles of block, row and column."""
+    """Return one block of a table.
+
+    Args:
+        table: the description of the table.
+        title: the title of the block.
+        cells: all cells of the table, by the titles of block, row and column.
+    """
     inside = [at for at in cells if at[0] == title]
     rows, columns = (tuple(dict.fromkeys(at[part] for at in inside)) for part in (1, 2))
     lines = [[cells[title, row, column] for column in columns] for row in rows]
@@ -51,14 +57,14 @@ def _table_grid(table: TableSpec, title: str, cells: dict[tuple[str, str, str], 
 
 
 def _deviation_words(table: TableSpec) -> str:
-    """Say which standard deviation follows the ±."""
+    """Return a sentence that says which standard deviation follows the ± in a table."""
     kind = "of the sample (ddof 1)" if table.ddof else "of the population (ddof 0)"
     known = ", as the paper's numbers of this table" if table.as_published else ""
     return f"± is the standard deviation {kind}{known}."
 
 
 def _mark_best_two(lines: Sequence[Sequence[Cell]]) -> list[list[Cell]]:
-    """Mark the best two means in each column, once among our results and once among the published ones."""
+    """Return the cells with marks at the two best means of each column, for our means and for the published ones."""
     marked = []
     for column in zip(*lines, strict=True):
         decimals = column[0].published.decimals
@@ -71,7 +77,10 @@ def _mark_best_two(lines: Sequence[Sequence[Cell]]) -> list[list[Cell]]:
 
 
 def time_cap_section(runs: StoredRuns) -> PageSection | None:
-    """Compare trainings under the published time cap with those under a shorter one. None if no seed has both."""
+    """Return the section that compares trainings under the published time cap with those under others.
+
+    The result is None if no seed was trained under both.
+    """
     cells: dict[str, dict[tuple[str, ...], dict[float, dict[int, RunRecord]]]] = defaultdict(dict)
     for run in runs.done:
         settings = run.settings
@@ -97,7 +106,10 @@ _CAPS = ("", "seeds", "shorter cap", "regret there", f"regret, {TIME_CAP:g} s", 
 def _time_cap_rows(
     found: Mapping[tuple[str, ...], Mapping[float, Mapping[int, RunRecord]]],
 ) -> Iterable[tuple[str, ...]]:
-    """Yield a line for every cell and other time cap. ``found`` holds the runs by cell, time cap and seed."""
+    """Yield a table row for every cell and every time cap other than the published one.
+
+    ``found`` holds the runs by cell (experiment, method, degree, noise), then by time cap, then by seed.
+    """
     for (_, method, degree, noise), caps in sorted(found.items()):
         full = caps.get(TIME_CAP, {})
         for cap in sorted(set(caps) - {TIME_CAP}):

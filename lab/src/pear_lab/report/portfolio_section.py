@@ -52,7 +52,7 @@ _Regrets = Mapping[str, Mapping[int, Any]]
 
 
 def portfolio_sections(runs: StoredRuns) -> list[PageSection]:
-    """Make a section for each set of prices and settings of the portfolio runs, reduced runs last."""
+    """Return a section for each set of portfolio runs with the same prices and settings. Reduced runs come last."""
     groups: dict[str, list[RunRecord]] = defaultdict(list)
     for run in runs.done:
         if run.task == "portfolio":
@@ -63,7 +63,7 @@ def portfolio_sections(runs: StoredRuns) -> list[PageSection]:
 
 
 def _portfolio_section(group: Sequence[RunRecord], name: str) -> PageSection:
-    """Make the section of the runs that share prices and settings."""
+    """Return the section of runs that have the same prices and settings."""
     settings = group[0].settings
     trained = _runs_by_method(run for run in group if "variant" not in run.settings)
     shifted = _runs_by_method(run for run in group if run.settings.get("variant") == "lower-bound-shift")
@@ -92,7 +92,7 @@ def _portfolio_section(group: Sequence[RunRecord], name: str) -> PageSection:
 
 
 def _runs_by_method(runs: Iterable[RunRecord]) -> dict[str, list[RunRecord]]:
-    """Return a run of each method and seed, in the order of seeds: the one with the longest time cap."""
+    """Return, for each method, one run of each seed in the order of seeds: the run with the longest time cap."""
     found: dict[str, dict[int, RunRecord]] = defaultdict(dict)
     for run in sorted(runs, key=lambda run: run.settings["time_cap"]):
         found[run.method][run.seed] = run
@@ -100,7 +100,7 @@ def _runs_by_method(runs: Iterable[RunRecord]) -> dict[str, list[RunRecord]]:
 
 
 def _differences_to_paper(settings: Mapping[str, Any]) -> tuple[str, ...]:
-    """Say in sentences how these portfolio experiments differ from those of the paper."""
+    """Return sentences on how these portfolio experiments differ from those of the paper."""
     span = f"{settings['first']} to {settings['last']}"
     sentences = [
         f"Ours: {settings['assets']} names, {settings['days']:,} days, {span}. The paper trades S&P 100 names over "
@@ -127,14 +127,14 @@ def _differences_to_paper(settings: Mapping[str, Any]) -> tuple[str, ...]:
 
 
 def _survivorship(data: str) -> str:
-    """Begin the sentence on survivorship bias, by the source of the prices."""
+    """Return the first words of the sentence on survivorship bias. They depend on the source of the prices."""
     if data in ("skfolio", "sp100"):
         return "The names are those that still mattered at the end of the history:"
     return "Where the names of a file were chosen by what they are at its end,"
 
 
 def _portfolio_grid(trained: _RunsByMethod) -> PageGrid:
-    """Make the main table: every method and yardstick with all metrics."""
+    """Return the main table: all metrics of every method, and of every portfolio without a forecast."""
     columns = [(metric, 0.0) for metric in _TABLE.metrics]
     rows = _method_rows(_TABLE, trained, columns)
     for name, numbers in _yardsticks(trained).items():
@@ -145,7 +145,7 @@ def _portfolio_grid(trained: _RunsByMethod) -> PageGrid:
 
 
 def _lower_bound_grid(shifted: _RunsByMethod) -> PageGrid:
-    """Make the table of the methods under other lower bounds than those of training."""
+    """Return the table of the methods' regrets under other lower bounds on the weights than in training."""
     rows = _method_rows(_SHIFT, shifted, [(_SHIFT.metrics[0], lower) for lower in LOWER_BOUNDS])
     header = ("Method", "", *(CONDITIONS["lower_bound"].label.format(lower) for lower in LOWER_BOUNDS))
     return PageGrid(_SHIFT.title, header, tuple(rows), _SHIFT.caption)
@@ -154,10 +154,12 @@ def _lower_bound_grid(shifted: _RunsByMethod) -> PageGrid:
 def _method_rows(
     table: TableSpec, groups: _RunsByMethod, columns: Sequence[tuple[str, float]]
 ) -> list[tuple[str, ...]]:
-    """Make a row of ours for each method with runs and each peer, then the paper's row if it has the method.
+    """Return table rows for each method: one of our numbers, followed by one of the paper's if it has the method.
+
+    Methods without runs have no rows, unless another library computes them.
 
     Args:
-        table: table of the catalogue.
+        table: the description of the table.
         groups: the runs of each method.
         columns: the metric and the lower bound of each column.
     """
@@ -179,7 +181,10 @@ def _method_rows(
 
 
 def _beside_published(trained: _RunsByMethod, shifted: _RunsByMethod) -> PageGrid:
-    """Make a table that says whether our means lie within, above or below the published cells."""
+    """Return a table that says whether our means lie within, above or below the published cells.
+
+    ``trained`` has the runs of trainings by method, and ``shifted`` those under other lower bounds.
+    """
     found: dict[str, dict[str, str]] = {name: {} for name in _PAPER.values()}
     for row in published("published_portfolio"):
         method = next(name for name, printed in _PAPER.items() if printed == row.method)
@@ -200,7 +205,7 @@ def _beside_published(trained: _RunsByMethod, shifted: _RunsByMethod) -> PageGri
 
 
 def _time_cap_note(runs: Sequence[RunRecord]) -> str:
-    """Name time caps other than the catalogue's, and say how many trainings a cap has ended."""
+    """Return words on unusual time caps, and on how many trainings a time cap has ended; "" if there are none."""
     entry = TASKS["portfolio"]
     usual = {entry.budget["time_cap"], entry.quick["time_cap"]}
     others = sorted({run.settings["time_cap"] for run in runs} - usual)
@@ -211,7 +216,7 @@ def _time_cap_note(runs: Sequence[RunRecord]) -> str:
 
 
 def _regret_difference_rows(trained: _RunsByMethod) -> list[tuple[str, ...]]:
-    """Make a line of differences for every pair of methods, and for every method and yardstick."""
+    """Return table rows with the differences between every two methods, and between methods and fixed portfolios."""
     regrets = {METHODS[name]: _window_regrets(runs) for name, runs in trained.items()}
     rows = _pairwise_difference_rows(regrets)
     for name, numbers in _yardsticks(trained).items():
@@ -223,17 +228,17 @@ def _regret_difference_rows(trained: _RunsByMethod) -> list[tuple[str, ...]]:
 
 
 def _pairwise_difference_rows(regrets: _Regrets) -> list[tuple[str, ...]]:
-    """Make a line of differences for every pair of methods that share a seed."""
+    """Return a table row of differences for every two methods that have a common seed."""
     return [row for pair in combinations(regrets, 2) if (row := _difference_row(regrets, *pair))]
 
 
 def _difference_grids(title: str, rows: Sequence[tuple[str, ...]]) -> list[PageGrid]:
-    """Return a table of these lines of differences, in a list that is empty if there are no lines."""
+    """Return a list with one table of the given rows; an empty list if there are no rows."""
     return [PageGrid(title, _PAIRS, tuple(rows), _HOW_SURE)] if rows else []
 
 
 def _difference_row(regrets: _Regrets, first: str, second: str) -> tuple[str, ...] | None:
-    """Make the line of differences of two methods; None if they share no seed."""
+    """Return the table row of the difference between two methods; None if they have no common seed."""
     seeds = sorted(set(regrets[first]) & set(regrets[second]))
     if not seeds:
         return None
@@ -249,12 +254,15 @@ def _difference_row(regrets: _Regrets, first: str, second: str) -> tuple[str, ..
 
 
 def _format_signed(value: float) -> str:
-    """Write a number with its sign and two decimals; −0.00 becomes +0.00."""
+    """Return a number as text, with its sign and two decimals. −0.00 becomes +0.00."""
     return f"{round(value, 2) + 0.0:+.2f}"
 
 
 def _window_regrets(runs: Sequence[RunRecord], lower: float | None = None) -> dict[int, Any]:
-    """Return, by seed, the regrets (K,) of the K windows, in per cent of the mean absolute best utility."""
+    """Return the regrets (K,) of the K windows, by seed, in percent of the mean absolute best utility.
+
+    ``lower`` selects the results under one lower bound on the weights; None is for runs that have no other bounds.
+    """
     found = {}
     for run in runs:
         regrets, best = run.metrics["regrets"], run.metrics["best"]
@@ -265,12 +273,15 @@ def _window_regrets(runs: Sequence[RunRecord], lower: float | None = None) -> di
 
 
 def _yardsticks(trained: _RunsByMethod) -> Mapping[str, Any]:
-    """Return the results of portfolios without a forecast, which all runs share; empty if nothing was trained."""
+    """Return the results of the portfolios without a forecast, by name. They are the same in all runs."""
     return next((runs[0].metrics["yardsticks"] for runs in trained.values()), {})
 
 
 def _value_figure(trained: _RunsByMethod) -> tuple[PageFigure, str]:
-    """Make the figure of the value over time, and a sentence on the market's deepest falls, which the figure shades."""
+    """Return the figure of the value over time, and a sentence on it.
+
+    The figure shades the deepest falls of the portfolio with equal weights, and the sentence lists them.
+    """
     values = {METHODS[name]: np.mean([run.metrics["value"] for run in runs], axis=0) for name, runs in trained.items()}
     some = next(iter(trained.values()))[0].metrics
     values |= {name: np.asarray(numbers["value"]) for name, numbers in some["yardsticks"].items()}

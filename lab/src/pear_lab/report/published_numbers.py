@@ -1,4 +1,4 @@
-"""The numbers that the paper prints, each a row of a CSV file, and how ours compare with them."""
+"""The numbers that the paper prints, each a row of a CSV file, and how our numbers compare with them."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ from importlib.resources import files
 
 @dataclass(frozen=True)
 class PublishedNumber:
-    """One number that the paper prints, or a cell that only we have.
+    """One number that the paper prints, or a cell of our tables that the paper does not have.
 
     Attributes:
         table: the paper's table.
         task: the name of the task, such as ``"knapsack"``.
         method: our name of the method, such as ``"spo+"``.
-        condition: what the cell is about, such as ``{"degree": 8.0, "noise": 0.1}``.
+        condition: the conditions of the cell, such as ``{"degree": 8.0, "noise": 0.1}``.
         metric: what is measured; the unit is part of the name.
         mean: the printed mean; None in a cell that only we have.
         std: the printed standard deviation; None if none is printed.
@@ -44,7 +44,7 @@ class PublishedNumber:
 
 @functools.cache
 def published(name: str = "published") -> tuple[PublishedNumber, ...]:
-    """Read the numbers of the paper's LP tables in order; with "published_portfolio", those of its portfolios.
+    """Return the numbers of the paper's LP tables in order or, for "published_portfolio", those of its portfolios.
 
     Example:
         >>> first = published()[0]
@@ -59,7 +59,7 @@ def published(name: str = "published") -> tuple[PublishedNumber, ...]:
 
 
 def _parse_published_row(row: Mapping[str, str]) -> PublishedNumber:
-    """Parse one row of a file of published numbers."""
+    """Return the published number in one row of a file."""
     pairs = (pair.split("=") for pair in row["condition"].split(";") if pair)
     return PublishedNumber(
         table=row["table"],
@@ -74,7 +74,7 @@ def _parse_published_row(row: Mapping[str, str]) -> PublishedNumber:
 
 
 class CellVerdict(Enum):
-    """The result of comparing our cell with the published one. The report prints the value of the enumeration."""
+    """The result of comparing our cell with the published one. The value of a member is the text in the report."""
 
     WITHIN = "within 1 sd"
     BETTER = "better"
@@ -85,7 +85,7 @@ class CellVerdict(Enum):
 
     @property
     def kind(self) -> str:
-        """The name of the verdict's style on the page."""
+        """The name of the style in which the page shows the verdict."""
         return self.name.lower() if self in (CellVerdict.WITHIN, CellVerdict.BETTER, CellVerdict.WORSE) else "none"
 
 
@@ -101,7 +101,7 @@ DEFINITION = (
 
 
 def verdict(ours: float | None, published: float | None, std: float | None, decimals: int) -> CellVerdict:
-    """Compare our mean with the published one; lower is better.
+    """Return the verdict on our mean compared with the published one. Lower is better.
 
     Args:
         ours: our mean; None if nothing was run.
@@ -126,7 +126,9 @@ def verdict(ours: float | None, published: float | None, std: float | None, deci
 
 
 def mean_and_deviation(values: Sequence[float], ddof: int) -> tuple[float, float | None]:
-    """Return the mean of N values, and the standard deviation with divisor N − ``ddof``; None for a single value.
+    """Return the mean of N values, and their standard deviation with divisor N − ``ddof``.
+
+    The deviation of a single value is None.
 
     Example:
         >>> mean_and_deviation([1.0, 2.0, 3.0], ddof=1)
@@ -139,10 +141,10 @@ def mean_and_deviation(values: Sequence[float], ddof: int) -> tuple[float, float
 
 
 def rank_best_two(means: Sequence[float | None], decimals: int) -> list[int]:
-    """Rank means: 1 for the lowest, which is printed bold, 2 for the second lowest (underlined), 0 for all others.
+    """Return the rank of each mean: 1 for the lowest, 2 for the second lowest, 0 for all others.
 
-    Means are compared as printed. Equal means share a rank and use up the next one, as in the paper: after two
-    best means there is no second best. With fewer than two means all ranks are 0.
+    Means are compared as printed. Equal means share a rank, and the next rank is then left out, as in the paper: if
+    two means are the lowest, there is no second lowest. With fewer than two means all ranks are 0.
 
     Example:
         >>> rank_best_two([0.120, 0.104, None, 0.1041], decimals=3)
@@ -157,7 +159,7 @@ def rank_best_two(means: Sequence[float | None], decimals: int) -> list[int]:
 
 
 def format_mean(mean: float, std: float | None, decimals: int) -> str:
-    """Format a mean, and its deviation if there is one, with the given number of decimals.
+    """Return a mean, and its deviation if there is one, as text with the given number of decimals.
 
     Example:
         >>> format_mean(4.2461, 1.1, 3), format_mean(0.3, None, 2)

@@ -1,4 +1,4 @@
-"""The figures of the page: which numbers each one shows, and how it is drawn."""
+"""The figures of the report: which numbers each one shows, and how it is drawn. A drawn figure is a text in SVG."""
 
 from __future__ import annotations
 
@@ -71,7 +71,7 @@ def draw_regret_curves(
     log_x: bool = False,
     steps: bool = False,
 ) -> str:
-    """Draw regret on a log scale: our numbers as lines, the published ones as dashed lines with open marks."""
+    """Return a figure of regrets on a log scale: ours as lines, the published ones as dashed lines with open marks."""
     with styled_figure(_SIZE) as (figure, axes):
         for one in published:
             axes.plot(one.x, one.y, "--o", markersize=5, markerfacecolor=CARD, color=_method_color(one.method), lw=1.2)
@@ -91,7 +91,10 @@ def draw_regret_curves(
 
 
 def draw_shift_bars(before: Mapping[str, float], after: Mapping[str, float], published: Mapping[str, float]) -> str:
-    """Draw bars of the regret before (pale) and after a shift, by method. Open marks are published regrets after it."""
+    """Return a figure with two bars for each method: the regret before (pale) and after a shift.
+
+    Open marks are the published regrets after the shift.
+    """
     with styled_figure(_SIZE) as (figure, axes):
         for place, name in enumerate(after):
             if name in before:
@@ -105,7 +108,10 @@ def draw_shift_bars(before: Mapping[str, float], after: Mapping[str, float], pub
 
 
 def draw_time_bars(seconds: Mapping[str, Mapping[str, float]]) -> str:
-    """Draw stacked bars of the parts of the training time, by method; each ends with the total in seconds."""
+    """Return a figure with a bar for each method, stacked from the parts of its training time in seconds.
+
+    The total is printed at the end of each bar.
+    """
     with styled_figure((4.9, 0.95 + 0.42 * len(seconds)), grid="x") as (figure, axes):
         longest = max(sum(parts.values()) for parts in seconds.values()) or 1.0
         for place, parts in enumerate(seconds.values()):
@@ -123,14 +129,14 @@ def draw_time_bars(seconds: Mapping[str, Mapping[str, float]]) -> str:
 
 
 def draw_contrasts(points: Sequence[RegretRatio]) -> str:
-    """Draw ratios of regret with their intervals on a log scale, methods side by side in each cell."""
+    """Return a figure of regret ratios with their intervals on a log scale. Methods are side by side in each cell."""
     with styled_figure(_SIZE) as (figure, axes):
         _plot_contrasts(axes, points)
         return figure_as_svg(figure)
 
 
 def save_contrasts(panels: Mapping[str, Sequence[RegretRatio]], to: Path) -> None:
-    """Save the panels side by side, with titles and a legend, as a picture file."""
+    """Save a picture with one panel of regret ratios for each task, side by side, with titles and a legend."""
     widths = tuple(max(2.9, len({one.cell for one in points})) for points in panels.values())
     with styled_figure((2.2 + 0.62 * sum(widths), 3.9), widths=widths, squeeze=False, sharey=True) as (figure, axes):
         for one, (title, points) in zip(axes[0], panels.items(), strict=True):
@@ -148,7 +154,7 @@ def save_contrasts(panels: Mapping[str, Sequence[RegretRatio]], to: Path) -> Non
 
 
 def _plot_contrasts(axes: Any, points: Sequence[RegretRatio]) -> None:
-    """Draw ratios of regret with their intervals on given axes."""
+    """Draw regret ratios with their intervals on the given axes."""
     cells = list(dict.fromkeys(one.cell for one in points))
     methods = list(dict.fromkeys(point.method for point in points))
     axes.axhline(1.0, color=LIGHT["pear"], lw=1.6, zorder=1)
@@ -166,7 +172,7 @@ def _plot_contrasts(axes: Any, points: Sequence[RegretRatio]) -> None:
 def draw_portfolio_values(
     values: Mapping[str, Sequence[float]], colors: Mapping[str, str], shaded: Sequence[tuple[int, int]]
 ) -> str:
-    """Draw the value of portfolios over the days, one line each, with spans of days shaded.
+    """Return a figure of the value of each portfolio over the days, with some spans of days shaded.
 
     Args:
         values: for each name of a portfolio, its value at the end of each day.
@@ -189,7 +195,7 @@ _REGRET = "normalized_regret_pct"
 
 
 def make_report_figures(runs: StoredRuns, tables: Mapping[str, Sequence[Cell]]) -> dict[str, tuple[PageFigure, ...]]:
-    """Make all figures of the tables' sections, by the name of the table.
+    """Return the figures that belong to each table, by the name of the table.
 
     Args:
         runs: runs of the database.
@@ -218,7 +224,7 @@ def make_report_figures(runs: StoredRuns, tables: Mapping[str, Sequence[Cell]]) 
 
 
 def _capacity_figures(cells: Sequence[Cell]) -> tuple[PageFigure, ...]:
-    """Make a figure of the regret over the knapsack's capacity for each degree that was run."""
+    """Return a figure of the regret over the knapsack's capacity for each degree that was run."""
     found = []
     for degree in sorted({cell.published.condition["degree"] for cell in cells if cell.mean is not None}):
         some = [cell for cell in cells if cell.published.condition["degree"] == degree]
@@ -228,7 +234,7 @@ def _capacity_figures(cells: Sequence[Cell]) -> tuple[PageFigure, ...]:
 
 
 def _regret_figure(cells: Sequence[Cell], condition: str, title: str, label: str) -> PageFigure:
-    """Make the figure of the regret over a condition, ours and published, for the methods we have run."""
+    """Return the figure of the regret over a condition, ours and published, for the methods that we have run."""
     points: tuple[dict[str, list[tuple[float, float]]], ...] = (defaultdict(list), defaultdict(list))
     for cell in cells:
         for found, mean in zip(points, (cell.mean, cell.published.mean), strict=True):
@@ -246,7 +252,7 @@ def _regret_figure(cells: Sequence[Cell], condition: str, title: str, label: str
 
 
 def _direction_shift_figure(shifted: Sequence[Cell], trained: Sequence[Cell]) -> PageFigure:
-    """Make the figure of the regret along the trained and the shifted direction, at the highest degree that was run."""
+    """Return the figure of the regret along the trained and along the shifted direction, at the highest degree run."""
     title = "Regret along the trained and the shifted direction, %"
     run = [cell for cell in shifted if cell.mean is not None]
     if not run:
@@ -272,7 +278,7 @@ def _means_by_method(cells: Iterable[Cell]) -> dict[str, float]:
 
 
 def _trained_runs(runs: StoredRuns, cells: Sequence[Cell], task: str) -> tuple[float, dict[str, list[RunRecord]]]:
-    """Return the highest degree with runs on a task, and these runs by method; 0 and no runs if nothing was trained."""
+    """Return the highest degree with trainings on a task, and its runs by method; 0 and no runs if there are none."""
     wanted = [c.published for c in cells if c.published.task == task and c.published.metric == "train_seconds"]
     for degree in sorted({item.condition["degree"] for item in wanted}, reverse=True):
         found = {item.method: runs_of_cell(runs, item) for item in wanted if item.condition["degree"] == degree}
@@ -282,7 +288,7 @@ def _trained_runs(runs: StoredRuns, cells: Sequence[Cell], task: str) -> tuple[f
 
 
 def _regret_over_time_figure(task: str, degree: float, groups: Mapping[str, list[RunRecord]]) -> PageFigure:
-    """Make the figure of the best validation regret so far over the seconds of training."""
+    """Return the figure of the best validation regret so far, over the seconds of training."""
     title = f"{task}: validation regret over time, %"
     series = [curve for name, group in groups.items() if (curve := _mean_curve(name, group)) is not None]
     if not series:
@@ -298,7 +304,10 @@ def _regret_over_time_figure(task: str, degree: float, groups: Mapping[str, list
 
 
 def _mean_curve(method: str, group: Sequence[RunRecord]) -> MethodCurve | None:
-    """Return the mean over seeds of the best regret so far, once all seeds have had a check; None without histories."""
+    """Return the best validation regret so far over the seconds, as a mean over the seeds; None without histories.
+
+    The curve begins when all seeds have had a check.
+    """
     histories = [np.array([(check[1], check[3]) for check in run.history]) for run in group if run.history]
     if not histories:
         return None
@@ -312,7 +321,7 @@ def _mean_curve(method: str, group: Sequence[RunRecord]) -> MethodCurve | None:
 
 
 def _training_time_figure(task: str, degree: float, groups: Mapping[str, list[RunRecord]]) -> PageFigure:
-    """Make the figure of how the training time splits into solving, gradients, validation and the rest."""
+    """Return the figure of the training time's parts: solving, gradients, validation and the rest."""
     title = f"{task}: where the training time goes"
     split = {
         name: {part: statistics.fmean(run.timings.get(part, 0.0) for run in group) for part in PARTS}

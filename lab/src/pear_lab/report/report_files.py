@@ -1,4 +1,4 @@
-"""Write the report: its sections as one page and as Markdown."""
+"""Writing the report: its sections, as one HTML page and as Markdown."""
 
 from __future__ import annotations
 
@@ -69,7 +69,7 @@ def write_report(runs: StoredRuns, folder: Path) -> ReportFiles:
 
 
 def _render_report(runs: StoredRuns) -> tuple[dict[str, str], list[PageSection], str]:
-    """Return the texts of the files by name, the sections in them, and the summary."""
+    """Return the texts of the report's files by name, the sections in them, and the summary."""
     compared = table_sections(runs)
     others = [section for section in (comparison_section(runs), time_cap_section(runs)) if section is not None]
     sections = [*compared, *portfolio_sections(runs), *others, _failed_runs_section(runs), machines_section(runs)]
@@ -93,7 +93,10 @@ def _render_report(runs: StoredRuns) -> tuple[dict[str, str], list[PageSection],
 
 
 def _name_unreadable_run(runs: StoredRuns) -> str:
-    """Name a row that alone makes the report fail, found by halving the rows; say so if there is none."""
+    """Return words that name a row which alone makes the report fail, or say that there is none.
+
+    The row is found by halving the rows.
+    """
     suspects = [*runs.done, *runs.failed]
     while len(suspects) > 1:
         halves = suspects[: len(suspects) // 2], suspects[len(suspects) // 2 :]
@@ -119,9 +122,10 @@ def report_section_markdown(section: PageSection) -> str:
 
 
 def count_report_verdicts(sections: Sequence[PageSection]) -> Counter[CellVerdict]:
-    """Count the cells of each verdict.
+    """Return the number of cells with each verdict.
 
-    Cells that the paper does not have are not counted; neither are times, which were measured on different machines.
+    Cells that the paper does not have are not counted. Times are not counted either, because they were measured on
+    different machines.
     """
     cells = (cell for section in sections for cell in section.cells)
     return Counter(
@@ -130,7 +134,7 @@ def count_report_verdicts(sections: Sequence[PageSection]) -> Counter[CellVerdic
 
 
 def summarise_report(runs: StoredRuns, compared: Sequence[PageSection]) -> str:
-    """Describe in two sentences how many runs there are, and how our cells compare with the published ones."""
+    """Return two sentences: how many runs there are, and how our cells compare with the published ones."""
     found = count_report_verdicts(compared)
     words = ", ".join(
         f"{found[verdict]} {verdict.value}" for verdict in CellVerdict if found[verdict] or verdict in _MAIN
@@ -142,7 +146,7 @@ def summarise_report(runs: StoredRuns, compared: Sequence[PageSection]) -> str:
 
 
 def _failed_runs_section(runs: StoredRuns) -> PageSection:
-    """Make the section of failed runs. Runs of the same settings and reason share a line."""
+    """Return the section of failed runs. Runs with the same settings and reason share a line."""
     if not runs.failed:
         return PageSection("failed", "Failed runs", ("None.",))
     found: dict[tuple[str, str], list[int]] = {}
@@ -154,7 +158,7 @@ def _failed_runs_section(runs: StoredRuns) -> PageSection:
 
 
 def _describe_failed_run(run: RunRecord) -> str:
-    """Describe task, method and settings of a failed run in words."""
+    """Return task, method and settings of a failed run in words."""
     names = {"degree": "degree", "noise": "noise", "smoothing": "λ", "injection": "β", "variant": "variant"}
     names |= {"version": "budget by", "capacity": "capacity", "fold": "fold"}
     settings = [f"{word} {run.settings[name]}" for name, word in names.items() if run.settings.get(name) is not None]
@@ -164,7 +168,7 @@ def _describe_failed_run(run: RunRecord) -> str:
 
 
 def machines_section(runs: StoredRuns) -> PageSection:
-    """Make the section of the machines and package versions that made the runs."""
+    """Return the section on the machines that made the runs, and on their package versions."""
     every = (*runs.done, *runs.failed)
     found = Counter(
         (run.machine or "unknown machine", ", ".join(f"{name} {v}" for name, v in sorted(run.versions.items())))

@@ -44,10 +44,10 @@ class StoredRuns:
 
 
 def read(path: Path) -> StoredRuns:
-    """Read every run; the file is not changed.
+    """Return all runs of a database. The file is not changed.
 
     Raises:
-        DatabaseError: as for ``read_records``.
+        DatabaseError: the database cannot be read by ``read_records``.
     """
     records = read_records(path)
     done = tuple(record for record in records if record.status == "done")
@@ -61,7 +61,8 @@ class Cell:
     Attributes:
         published: what the paper prints; its mean is None in a cell that only we have.
         values: a number for each seed, in the unit of the table; empty if nothing was run.
-        mean, std: mean and standard deviation of the values; None without values, ``std`` also with a single one.
+        mean: the mean of the values; None without values.
+        std: the standard deviation of the values; None for fewer than two values.
         verdict: how our mean compares with the published one.
         notes: what a reader must know, such as missing seeds or a shorter budget.
         failed: runs of this cell that ended in an error.
@@ -122,7 +123,7 @@ def cell_place(wanted: PublishedNumber) -> tuple[str, str, str]:
 
 
 def fill_cell(runs: StoredRuns, wanted: PublishedNumber) -> Cell:
-    """Compute one cell from the runs of the database."""
+    """Return the cell with our number for ``wanted``, computed from the runs of the database."""
     group = runs_of_cell(runs, wanted)
     values = cell_values_by_seed(group, wanted)
     failed = sum(run_matches_cell(run, wanted) for run in runs.failed)
@@ -136,7 +137,7 @@ def fill_cell(runs: StoredRuns, wanted: PublishedNumber) -> Cell:
 
 
 def cell_values_by_seed(group: list[RunRecord], wanted: PublishedNumber) -> dict[int, float]:
-    """Return one number for each seed, in the unit of the table.
+    """Return the number for a cell by seed, in the unit of the table.
 
     A seed has one run, or one for each of its folds.
     """
@@ -147,7 +148,10 @@ def cell_values_by_seed(group: list[RunRecord], wanted: PublishedNumber) -> dict
 
 
 def _cell_value_of_seed(runs: list[RunRecord], wanted: PublishedNumber) -> float:
-    """Return the number of one seed. Regrets of several folds are pooled over all test instances."""
+    """Return the number for a cell from the runs of one seed.
+
+    Regrets of several folds are pooled over all instances.
+    """
     instances = [kept for run in runs if (kept := run.metrics.get("instances"))]
     if wanted.metric == "normalized_regret_pct" and len(instances) == len(runs) > 1:
         lost, best = (math.fsum(x for one in instances for x in one[what]) for what in ("lost", "best"))
@@ -156,14 +160,14 @@ def _cell_value_of_seed(runs: list[RunRecord], wanted: PublishedNumber) -> float
 
 
 def runs_of_cell(runs: StoredRuns, wanted: PublishedNumber) -> list[RunRecord]:
-    """Return the finished runs that fill a cell. They all have the same settings."""
+    """Return the finished runs that our number in a cell is computed from. They all have the same settings."""
     return _best_run_group(
         run for run in runs.done if run_matches_cell(run, wanted) and cell_value_of_run(run, wanted) is not None
     )
 
 
 def run_matches_cell(run: RunRecord, wanted: PublishedNumber) -> bool:
-    """Return whether a run belongs to a cell: same task, method and conditions."""
+    """Return whether a run has the task, the method and the conditions of a cell."""
     same = (run.task, run.method) == (wanted.task, wanted.method)
     return same and TABLES[wanted.table].matches(run, wanted.condition)
 
@@ -188,7 +192,7 @@ def unusual_time_cap(run: RunRecord) -> float | None:
 
 
 def _best_run_group(runs: Iterable[RunRecord]) -> list[RunRecord]:
-    """Group runs by their settings other than the fold, and return the group that ``_rank_run_group`` ranks first."""
+    """Group runs by all settings except the fold, and return the group that ``_rank_run_group`` ranks highest."""
     groups = defaultdict(list)
     for run in runs:
         shared = {name: setting for name, setting in run.settings.items() if name != "fold"}
@@ -197,10 +201,10 @@ def _best_run_group(runs: Iterable[RunRecord]) -> list[RunRecord]:
 
 
 def _rank_run_group(group: list[RunRecord]) -> tuple[bool, bool, int, float, str]:
-    """Return the sort key of a group of runs.
+    """Return the sort key of a group of runs with the same settings. The preferred group has the largest key.
 
     Groups are compared by these criteria in turn: full problems before reduced ones; the start of the task's own
-    protocol before others; then the number of runs, the budget, and the date.
+    protocol before others; then more runs, a larger time cap, and a later date.
     """
     run = group[0]
     budget = float(run.settings.get("time_cap", TIME_CAP))
@@ -209,7 +213,10 @@ def _rank_run_group(group: list[RunRecord]) -> tuple[bool, bool, int, float, str
 
 
 def _cell_notes(group: list[RunRecord], seeds: int) -> tuple[str, ...]:
-    """Say how the runs of a cell differ from the published ones: seeds, problem size, folds, time cap, epochs."""
+    """Return notes on how the runs of a cell differ from the published ones.
+
+    The notes name seeds, problem size, folds, time cap and epochs.
+    """
     run, notes = group[0], []
     if seeds < len(SEEDS):
         notes.append(f"{seeds} of {len(SEEDS)} seeds")
@@ -253,7 +260,7 @@ def cells_of_experiment(experiment: Experiment, runs: StoredRuns) -> list[Publis
 
 
 def _unpublished_cells(experiment: Experiment) -> list[PublishedNumber]:
-    """Return the cells of an experiment whose table the paper does not have."""
+    """Return the cells of an experiment whose table is not in the paper. They have no published number."""
     table = experiment.table
     return [
         PublishedNumber(table.name, task, method, condition, metric, None, None, table.decimals_of(metric))

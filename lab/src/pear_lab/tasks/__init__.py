@@ -1,4 +1,4 @@
-"""Decision tasks on real data, split into training, validation and test samples, and metrics of forecasts."""
+"""Decision tasks on real data, split into training, validation and test samples, and metrics that judge forecasts."""
 
 from pear_lab.tasks import metrics
 from pear_lab.tasks.building_task import Building, building, building_split

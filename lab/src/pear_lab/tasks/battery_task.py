@@ -1,4 +1,4 @@
-"""Charging and discharging a battery by the hour. Prices are predicted; the battery is known."""
+"""Charging and discharging a battery by the hour. The hourly prices are predicted, and the battery is known."""
 
 from __future__ import annotations
 
@@ -94,7 +94,7 @@ def battery(spec: Battery = PJM) -> Model:
 
 
 def _battery_limits(spec: Battery) -> tuple[tuple[int, float], ...]:
-    """Return the number and the upper bound of the inflows, of the outflows, and of the states."""
+    """Return three pairs of a number of variables and their upper bound: for inflows, for outflows and for states."""
     return (spec.hours, spec.charge), (spec.hours, spec.discharge), (spec.hours + 1, spec.capacity)
 
 

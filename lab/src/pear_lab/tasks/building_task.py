@@ -59,9 +59,11 @@ class Building(Task):
 
     @cached_property
     def _whole_units(self) -> tuple[Ints, Ints]:
-        """Integer costs (N, n) and budgets (N,) for dynamic programming; a budget of −1 if it does not apply.
+        """Integer costs (N, n) and budgets (N,) for dynamic programming.
 
-        Dynamic programming does not apply if costs are not whole numbers, or if its table would be too large.
+        A budget of −1 marks instances that it cannot solve.
+
+        It cannot solve instances whose costs are not whole numbers, or whose table would be too large.
         """
         units, capacities = np.zeros(self.weights.shape, np.int64), np.full(len(self.weights), -1)
         for i, (own, most) in enumerate(zip(self.weights.numpy(), self.budget.numpy(), strict=True)):
@@ -71,7 +73,9 @@ class Building(Task):
         return units, capacities
 
     def decide(self, cost: Any, Q: Any = None, keys: Keys = None) -> Tensor:
-        """Return the optimal decisions (B, n), the share of each property that is built: 0 or 1 in "inequality".
+        """Return the optimal decisions (B, n). Each entry is the share of a property that is built.
+
+        In the version "inequality" the shares are 0 or 1.
 
         Args:
             cost: (B, n) sales prices.
@@ -97,7 +101,10 @@ class Building(Task):
         return z.to(values)
 
     def decide_relaxed(self, cost: Any, keys: Keys = None) -> Tensor:
-        """Return the optimal decisions (B, n) if properties may be built in part; arguments as in ``decide``."""
+        """Return the optimal decisions (B, n) if properties may be built in part.
+
+        The arguments are those of ``decide``.
+        """
         values, rows = self._checked(cost, keys)
         weights, budget = self.weights.numpy()[rows], self.budget.numpy()[rows]
         return torch.from_numpy(
@@ -105,7 +112,7 @@ class Building(Task):
         ).to(values)
 
     def adjacent(self, z: Tensor, keys: Keys = None) -> list[Tensor]:
-        """Return the adjacent vertices of the relaxation, a tensor (vertices, n) for each decision in ``z`` (B, n)."""
+        """Return the vertices (vertices, n) of the relaxation that are adjacent to each decision in ``z`` (B, n)."""
         points, rows = self._checked(z, keys)
         lb, ub = np.zeros(self.problem.n), np.ones(self.problem.n)
         result = []
@@ -117,7 +124,7 @@ class Building(Task):
         return result
 
     def _checked(self, cost: Any, keys: Keys) -> tuple[Tensor, Ints]:
-        """Check prices (B, n) and keys, and return the prices as a tensor and the instances as integers (B,)."""
+        """Return checked prices (B, n) as a tensor, and the instances (B,) that ``keys`` name as integers."""
         values = to_batch_tensor(cost).detach()
         check_finite_costs(values, "the integer problem")
         count, n = self.weights.shape
@@ -134,9 +141,9 @@ class Building(Task):
 
 
 def building(weights: Any, budget: float = 0.4, version: Version = "inequality") -> Building:
-    """Make the task ``max price·z`` subject to ``w·z ≤ budget · Σ w`` in every instance.
+    """Return the task ``max price·z`` subject to ``w·z ≤ budget · Σ w`` in every instance.
 
-    z holds the share of each property that is built.
+    The decision z holds the share of each property that is built.
 
     Args:
         weights: (N, n) w > 0, the construction costs of the properties of each instance.
@@ -175,7 +182,10 @@ def building_split(
     budget: float = 0.4,
     version: Version = "inequality",
 ) -> TaskSplit[Building]:
-    """Draw instances without replacement, and split them into five folds: one tests, the next one validates.
+    """Draw instances of properties, and split them into training, validation and test instances.
+
+    No property is drawn twice. Of five folds, one is for the test, the next one is for validation, and the others are
+    for training.
 
     Features are standardised, and prices are divided by their standard deviation, with statistics of the training
     properties only. Properties that do not fill another instance are not used.
@@ -183,8 +193,8 @@ def building_split(
     Args:
         data: the properties; ``load_building()`` if omitted.
         seed: the seed of the ``numpy.random.RandomState`` that shuffles the properties.
-        fold: the fold that tests, 0 to 4; fold 0 validates if fold 4 tests. Over the five values every instance is
-            tested once.
+        fold: the fold for the test, 0 to 4. After fold 4, fold 0 is the next one. With the five values in turn, every
+            instance is in one test.
         instance_size: the number of properties of an instance.
         budget, version: as in ``building``.
     """
@@ -216,7 +226,7 @@ def _fill_building_by_ratio(values: Array, weights: Array, budget: Array, spend_
         values: (B, n) v, of any sign.
         weights: (B, n) w > 0.
         budget: (B,) at least 0, and at most the sum of the weights if ``spend_all``.
-        spend_all: whether the constraint is ``w·z = budget``, so that items without value may be chosen, too.
+        spend_all: whether the constraint is ``w·z = budget``. Items without value may then be chosen, too.
 
     Example:
         >>> values, weights = np.array([[6.0, 5.0, -1.0]]), np.array([[2.0, 2.0, 1.0]])

@@ -1,9 +1,9 @@
-"""The Irish unit commitment by dynamic programming, exact for any number of scenarios.
+"""The Irish unit commitment solved by dynamic programming, exactly and for any number of scenarios.
 
-Blocks of hours are linked by starts of plants alone. With the expectation as the risk, a commitment therefore costs the
-sum over blocks of an expected cost of the plants that are on, and of the starts between blocks. There are 16 sets of
-four plants. Since the cost of each block depends on the demand of that block only, it does not matter which demands of
-different blocks occur together.
+A commitment is a set of running plants for each block of hours. There are 16 sets of four plants. Only the starts of
+plants link one block with the next. If the risk is the expectation, the cost of a commitment is therefore a sum: the
+expected cost of each block with its running plants, and the cost of the starts between blocks. The cost of a block
+depends on the demand of that block only. It does not matter which demands of different blocks occur together.
 """
 
 from __future__ import annotations
@@ -23,9 +23,10 @@ _STARTS = np.maximum(SETS[None] - SETS[:, None], 0) @ START
 
 
 def block_costs(demand: Array) -> Array:
-    """Return the cost (…, 16) of each block with each set of plants on, starts excluded, for a demand (…).
+    """Return the cost (…, 16) of a block for a demand (…), with each of the 16 sets of running plants, without starts.
 
-    Plants on produce at least their least output, cheap fuel first; the rest of the demand is short, or a surplus.
+    All running plants produce at least their least output, and those with cheap fuel produce more first. If the
+    capacity is too small, the rest of the demand is a shortage. If the least outputs are too large, there is a surplus.
     """
     need, least, most = demand[..., None], SETS @ LEAST, SETS @ MOST
     cost = SETS @ (STANDBY + FUEL * LEAST) + SURPLUS * np.maximum(least - need, 0) + SHORT * np.maximum(need - most, 0)
@@ -37,7 +38,11 @@ def block_costs(demand: Array) -> Array:
 
 
 def plan_commitment(costs: Array) -> States:
-    """Return the best set of plants (B, T) of each of T blocks for expected costs (B, T, 16) of the blocks."""
+    """Return the optimal commitments (B, T): for each block, the position in ``SETS`` of its set of running plants.
+
+    Args:
+        costs: (B, T, 16) the expected costs of T blocks with each set.
+    """
     total, choices = costs[:, 0], []
     for block in range(1, costs.shape[1]):
         reached = total[:, :, None] + _STARTS
@@ -50,7 +55,12 @@ def plan_commitment(costs: Array) -> States:
 
 
 def commitment_cost(states: States, costs: Array) -> Array:
-    """Return the cost (B,) of the sets of plants (B, T), with starts, for costs (B, T, 16) of the blocks."""
+    """Return the costs (B,) of commitments, including starts.
+
+    Args:
+        states: (B, T) commitments as in ``plan_commitment``.
+        costs: (B, T, 16) the costs of T blocks with each set of running plants.
+    """
     on = np.take_along_axis(costs, states[..., None], 2)[..., 0].sum(1)
     total: Array = on + _STARTS[states[:, :-1], states[:, 1:]].sum(1)
     return total

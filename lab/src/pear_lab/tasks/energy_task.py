@@ -13,7 +13,7 @@ from pear_lab.tasks.splits import TaskSplit, split_instances
 def energy_split(
     data: EnergyData | None = None, capacity: float = 120.0, shares: Sequence[float] = (0.7, 0.1, 0.2)
 ) -> TaskSplit[Knapsack]:
-    """Split the days into training, validation and test, in the order of time.
+    """Return the knapsack of half-hours, with days for training, validation and test in the order of time.
 
     The value of half-hour i is ``weights[i]`` times its price, and at most ``capacity`` units are sold in a day.
     Features are standardised, and values are divided by their standard deviation, with statistics of the training days

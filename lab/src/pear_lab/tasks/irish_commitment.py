@@ -49,9 +49,9 @@ class IrishCommitmentDays:
 
 
 def irish_commitment_model(integer: bool = True) -> pear.Model:
-    """Make the model of the day-ahead plan. The demand of 12 blocks is predicted; shortage and surplus have prices.
+    """Return the model of the day-ahead plan. The demand of 12 blocks is predicted; shortage and surplus have prices.
 
-    The variables are on, start and output, each of shape (4, 12) for plants and blocks.
+    The variables are ``on``, ``start`` and ``output``, each of shape (4, 12) for 4 plants and 12 blocks.
 
     Args:
         integer: whether ``on`` is 0 or 1; otherwise the model is the linear relaxation.
@@ -93,7 +93,7 @@ def irish_commitment_model(integer: bool = True) -> pear.Model:
 
 
 def irish_commitment_days(path: str | Path | None = None, wind_factor: float = 1.0) -> IrishCommitmentDays:
-    """Load the Irish days for which the net loads of two days before and of seven days before are known.
+    """Load the Irish days for which the net loads two days before and seven days before are known.
 
     Args:
         path: as in ``load_energy_demand``.

@@ -21,10 +21,10 @@ PUBLISHED_SHIFT = 1e-7
 
 
 def published_regret_metric(outcome: RegretOutcome) -> float:
-    """Return the normalised regret of PEAR's paper, ``Σ regret / (Σ |best| + 1e-7)``, with the best objective values.
+    """Return the normalised regret of PEAR's paper, ``Σ regret / (Σ |best| + 1e-7)`` over the samples.
 
-    ``pear.normalized_regret`` has a denominator of ``Σ |best|``, so that the unit of the costs does not matter. The
-    tables of the laboratory show the regret of the paper.
+    Here best is the best objective value of a sample. ``pear.normalized_regret`` has the denominator ``Σ |best|``, so
+    that the unit of the costs does not matter. The tables of the laboratory show the regret of the paper.
 
     Example:
         >>> published_regret_metric(RegretOutcome(torch.tensor([1.0]), torch.tensor([0.0])))
@@ -136,7 +136,7 @@ def _active_metric_masks(problem: Problem, solution: Solution) -> Tensor:
 
 
 def _metric_forecast_and_costs(predicted: Any, true: Any) -> tuple[Tensor, Tensor]:
-    """Return predicted and true costs as two tensors (B, n), after a check that their shapes are equal."""
+    """Return predicted and true costs as two tensors (B, n). Different shapes raise an error."""
     forecast, costs = to_batch_tensor(predicted).detach(), to_batch_tensor(true).detach()
     check_cost_pair(forecast, costs)
     return forecast, costs

@@ -33,10 +33,10 @@ _CONSTANT = SPEC.level_penalty * (SPEC.capacity / 2) ** 2  # a term of every hou
 
 @dataclass(frozen=True)
 class RollingBattery:
-    """The rolling plan of the battery, with features and prices of every hour.
+    """A battery that is planned again every hour, with the features and the prices of N hours.
 
     Attributes:
-        rolling: the battery that is planned again every hour.
+        rolling: the rolling plan of the battery.
         features: (N, 342) the numbers known at the beginning of each hour, standardised with statistics of the training
             hours; zero in the first 48 and the last 47 hours, which lack past or future hours.
         prices: (N,) in $/MWh.
@@ -55,19 +55,22 @@ class RollingBattery:
         return self.prices[hours[..., None] + torch.arange(HOURS)]
 
     def training_hours(self) -> Tensor:
-        """Return the hours whose plans end before the test."""
+        """Return the hours at which the plans for training begin: all hours whose plans end before the test."""
         return torch.arange(self.first, self.test - HOURS + 1)
 
     def rollouts(self, starts: Tensor, steps: int) -> tuple[Tensor, Tensor, Tensor]:
-        """Return features (W, steps, 342), prices (W, steps, 48) and first hours (W,) of rollouts from W hours."""
+        """Return the samples of W rollouts of ``steps`` hours that begin at the hours ``starts`` (W,).
+
+        The samples are features (W, steps, 342), prices (W, steps, 48), and the first hours (W,).
+        """
         return self.rolling.samples(self.features, self.prices, steps, starts)
 
     def test_hours(self, steps: int | None = None) -> Tensor:
-        """Return the hours of the test rollout, or the first ``steps`` of them, as a tensor with one dimension."""
+        """Return the hours of the test rollout in one dimension: all of them, or the first ``steps``."""
         return torch.arange(self.test, len(self.prices) - HOURS + 1)[:steps]
 
     def evaluate(self, forecasts: Tensor) -> Tensor:
-        """Return the objectives (B,) of the test rollouts of B forecasters, per 100 hours.
+        """Return the objective per 100 hours of the test rollout for each of B forecasters. Shape (B,).
 
         Args:
             forecasts: (B, S, 48) the 48 prices predicted at each of the first S test hours.

@@ -33,7 +33,7 @@ class Subset(Generic[AnyTask]):
 
 @dataclass(frozen=True)
 class TaskSplit(Generic[AnyTask]):
-    """Instances to train on, to choose the weights by, and to test the result on.
+    """The instances of a task in three parts, for training, for validation and for the test.
 
     Attributes:
         train, validation, test: the parts, which have no instance in common.
@@ -69,7 +69,7 @@ class SplitFeatureScale(NamedTuple):
 
     @classmethod
     def of(cls, features: Tensor) -> SplitFeatureScale:
-        """Compute mean and deviation of training features (..., p)."""
+        """Return the scale with the means and the deviations of training features (..., p)."""
         rows = features.flatten(0, -2)
         mean, deviation = rows.mean(0), rows.std(0, correction=0)
         still = deviation <= ROUNDOFF * mean.abs().clamp(min=1e-300)
@@ -98,9 +98,10 @@ def split_instances(
     """Split instances, and scale their features and values with statistics of the training instances only.
 
     Args:
-        features, values: (N, n, p) and (N, n), those of N instances as in the data.
+        features: (N, n, p) the features of N instances with n items each, as in the data.
+        values: (N, n) the values of their items, as in the data.
         parts: the positions of the instances for training, for validation and for the test.
-        task: function from positions of instances to their task.
+        task: function that makes the task of some instances from their positions.
     """
     rows = [list(ids) for ids in parts]
     scale, unit = SplitFeatureScale.of(features[rows[0]]), split_value_unit(values[rows[0]])

@@ -1,4 +1,4 @@
-"""The worst case among the optimal decisions of a forecast with ties: the worst decision under the true costs."""
+"""The worst case of a forecast with several optimal decisions: the one that is worst under the true costs."""
 
 from __future__ import annotations
 
@@ -31,9 +31,11 @@ TIE = 1e-10
 
 
 def decide_worst(task: Task, predicted: Any, true: Any) -> Tensor:
-    """Return the worst decisions under ``true`` among those that are optimal under ``predicted``, up to ``TIE``.
+    """Return, among the decisions that are optimal under ``predicted``, the worst one under ``true``.
 
-    If the search for 0-1 programs proves no decision, another solver decides, and ties count up to ``OPTIMAL``.
+    Decisions count as optimal if their objective differs from the best one by at most the relative tolerance ``TIE``.
+    If the search for 0-1 programs cannot prove its decision, another solver decides with the wider tolerance
+    ``OPTIMAL``.
 
     Args:
         task: a shortest path, or a problem with 0-1 variables and only inequalities, such as a knapsack.
@@ -98,9 +100,9 @@ def _is_worst_case_selection(problem: Problem) -> bool:
 def _find_worst_paths(graph: PathGraph, cost: Tensor, true: Tensor) -> Tensor:
     """Return, for each sample, the path of highest true cost among the cheapest predicted paths.
 
-    Dynamic programming visits the nodes in topological order. An arc into a node counts as part of a cheapest path if
-    the cheapest path to the node through this arc costs little more than the cheapest path to the node: at most
-    ``TIE`` times the largest cost of the sample.
+    Dynamic programming visits the nodes in topological order. An arc into a node counts as part of a cheapest path to
+    the node if the cheapest path that ends with this arc costs hardly more: at most ``TIE`` times the largest cost of
+    the sample.
 
     Args:
         graph: an acyclic graph.
@@ -171,7 +173,7 @@ def _find_worst_selections(task: Task, forecast: Tensor, paid: Tensor) -> Tensor
 
 
 def worst_case_rows(G: Array, h: Array, value: Array, best: Array, room: float) -> tuple[Array, Array]:
-    """Append to ``Gz ≤ h`` the row ``value·z ≥ value·best − room·(1 + |value·best|)``.
+    """Return the rows ``Gz ≤ h`` followed by the row ``value·z ≥ value·best − room·(1 + |value·best|)``.
 
     Args:
         G: (k, n) the coefficients of k rows.

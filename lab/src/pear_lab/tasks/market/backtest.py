@@ -33,22 +33,25 @@ class Backtest(NamedTuple):
 
     @property
     def cumulative_return(self) -> float:
-        """``Π (1 + r) − 1`` over all days."""
+        """The return over all days, ``Π (1 + r) − 1`` with the daily returns r."""
         return float(self.value[-1]) - 1.0
 
     @property
     def annual_return(self) -> float:
-        """252 times the mean daily return."""
+        """The annual return: 252 times the mean daily return."""
         return YEAR * float(self.returns.mean())
 
     @property
     def volatility(self) -> float:
-        """√252 times the sample standard deviation of the daily returns."""
+        """The annual volatility: √252 times the sample standard deviation of the daily returns."""
         return math.sqrt(YEAR) * float(self.returns.std())
 
     @property
     def sharpe(self) -> float:
-        """Annual return over volatility, with a risk-free rate of zero; 0 if the volatility is 0."""
+        """The Sharpe ratio: annual return over volatility, with a risk-free rate of zero.
+
+        It is 0 if the volatility is 0.
+        """
         return self.annual_return / self.volatility if self.volatility > 0 else 0.0
 
     @property
@@ -58,11 +61,11 @@ class Backtest(NamedTuple):
 
     @property
     def mean_turnover(self) -> float:
-        """The mean turnover of all rebalancings except the first purchase; 0 if there is only one."""
+        """The mean turnover of all rebalancings after the first purchase; 0 if there are none."""
         return float(self.turnover[1:].mean()) if len(self.turnover) > 1 else 0.0
 
     def summary(self) -> dict[str, float]:
-        """Return the six properties above by name."""
+        """Return the six measures by name, from ``cumulative_return`` to ``mean_turnover``."""
         names = ("cumulative_return", "annual_return", "volatility", "sharpe", "max_drawdown", "mean_turnover")
         return {name: getattr(self, name) for name in names}
 
@@ -72,8 +75,8 @@ class Drawdown(NamedTuple):
 
     Attributes:
         peak: the day of the highest value before the fall; 0 for a fall that begins on the first day.
-        trough: the day of the lowest value.
-        end: the day of the recovery, or the last day.
+        trough: the day of the lowest value during the fall.
+        end: the day of the recovery; the last day if the value does not recover.
         depth: the fall as a negative share of the highest value before it.
     """
 
@@ -84,9 +87,9 @@ class Drawdown(NamedTuple):
 
 
 def backtest(weights: Tensor, returns: Tensor, ahead: int, cost: float = COST) -> Backtest:
-    """Hold each portfolio for ``ahead`` days, then rebalance to the next one.
+    """Return the result of holding each portfolio for ``ahead`` days, and then rebalancing to the next one.
 
-    Nothing is traded between rebalancings, so that weights drift with the returns.
+    Nothing is traded between rebalancings, so that the weights drift with the returns.
 
     Args:
         weights: (K, n) portfolios in the order of time, each with a sum of 1.
@@ -148,7 +151,10 @@ def deepest_drawdowns(value: Tensor, count: int = 2) -> list[Drawdown]:
 
 
 def _backtest_drawdowns(value: Tensor) -> Tensor:
-    """Return ``value / (highest value so far) − 1`` for each day (D,). The highest value is at least the initial 1."""
+    """Return ``value / (highest value so far) − 1`` for each of the D days (D,).
+
+    The value before the first day is 1.
+    """
     height = torch.cat([value.new_ones(1), value]).cummax(0).values[1:]
     return value / height - 1.0
 

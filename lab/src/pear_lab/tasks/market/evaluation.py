@@ -19,7 +19,8 @@ class Evaluation:
 
     Args:
         task: the portfolio problem.
-        days: (N, n, T) the true returns of T days, first those known at the decision, then the predicted ones.
+        days: (N, n, T) the true returns of n assets on T days: first the days known at the decision, then the days to
+            predict.
         ahead: the number of predicted days.
 
     Attributes:
@@ -31,29 +32,35 @@ class Evaluation:
         self.best = self._utility(self.weights(self.days))
 
     def weights(self, predicted: Tensor) -> Tensor:
-        """Return the portfolios (N, n) that are optimal for days (N, n, T), known and predicted."""
+        """Return the portfolios (N, n) that are optimal if the days ``predicted`` (N, n, T) come true.
+
+        The days are known returns followed by predicted ones.
+        """
         found = [self.task.weights(*moments(part, self.ahead)) for part in predicted.detach().double().split(_CHUNK)]
         return torch.cat(found)
 
     def outcome(self, predicted: Tensor) -> RegretOutcome:
-        """Return regret and best utility (N,), per day, of the portfolios that are optimal for days (N, n, T)."""
+        """Return regret and best utility (N,) of the portfolios that are optimal for the days ``predicted`` (N, n, T).
+
+        Both are daily values.
+        """
         return self.outcome_of(self.weights(predicted))
 
     def outcome_of(self, weights: Tensor) -> RegretOutcome:
-        """Return regret and best utility (N,), per day, of given portfolios (N, n)."""
+        """Return regret and best utility (N,) of the portfolios ``weights`` (N, n). Both are daily values."""
         return RegretOutcome(self.best - self._utility(weights), self.best)
 
     def normalized_regret(self, predicted: Tensor, true: Tensor | None = None) -> float:
-        """Return ``Σ regret / (Σ |best utility| + 1e-7)`` for days (N, n, T).
+        """Return the normalised regret of a forecast, ``Σ regret / (Σ |best utility| + 1e-7)``.
 
         Args:
-            predicted: (N, n, T) days, known and predicted.
-            true: ignored. Trainings pass true days, which this object has already.
+            predicted: (N, n, T) known returns followed by predicted ones.
+            true: ignored. Trainings pass the true days, which this object has already.
         """
         return published_regret_metric(self.outcome(predicted))
 
     def normalized_error(self, predicted: Tensor) -> float:
-        """Return the squared error of the predicted days, divided by the squared error of the forecast 0."""
+        """Return the squared error of the predicted days, divided by the squared error of predicting 0 on all days."""
         true, guess = (days[:, :, -self.ahead :] for days in (self.days, predicted.detach().double()))
         return float((guess - true).square().sum() / true.square().sum())
 

@@ -16,7 +16,7 @@ LEAST_EIGENVALUE = 1e-4
 
 
 def moments(days: Tensor, ahead: int, floor: float = LEAST_EIGENVALUE) -> tuple[Tensor, Tensor]:
-    """Return μ, the mean of the last ``ahead`` days, and Σ, the shifted covariance of all days, both differentiable.
+    """Return the mean μ of the last ``ahead`` days and the shifted covariance Σ of all days. Both are differentiable.
 
     ``Σ = S + max(0, floor − λ_min(S)) I``, where S is the sample covariance and λ_min its least eigenvalue. With at
     least as many assets as days, S is always singular, so that λ_min and its derivative are zero.
@@ -66,7 +66,7 @@ class _SecondMoments(torch.autograd.Function):
 
     @staticmethod
     def forward(ctx: Any, X: Tensor, shift: float) -> Tensor:
-        """Return ``XXᵀ + shift·I``."""
+        """Return ``XXᵀ + shift·I`` (B, n, n) for X (B, n, T)."""
         ctx.save_for_backward(X)
         product = X @ X.transpose(1, 2)
         if shift:
@@ -75,7 +75,10 @@ class _SecondMoments(torch.autograd.Function):
 
     @staticmethod
     def backward(ctx: Any, up: Tensor) -> tuple[Tensor, None]:
-        """Return the gradient with respect to X, and None for the shift."""
+        """Return the gradient with respect to X (B, n, T), and None for the shift.
+
+        ``up`` (B, n, n) is the incoming gradient.
+        """
         (X,) = ctx.saved_tensors
         return (up + up.transpose(1, 2)) @ X, None
 

@@ -1,4 +1,4 @@
-"""Losses of predicted returns: their squared error, or the regret of the portfolio that they lead to.
+"""Losses of predicted returns: their squared error, or the regret of the portfolio that is optimal for them.
 
 All losses take days (B, n, T) as ``Forecaster`` returns them: first the known days, then ``ahead`` predicted ones.
 """
@@ -36,7 +36,7 @@ class ForecastLoss(nn.Module):
     """The mean squared error of the predicted days.
 
     Args:
-        ahead: the number of predicted days, at the end of all days.
+        ahead: the number of predicted days, which are the last of all days.
     """
 
     def __init__(self, ahead: int = AHEAD) -> None:
@@ -160,8 +160,9 @@ class PortfolioPEARLoss(nn.Module):
     def _by_factor(self, predicted: Tensor, true: Tensor, true_mu: Tensor, keys: Tensor | None) -> Tensor:
         """Return the loss of the mode "exact" without computing the n × n gradient with respect to Σ̂.
 
-        With X from ``moments_factor``, Σ̂ is XXᵀ plus a constant. The gradient ``½ (g w*ᵀ + w* gᵀ)`` with
-        respect to Σ̂ has the same effect on X as the gradient of ``gᵀXXᵀw*`` with g and w* fixed.
+        With X from ``moments_factor``, Σ̂ is XXᵀ plus a constant. With g and w* as constants, the gradient of
+        ``gᵀXXᵀw*`` with respect to X is the one that ``½ (g w*ᵀ + w* gᵀ)``, the gradient with respect to Σ̂, gives by
+        the chain rule.
         """
         with torch.no_grad():
             Q = self.task.curvature(moments(predicted, self.ahead)[1])

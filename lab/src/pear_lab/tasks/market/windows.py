@@ -1,4 +1,4 @@
-"""Windows over a history of returns, split in time so that no two parts share a day to predict."""
+"""Windows over a history of returns, split in time so that no two parts have a day to predict in common."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ WINDOW, AHEAD = 63, 21
 
 
 class Windows(NamedTuple):
-    """The N windows of one part of the history. In each window the days to predict follow the known days.
+    """The N windows of one part of a history of n assets. In each window the days to predict follow the known days.
 
     Attributes:
         known: (N, n, window) the returns up to the decision.
@@ -50,7 +50,7 @@ class MarketSplit:
 
     @property
     def rebalancing(self) -> Windows:
-        """The test windows at whose decision the portfolio is rebalanced. They are ``ahead`` days apart."""
+        """The test windows at whose decisions the portfolio is rebalanced. They are ``ahead`` days apart."""
         return self.test.every(self.ahead)
 
 

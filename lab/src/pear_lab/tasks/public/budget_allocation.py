@@ -57,7 +57,7 @@ def budget_forecaster(features: int, values: int) -> nn.Module:
 
 
 def _draw_budget_rates(random: np.random.RandomState, websites: int) -> Array:
-    """Draw click rates (websites, users), of which few are large. Websites and users differ in their mean rate."""
+    """Draw click rates (websites, users). Few of them are large. Websites and users differ in their mean rate."""
     level = random.normal(-2.0, 1.0, (websites, 1)) + random.normal(0.0, 1.0, (1, USERS))
     rates: Array = 1 / (1 + np.exp(-level - random.normal(0.0, 1.0, (websites, USERS))))
     return rates
@@ -83,7 +83,7 @@ def _draw_budget_instances(random: np.random.RandomState, rates: Array) -> Drawi
 
 
 def draw_budgets(seed: int) -> Drawing:
-    """Draw the click rates of 400 websites, and instances of five websites each."""
+    """Draw the click rates of 400 websites, and instances of five of the websites each."""
     random = np.random.RandomState(seed)
     return _draw_budget_instances(random, _draw_budget_rates(random, websites=400))
 

@@ -1,4 +1,4 @@
-"""A linear program that chooses one of several sets, and forecasters of the values of all sets."""
+"""The linear program that chooses one of several sets, and forecasters of the values of all sets."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ from pear.problem import Problem
 
 
 def choice_problem(count: int, sense: str) -> Problem:
-    """Make the linear program that chooses one of ``count`` sets. Its costs are the values of the sets.
+    """Return the linear program that chooses one of ``count`` sets. Its costs are the values of the sets.
 
-    With a variable for each set, the value of a set need not be the sum of values of its members.
+    Every set has a variable. The value of a set therefore need not be the sum of the values of its members.
 
     Example:
         >>> choice_problem(4, "max")
@@ -24,7 +24,9 @@ def choice_problem(count: int, sense: str) -> Problem:
 
 
 class ChoiceForecaster(nn.Module):
-    """A linear model of some quantities, followed by a known function from the quantities to the values of all sets.
+    """A forecaster of the values of all sets.
+
+    A linear model predicts some quantities, and a known function computes the values of the sets from them.
 
     Args:
         features: p, the size of the last dimension of the features.

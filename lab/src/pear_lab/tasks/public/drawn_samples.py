@@ -27,7 +27,7 @@ def cut_drawn_samples(features: Array, values: Array, sizes: Sequence[int] = SIZ
     """Cut samples, in the given order, into training, validation and test samples in float32.
 
     Args:
-        features: (N, p) of N samples, or (N, k, p) if each of k predicted values has its own features.
+        features: (N, p) the features of N samples, or (N, k, p) if each of k predicted values has its own features.
         values: (N, k) the true values of the k predicted quantities.
         sizes: three counts with a sum of N.
 

@@ -15,7 +15,7 @@ CAPACITY = 60.0
 
 
 def energy_knapsack_model(weights: Array, capacity: float = CAPACITY) -> Model:
-    """Make a knapsack of half-hours: half-hour i sells ``weights[i]`` units at its predicted price.
+    """Return a knapsack of half-hours. If half-hour i is chosen, ``weights[i]`` units are sold at its predicted price.
 
     Example:
         >>> energy_knapsack_model(np.array([3.0, 5.0, 7.0]), capacity=8.0).problem

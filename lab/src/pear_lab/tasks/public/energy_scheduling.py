@@ -1,4 +1,4 @@
-"""Energy-aware scheduling: running jobs on a machine when energy is cheap, at predicted prices of the day."""
+"""Energy-aware scheduling: jobs are run on a machine when energy is cheap, at predicted prices of the day."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ class EnergyScheduleJobs(NamedTuple):
     Attributes:
         duration: the number of consecutive slots of the job.
         earliest: the first slot in which the job may start.
-        latest: the first slot in which the job may no longer run.
+        latest: the slot before which the job must have ended.
         power: the energy that the job needs in a slot.
         load: the capacity of the machine that the running job uses.
     """
@@ -38,7 +38,10 @@ class EnergyScheduleJobs(NamedTuple):
     load: Array
 
     def starts(self) -> list[tuple[int, int]]:
-        """Return all pairs of a job and a slot in which the job may start, in the order of the variables."""
+        """Return all pairs of a job and a slot in which it may start.
+
+        A pair is a variable of the program, in this order.
+        """
         rows = zip(self.earliest, self.latest, self.duration, strict=True)
         return [
             (job, slot) for job, (low, high, long) in enumerate(rows) for slot in range(int(low), int(high - long) + 1)
@@ -46,7 +49,7 @@ class EnergyScheduleJobs(NamedTuple):
 
 
 def energy_schedule_model(jobs: EnergyScheduleJobs, capacity: float, slots: int = SLOTS) -> Model:
-    """Make the 0–1 program in which every job starts once and the load of every slot is at most ``capacity``.
+    """Return the 0–1 program in which every job starts once and the load of every slot is at most ``capacity``.
 
     There is a variable for each job and start. Its cost is the energy of the job at the predicted prices of the slots
     in which the job would run.
@@ -72,7 +75,10 @@ def energy_schedule_model(jobs: EnergyScheduleJobs, capacity: float, slots: int 
 
 
 def draw_energy_schedule_jobs(random: np.random.RandomState) -> tuple[EnergyScheduleJobs, float]:
-    """Draw jobs, and a capacity that admits a schedule: the lowest peak load of several random schedules."""
+    """Draw jobs and the capacity of the machine, which is the lowest peak load of several random schedules.
+
+    With this capacity the jobs have a schedule.
+    """
     duration = random.randint(1, 4, _JOBS)
     earliest, latest = random.randint(0, 4, _JOBS), random.randint(9, SLOTS + 1, _JOBS)
     jobs = EnergyScheduleJobs(duration, earliest, latest, random.uniform(1, 3, _JOBS), random.uniform(0.4, 1.2, _JOBS))

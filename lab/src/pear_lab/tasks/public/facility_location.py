@@ -17,7 +17,7 @@ _DEGREE, _NOISE = 6, 0.25
 
 
 class BestSites:
-    """A function that solves facility location without capacities, by comparing all sets of open sites.
+    """A function that solves facility location without capacities exactly, by comparing all sets of open sites.
 
     For a given set of open sites, the cheapest open site serves each customer.
 
@@ -49,10 +49,10 @@ class BestSites:
 
 
 def facility_program(sites: int, customers: int) -> Problem:
-    """Make the mixed-integer program in its strong form: ``Σᵢ xᵢⱼ = 1`` for customers j, and ``xᵢⱼ ≤ yᵢ`` for sites i.
+    """Return the mixed-integer program of facility location in its strong form.
 
-    The variables are y, 1 for an open site and 0 otherwise, and then x, site by site: xᵢⱼ is the share of customer j
-    that site i serves.
+    The first variables are yᵢ: 1 if site i is open, 0 otherwise. They are followed, site by site, by xᵢⱼ, the share of
+    customer j that site i serves. The constraints are ``Σᵢ xᵢⱼ = 1`` for each customer j, and ``xᵢⱼ ≤ yᵢ``.
 
     Example:
         >>> facility_program(2, 3)
@@ -66,9 +66,9 @@ def facility_program(sites: int, customers: int) -> Problem:
 
 
 def facility_model(opening: Array, customers: int) -> Model:
-    """Make the model ``min opening·y + Σ cᵢⱼ xᵢⱼ`` of ``facility_program``, with predicted costs c of serving.
+    """Return the model ``min opening·y + Σ cᵢⱼ xᵢⱼ`` of ``facility_program``, with predicted costs c of serving.
 
-    ``BestSites`` computes its decisions, a thousand times as fast as a solver. PEAR trains on the linear relaxation.
+    ``BestSites`` computes the decisions, a thousand times as fast as a solver. PEAR trains on the linear relaxation.
 
     Args:
         opening: (m,) the known costs of opening the sites.
@@ -82,7 +82,7 @@ def facility_model(opening: Array, customers: int) -> Model:
 
 
 def draw_facilities(seed: int) -> Drawing:
-    """Draw sites and customers in a square, costs of opening, and costs of serving on every day.
+    """Draw sites and customers in a square, the costs of opening the sites, and the costs of serving on every day.
 
     The cost of serving is ``(0.2 + distance) · jam``. The jam is a polynomial of degree 6 of five features, with
     multiplicative noise of up to 25 %.

@@ -24,7 +24,7 @@ def _read_irish_days(folder: str | None, slots: int) -> tuple[Array, Array]:
 
 
 def draw_irish_days(random: np.random.RandomState, slots: int) -> Split:
-    """Shuffle the days, and take 200 for training, 100 for validation and the others for the test.
+    """Shuffle the days, and return 200 for training, 100 for validation and the others for the test.
 
     Features are standardised with statistics of the training days.
 

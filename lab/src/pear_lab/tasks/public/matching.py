@@ -18,9 +18,9 @@ _SIZES = (60, 40, 200)
 
 
 def matching_problem(side: int) -> Problem:
-    """Make the linear program of pairing two groups of ``side`` nodes, with each node in at most one pair.
+    """Return the linear program that pairs the nodes of two groups of ``side`` nodes. Each node is in at most one pair.
 
-    There is a variable for each pair, ordered by the node of the first group. The vertices are integral, so that no
+    There is a variable for each pair, ordered by the node of the first group. All vertices are integral, so that no
     variable has to be declared an integer.
 
     Example:

@@ -23,7 +23,7 @@ class DemandDays(NamedTuple):
 
 
 def draw_product_demand(random: np.random.Generator, days: int, items: int, level: float) -> tuple[Array, Array]:
-    """Draw features (days, p) and demand (days, items) with a gamma distribution.
+    """Draw features (days, p), and demand (days, items) from gamma distributions that depend on the features.
 
     The standard deviation of the demand, divided by its mean, rises with the first feature.
 
@@ -40,7 +40,7 @@ def draw_product_demand(random: np.random.Generator, days: int, items: int, leve
 
 
 def newsvendor(days: int, seed: int, products: int = PRODUCTS) -> DemandDays:
-    """Make and draw a newsvendor problem: orders of several products that share a shelf.
+    """Draw a newsvendor problem: how much to order of several products that share a shelf.
 
     The constraint ``order = demand`` may be violated at a price: a high one for shortage, a low one for leftovers.
 
@@ -65,12 +65,12 @@ def newsvendor(days: int, seed: int, products: int = PRODUCTS) -> DemandDays:
 
 
 def inventory(days: int, seed: int, periods: int = PERIODS) -> DemandDays:
-    """Make and draw an inventory problem: orders of one product for several periods ahead.
+    """Draw an inventory problem: how much to order of one product in each of several periods ahead.
 
     The stock after a period is the sum of orders less the sum of demands so far. The constraints are
     ``Σ orders = Σ demand`` up to each period. Each may be violated at a price: 0.2 for a piece in stock, and 2 for a
-    piece owed, or 10 in the last period. Orders are limited, and their prices differ by period, so that ordering ahead
-    may pay.
+    piece owed (10 in the last period). Orders are limited, and their prices differ by period, so that it may pay to
+    order ahead.
 
     Args:
         days: the number of plans.

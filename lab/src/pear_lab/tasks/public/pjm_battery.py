@@ -31,10 +31,12 @@ _OBJECTIVES: dict[str, tuple[tuple[float, float | None], ...]] = {
 
 
 def draw_pjm_battery(seed: int, order: str, spec: Battery = PJM) -> Drawing:
-    """Load the days in float32: the last fifth is for the test, and the last fifth of the rest for validation.
+    """Return the battery with the days in float32.
+
+    The last fifth is for the test, the last fifth of the rest for validation.
 
     Args:
-        seed: the seed of the shuffled order; 0 gives the order of Yeh et al. It is ignored in the order of time.
+        seed: the seed of the shuffled order; 0 gives the order of Yeh et al. It is ignored if ``order`` is "time".
         order: "time" or "shuffled".
         spec: the battery.
     """
@@ -53,7 +55,7 @@ def make_pjm_network(features: int, outputs: int) -> nn.Module:
 
 
 def _pjm_battery_row(order: str, name: str, title: str, said: str) -> PublicTask:
-    """Make the public task of one order of the days. ``said`` describes the order in the protocol."""
+    """Return the public task with one order of the days. ``said`` describes the order in the task's protocol."""
     numbers = zip(_METHODS, _OBJECTIVES[order], strict=True)
     return PublicTask(
         name=name,

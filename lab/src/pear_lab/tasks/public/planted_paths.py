@@ -46,7 +46,7 @@ def planted_grid() -> ShortestPath:
 
 
 def planted_costs(features: Array, u: Array) -> Array:
-    """Compute the costs (N, 40) of all arcs, without noise, from five features (N, 5) and the sixth feature u (N,)."""
+    """Return the costs (N, 40) of all arcs, without noise, for five features (N, 5) and the sixth feature u (N,)."""
     B = np.random.RandomState(MATRIX_SEED).binomial(1, 0.5, (2 * SIDE * (SIDE - 1), FEATURES))
     costs: Array = ((features @ B.T / np.sqrt(FEATURES) + 3) ** DEGREE + 1) / 3.5**DEGREE + RISKY_COST
     costs[:, SAFE] = SAFE_COST

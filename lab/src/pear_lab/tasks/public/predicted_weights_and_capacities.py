@@ -23,9 +23,10 @@ _SETS = choice_indicator_rows([some for size in range(ITEMS + 1) for some in com
 
 
 def predicted_weight_values(weights: Tensor) -> Tensor:
-    """Return the values (B, 64) of the 64 sets of items, given the weights (B, 2 · 6) of the items.
+    """Return the values (B, 64) of the 64 sets of six items, given the weights (B, 2 · 6) of the items.
 
-    The value of a set is the value of its items, less 2 for every unit of weight above 10 in each of two dimensions.
+    A weight has two dimensions. The value of a set is the value of its items, less 2 for every unit of weight above 10
+    in each dimension.
 
     Example:
         >>> predicted_weight_values(torch.full((1, 12), 4.0))[0, [0, 1, -1]].tolist()
@@ -37,7 +38,10 @@ def predicted_weight_values(weights: Tensor) -> Tensor:
 
 
 def _predicted_weight_values_of_shares(shares: Tensor) -> Tensor:
-    """Return the values (B, 64) for weights that are ``MEAN_WEIGHT · (1 + shares)``, with shares (B, 2 · 6)."""
+    """Return the values (B, 64) of the sets for weights ``MEAN_WEIGHT · (1 + shares)``.
+
+    ``shares`` has the shape (B, 2 · 6).
+    """
     return predicted_weight_values(MEAN_WEIGHT * (1 + shares))
 
 

@@ -18,8 +18,8 @@ class Drawing:
     """The data of one seed.
 
     Attributes:
-        problem: a ``Problem``, a ``Model`` or a ``pear.Oracle``. If each sample has its own constraints, the samples
-            are in the order training, validation, test.
+        problem: a ``Problem``, a ``Model`` or a ``pear.Oracle``. If each sample has its own constraints, this is a
+            batch of problems: those of the training samples, then of the validation samples, then of the test samples.
         split: samples for training, validation and the test. For a ``Model``, ``costs`` holds the true values of the
             quantities that the model predicts.
     """
@@ -34,8 +34,8 @@ class Published:
 
     Attributes:
         method: the name of the method, taken from ``pear.losses.METHODS`` if PEAR has the method.
-        value: the number in the measure of the task. A normalised regret of 10 % is 0.1.
-        where: the condition, such as "n = 100, degree 8", and the table or figure of the number.
+        value: the number, in the measure of the task. A normalised regret of 10 % is 0.1.
+        where: the condition, such as "n = 100, degree 8", and the table or figure that shows the number.
         error: the published standard error or deviation; None if there is none.
     """
 

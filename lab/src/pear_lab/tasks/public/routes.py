@@ -1,4 +1,7 @@
-"""Routing of one vehicle (TSP) and of several with a capacity (CVRP), solved by comparing all possible routes."""
+"""Routing of one vehicle (TSP) and of several with a capacity (CVRP), solved by comparing all possible routes.
+
+A variable is an edge, a pair of places; n is the number of edges.
+"""
 
 from __future__ import annotations
 
@@ -27,7 +30,7 @@ def route_edges(places: int) -> list[tuple[int, int]]:
 
 
 def route_uses(order: tuple[int, ...], places: int) -> Array:
-    """Return how often the round trip from place 0 through the customers in ``order`` uses each edge (n,)."""
+    """Return how often the round trip from place 0 through the customers in ``order`` uses each of the n edges."""
     number = {edge: i for i, edge in enumerate(route_edges(places))}
     used = np.zeros(len(number))
     stops = (0, *order, 0)
@@ -37,21 +40,23 @@ def route_uses(order: tuple[int, ...], places: int) -> Array:
 
 
 def _routes_through(customers: tuple[int, ...], places: int) -> list[Array]:
-    """Return how often each edge (n,) is used, for all round trips from place 0 through the customers.
+    """Return, for each round trip from place 0 through all ``customers``, how often it uses each edge (n,).
 
-    Of the two directions of a round trip, one is listed.
+    Each trip is listed in one direction only.
     """
     return [route_uses(order, places) for order in permutations(customers) if order[0] <= order[-1]]
 
 
 @cache
 def all_tour_routes(places: int) -> Array:
-    """Return how often each edge is used, for all round trips through all places: ((places − 1)!/2, n)."""
+    """Return how often each round trip through all places uses each edge. Shape ((places − 1)!/2, n)."""
     return np.array(_routes_through(tuple(range(1, places)), places))
 
 
 def all_fleet_routes(demand: Array, capacity: float, vehicles: int) -> Array:
-    """Return how often each edge is used (K, n), for all K plans that serve all customers by trips from place 0.
+    """Return how often each of K plans uses each edge. Shape (K, n).
+
+    These are all plans that serve all customers by round trips from place 0.
 
     Args:
         demand: (k,) the demands of customers 1 to k.
@@ -87,7 +92,7 @@ class ListedRoutes:
     """A function that returns the cheapest of the listed routes for linear costs.
 
     Args:
-        decisions: (K, n) all routes, as uses of the edges.
+        decisions: (K, n) how often each of K routes uses each edge.
 
     Example:
         >>> cheapest = ListedRoutes(np.eye(3))
@@ -105,7 +110,9 @@ class ListedRoutes:
 
 
 def tour_route_oracle(places: int) -> Oracle:
-    """Make the oracle for the cheapest round trip. In its relaxation two edges meet in every place.
+    """Return the oracle for the cheapest round trip through all places.
+
+    Its relaxation has variables from 0 to 1. It demands only that those of the edges at each place have a sum of 2.
 
     Example:
         >>> import pear
@@ -117,7 +124,7 @@ def tour_route_oracle(places: int) -> Oracle:
 
 
 def fleet_route_oracle(demand: Array, capacity: float, vehicles: int) -> Oracle:
-    """Make the oracle for the cheapest trips that serve all customers.
+    """Return the oracle for the cheapest round trips that serve all customers.
 
     A trip to a single customer uses its edge to place 0 twice. In the relaxation every customer has two edges, and
     place 0 has at most two edges for each vehicle. A set S of customers has at most

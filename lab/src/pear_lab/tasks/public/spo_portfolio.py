@@ -54,7 +54,7 @@ def draw_spo_portfolio(seed: int, degree: int, tau: float, sizes: tuple[int, int
 
 
 def _bounded_spo_portfolio(loadings: Array) -> Problem:
-    """Make the linear program of weights w ≥ 0 with ``Σᵢ wᵢ ≤ 1`` and a bounded variance.
+    """Return the linear program of weights w ≥ 0 with ``Σᵢ wᵢ ≤ 1`` and a bounded variance.
 
     The variance is ``‖Lᵀw‖² + (0.01 τ)² ‖w‖²``, where τ is the size of the noise. Linear constraints on both terms keep
     the variance below 2.25 times that of equal weights: each entry of |Lᵀw| is at most 1.5 times its value at equal
