@@ -1,8 +1,8 @@
 """Benchmark: the time of an epoch of portfolio training on real prices, compared with qpth's layer.
 
-A step takes the predicted returns of the coming days. It computes their mean and covariance, the portfolio, its regret,
-and the gradient of the regret with respect to the predicted returns. The forecaster and its optimiser are the same for
-all methods. Their time is measured once and added to that of every method.
+A step takes windows of daily returns, the last days of which are predicted. It computes their mean and covariance, the
+portfolio, its regret, and the gradient of the regret with respect to the returns. The forecaster and its optimiser are
+the same for all methods. Their time is measured once and added to that of every method.
 """
 
 from __future__ import annotations

@@ -177,7 +177,7 @@ class _ExactnessBatch:
         return regret_gradient(problem, predicted, true, smoothing, 0.0, solver, "mask", Q, true_Q).numpy()
 
     def residuals(self, solution: Solution) -> Array:
-        """Compute with the judge's code the largest relative residual (B,) of each sample's optimality conditions."""
+        """Return the largest relative residual (B,) of each sample's optimality conditions, measured by the judge."""
         assert solution.duals is not None
         parts = (solution.x, solution.duals.equality, solution.duals.inequality, solution.duals.bound)
         points = zip(self.programs, *(part.numpy() for part in parts), strict=True)

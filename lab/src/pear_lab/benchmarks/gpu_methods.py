@@ -76,7 +76,7 @@ def list_gpu_method_structures() -> list[Structure]:
 
 
 class _GpuMethodsSample:
-    """The first B programs of a draw, on a device."""
+    """The first B programs of a ``ProgramDraw``, as a problem and costs on a device."""
 
     def __init__(self, draw: ProgramDraw, B: int, device: str) -> None:
         def part(name: str, value: Any) -> Any:

@@ -78,7 +78,7 @@ class GradientBatch:
         return np.asarray(Q + self.smoothing * np.eye(self.n) if self.smoothing else Q)
 
     def data(self, batch: int) -> dict[str, Array]:
-        """Return the first programs as arrays for another library.
+        """Return the first ``batch`` programs as arrays for another library.
 
         Absent fields are empty or infinite. Rows of A that follow from the others are left out.
         """

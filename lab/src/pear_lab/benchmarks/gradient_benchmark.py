@@ -43,7 +43,7 @@ REFERENCES, FEW_REFERENCES, LARGE = 64, 16, 200
 
 
 class GradientPoint(NamedTuple):
-    """A structure, a number of variables, and the batch sizes to measure, smallest first."""
+    """A point of the benchmark: a structure of programs, a number of variables, and batch sizes, smallest first."""
 
     structure: Structure
     n: int

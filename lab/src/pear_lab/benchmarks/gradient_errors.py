@@ -30,7 +30,7 @@ class GradientErrors(NamedTuple):
 
     @property
     def exact(self) -> bool:
-        """Whether the largest error is at most ``EXACT``."""
+        """Whether even the largest error is at most ``EXACT``, so that all gradients count as exact."""
         return self.largest <= EXACT
 
     @classmethod

@@ -57,7 +57,7 @@ class GradientRow:
 
     @property
     def exact(self) -> bool:
-        """Whether the row measures gradients and even the largest error is at most ``EXACT``."""
+        """Whether the row measures gradients and all of them count as exact, with errors of at most ``EXACT``."""
         return self.measured == "gradient" and self.error_largest <= EXACT
 
     @property

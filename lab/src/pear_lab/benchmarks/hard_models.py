@@ -215,7 +215,7 @@ def _draw_hard_blending(rng: Generator, materials: int, products: int, periods: 
 
 
 def _draw_hard_flows(rng: Generator, nodes: int, commodities: int) -> _BareHardModel:
-    """Draw flows of several commodities through a network. They share some arcs' capacity, and balance at nodes."""
+    """Draw flows of several commodities, balanced at each node of a network. They share the capacity of some arcs."""
     around = np.column_stack([np.arange(nodes), (np.arange(nodes) + 1) % nodes])
     arcs = np.vstack([around, around[:, ::-1], rng.integers(0, nodes, (2 * nodes, 2))])
     arcs = arcs[arcs[:, 0] != arcs[:, 1]]

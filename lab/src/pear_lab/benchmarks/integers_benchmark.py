@@ -56,13 +56,13 @@ class IntegerRow:
 
     Attributes:
         degree: the degree of the polynomial that makes the values; 8 is the hardest in the paper.
-        kind: one of ``KINDS``.
+        kind: the kind of values, "forecast", "true" or "mixed".
         programs: the number of programs.
         seconds: the seconds of PEAR for all programs, without a warm start.
         again_seconds: the seconds of PEAR for slightly different values, with a warm start. NaN unless the values are
             forecasts.
         highs_seconds: the seconds of a loop over HiGHS.
-        ratio: highs_seconds / seconds.
+        ratio: ``highs_seconds`` divided by ``seconds``.
         difference: the largest difference of objective values, relative to 1 + |value|.
     """
 
@@ -131,7 +131,7 @@ BENCHMARK = IntegersBenchmark
 def _draw_integers_benchmark_values(
     task: Knapsack, degree: int, count: int, random: np.random.Generator
 ) -> dict[str, Array]:
-    """Return values (count, n) for each of ``KINDS``, by name. Forecasts are those of a linear model plus noise."""
+    """Return "forecast", "true" and "mixed" values (count, n). Forecasts are those of a linear model plus noise."""
     samples = task.samples(_TRAIN + count, degree, dtype=torch.float64)
     X, true = samples.features.numpy(), samples.costs.numpy()
     X = np.hstack([X, np.ones((len(X), 1))])

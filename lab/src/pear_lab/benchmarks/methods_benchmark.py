@@ -275,7 +275,7 @@ class _MethodsBenchmarkTask:
 def gradient_difference_of_methods(one: Array, other: Array) -> float:
     """Return the largest difference of two gradients, relative to the largest entry of the first one.
 
-    If the first gradient is zero, the difference is zero if the second one is zero, too, and infinite otherwise.
+    If the first gradient is zero, the result is 0 for a second gradient of zero, and infinite for any other.
 
     Example:
         >>> gradient_difference_of_methods(np.array([2.0, 1.0]), np.array([2.0, 0.5]))

@@ -134,7 +134,7 @@ def _profile_our_step(loss: PEARLoss, step: Step, wait: Callable[[], None]) -> d
 
 
 def _time_our_phases(compiled: CompiledPass, call: RegretCall) -> dict[str, float]:
-    """Return the seconds in which the compiled kernel verifies the solution of a batch, and projects the errors there.
+    """Return the seconds in which the compiled kernel verifies a batch's solution and projects prediction errors there.
 
     The result is empty if the kernel does not support the programs.
     """

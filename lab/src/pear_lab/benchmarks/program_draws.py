@@ -34,7 +34,7 @@ class ProgramDraw:
         fields: Q, A, b, G, h, lb and ub by the names of the arguments of ``Problem``, shared or with a row for each
             sample. Absent fields are left out.
         smoothing: λ, which every library adds to the diagonal of Q.
-        redundant: the number of last rows of A that are combinations of the other rows.
+        redundant: the number of rows at the end of A that are combinations of the other rows.
     """
 
     cost: Array
@@ -51,7 +51,7 @@ def draw_portfolio_programs(rng: Rng, n: int, B: int) -> ProgramDraw:
 
 
 def draw_box_programs(rng: Rng, n: int, B: int) -> ProgramDraw:
-    """Draw QPs with bounds and without rows, each with its own dense curvature."""
+    """Draw QPs with bounds and no other constraints, each with its own dense curvature."""
     bounds, curvatures, costs = rng.spawn(3)
     fields = {"Q": random_curvature(curvatures, n, B), "lb": -0.5, "ub": bounds.uniform(0.0, 1.0, n)}
     return ProgramDraw(*_draw_program_costs(costs, n, B), fields)

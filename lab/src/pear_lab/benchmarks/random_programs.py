@@ -92,8 +92,8 @@ def random_markets(rng: Rng, n: int, batch: int) -> tuple[Array, Array, Array, A
 
     Returns follow five factors and noise, each with a deviation of 1 % a day. A forecast of a day is half of its
     returns plus noise. μ and Σ are the mean and the covariance of the true returns, and μ̂ and Σ̂ those of 63 true and
-    21 forecast days. 1e-4 is added to both diagonals. A smaller batch has the first markets of a larger
-    one with the same seed.
+    21 forecast days. 1e-4 is added to the diagonals of Σ and Σ̂. A smaller batch has the first markets of a larger one
+    with the same seed.
 
     Returns:
         −μ̂ and −μ (B, n), 2Σ̂ and 2Σ (B, n, n).

@@ -215,7 +215,7 @@ def draw_scaling_program(rng: Rng, n: int, spread: int) -> Problem:
 
 
 def _draw_scaling_rows(rng: Rng, m: int, n: int, spread: int) -> sp.csr_matrix:
-    """Draw m sparse rows of n columns, five entries each, within ``spread`` neighbouring columns."""
+    """Draw m sparse rows of n columns, five entries each, within ``spread`` neighbouring columns; 0 for any columns."""
     width = min(spread, n) or n
     first = rng.integers(0, n - width + 1, (m, 1))
     columns = first + rng.integers(0, width, (m, _PER_ROW))

@@ -1,7 +1,4 @@
-"""Benchmark: PEAR's sparse interior-point method compared with packaged solvers on large sparse programs.
-
-The option ``--scale`` multiplies the sizes of all structures. The functions below state the sizes for a scale of 1.
-"""
+"""Benchmark: PEAR's sparse interior-point method compared with packaged solvers on large sparse programs."""
 
 from __future__ import annotations
 
@@ -113,14 +110,14 @@ def _measure_sparse_solver(
 
 
 def draw_paths_for_sparse_solvers(rng: np.random.Generator, scale: float, batch: int) -> Program:
-    """Draw shortest paths on a grid of 100×100 nodes."""
+    """Draw shortest paths on a square grid with 100 · ``scale`` nodes on a side."""
     side = max(2, round(100 * scale))
     problem = shortest_path((side, side)).problem
     return problem, rng.uniform(0.5, 2.0, (batch, problem.n)), 0.1
 
 
 def draw_batteries_for_sparse_solvers(rng: np.random.Generator, scale: float, batch: int, hours: int = 168) -> Program:
-    """Draw 20 batteries behind one connection, with charge, discharge and level in each of 168 hours."""
+    """Draw 20 · ``scale`` batteries behind one connection, with charge, discharge and level in every hour."""
     units = max(1, round(20 * scale))
     eye, before = sp.eye_array(hours), sp.diags_array(np.ones(hours - 1), offsets=-1, shape=(hours, hours))
     A = sp.kron(sp.eye_array(units), sp.hstack([-0.95 * eye, eye / 0.95, eye - before]))
@@ -135,7 +132,7 @@ def draw_batteries_for_sparse_solvers(rng: np.random.Generator, scale: float, ba
 
 
 def draw_transport_for_sparse_solvers(rng: np.random.Generator, scale: float, batch: int) -> Program:
-    """Draw a transport problem from 50 sources to 100 destinations."""
+    """Draw a transport problem from 50 · ``scale`` sources to 100 · ``scale`` destinations."""
     sources, targets = max(2, round(50 * scale)), max(2, round(100 * scale))
     out, into = (
         sp.kron(sp.eye_array(sources), np.ones((1, targets))),
@@ -148,7 +145,7 @@ def draw_transport_for_sparse_solvers(rng: np.random.Generator, scale: float, ba
 
 
 def draw_coupling_for_sparse_solvers(rng: np.random.Generator, scale: float, batch: int) -> Program:
-    """Draw a QP whose curvature couples 4,000 variables at random, so that its factors are not sparse."""
+    """Draw a QP whose curvature couples 4,000 · ``scale`` variables at random, so that its factors are not sparse."""
     n = max(20, round(4_000 * scale))
     factor = sp.random_array((n, n), density=2 / n, rng=rng)
     A = sp.csr_array(sp.random_array((n // 10, n), density=5 / n, rng=rng))

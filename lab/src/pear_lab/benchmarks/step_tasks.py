@@ -44,7 +44,7 @@ class StepTask:
         return split_cost_model(self.decider.problem)[0].n
 
     def draw_costs(self, random: Rng, shape: tuple[int, ...]) -> NDArray[np.float64]:
-        """Draw true costs of this shape, uniform between 1 and 5."""
+        """Draw true costs of a shape, uniform between 1 and 5."""
         return random.uniform(1.0, 5.0, shape)
 
     def arrays(self) -> dict[str, Any]:

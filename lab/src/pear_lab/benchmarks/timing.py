@@ -40,7 +40,7 @@ def use_timing_threads(count: int | None) -> Iterator[None]:
 
 
 def timed_gradient(cost: Tensor, value: Callable[[Tensor], Tensor]) -> Tensor:
-    """Return the gradient of the scalar function ``value`` at ``cost``. Benchmarks time these two passes."""
+    """Return the gradient of the scalar function ``value`` at ``cost``, by a forward and a backward pass."""
     moving = cost.clone().requires_grad_()
     value(moving).backward()
     assert moving.grad is not None

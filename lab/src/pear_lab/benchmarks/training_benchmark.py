@@ -370,7 +370,7 @@ def _median_of_training_benchmark(values: Sequence[float]) -> float:
 
 
 def _training_benchmark_cells(one: TrainingSummary, full: bool) -> tuple[str, ...]:
-    """Make the cells of a summary; ``full`` adds those of whole runs."""
+    """Make the cells of a summary. If ``full``, the cells on whole runs are included."""
     spread = "" if np.isnan(one.regret_std) else f" ± {100 * one.regret_std:.2f}"
     epoch = (format_number(1e3 * one.epoch_seconds), format_number(one.ratio))
     run = (format_number(one.seconds), format_number(one.run_ratio)) if full else ()

@@ -27,6 +27,8 @@ def wide(value: Any) -> Wide:
 class ExtendedFactor:
     """The factorisation M P = Q R of a matrix M (n, k), by Householder reflections with column pivoting.
 
+    The permutation P puts the columns of M in the order of ``order``.
+
     Attributes:
         Q: (n, n) an orthogonal matrix.
         R: (n, k) an upper triangular matrix.
@@ -46,7 +48,7 @@ class ExtendedFactor:
         return int((self.pivots > tolerance * self.pivots[0]).sum())
 
     def null(self, rank: int) -> Wide:
-        """Return an orthonormal basis (n, n − rank) of the orthogonal complement of M's columns."""
+        """Return an orthonormal basis (n, n − rank) of the orthogonal complement of M's columns, for M of this rank."""
         return self.Q[:, rank:]
 
     def least_squares(self, rhs: Wide, rank: int) -> Wide:

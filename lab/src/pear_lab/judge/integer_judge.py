@@ -1,7 +1,7 @@
 """``IntegerJudge``: answers to integer programs, judged by enumeration if there are few points, otherwise by HiGHS.
 
-The feasibility of an answer is always checked in extended precision: integers are integers, and a row is violated by
-at most 1e-8 of its terms. The terms of a continuous variable have a least size, because a zero may be a rounding
+The feasibility of an answer is always checked in extended precision. Integers must be whole, and a row may be violated
+by at most 1e-8 of its terms. The terms of a continuous variable have a least size, because a zero may be a rounding
 error. Integers have no rounding error, and their terms have no least size.
 """
 
@@ -33,7 +33,7 @@ class BestIntegerPoint:
         feasible: whether the program has a feasible point.
         value: the objective of the point; infinite without a point.
         x: (n,) the point, or None.
-        proven: whether no point is better.
+        proven: whether it is proven that no point is better.
     """
 
     feasible: Proof
@@ -123,7 +123,11 @@ class IntegerJudge:
         return "right", False, ""
 
     def best_point(self) -> BestIntegerPoint:
-        """Find the best point: by enumeration if the integers have few values, otherwise by HiGHS."""
+        """Return the best point.
+
+        A pure integer program with few points is enumerated, and HiGHS solves all others. If HiGHS finds no point of a
+        mixed program with few choices of the integers, a linear program is solved for each choice.
+        """
         s = self.s
         low, high = np.ceil(s.lb[s.integer] - 1e-9), np.floor(s.ub[s.integer] + 1e-9)
         ranges = high - low + 1
@@ -151,7 +155,7 @@ class IntegerJudge:
         return BestIntegerPoint(Proof.YES, float(values[k]), points[k], True)
 
     def _solve_each_choice(self, choices: Array) -> BestIntegerPoint:
-        """Find the best point by solving a linear program in the continuous variables for each choice of the integers.
+        """Return the best point, from a linear program in the continuous variables for each choice of the integers.
 
         Args:
             choices: (K, k) the K combinations of values of the k integers.
@@ -176,7 +180,7 @@ class IntegerJudge:
         return BestIntegerPoint(answer, best.value, best.x, True)
 
     def _solve_by_highs(self) -> BestIntegerPoint:
-        """Find the best point by HiGHS, with the largest entry of each row scaled to 1.
+        """Return the best point by HiGHS, which solves the program with the largest entry of each row scaled to 1.
 
         The point is checked. HiGHS is believed if it calls the program infeasible.
         """

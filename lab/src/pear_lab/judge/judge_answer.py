@@ -253,7 +253,7 @@ def judge_answer_regret(s: JudgedProgram, x: Array, best: Answer, value: float, 
 
 
 def judge_answer_in_batch(s: JudgedProgram, batch: Answer, alone: Answer, verdict: Verdict) -> str:
-    """Return how the answer to a sample in a batch differs from that to the sample alone, or an empty text.
+    """Return how the answer to a sample in a batch differs from that to the sample alone; empty if they agree.
 
     Args:
         s: the program of the sample.

@@ -81,7 +81,7 @@ class _FeasibilityProof:
         self.size = median_magnitude(np.concatenate([s.b, s.h, s.lb, s.ub]))
 
     def outcome(self) -> Proof:
-        """Return the outcome: a point proves that the program is feasible, multipliers that it is not."""
+        """Return YES if a point proves the program feasible, NO if multipliers refute it, and else EDGE or UNKNOWN."""
         found = self._least_violation(self.s, self.size)
         if found is None:
             return Proof.UNKNOWN
@@ -98,7 +98,7 @@ class _FeasibilityProof:
         return Proof.EDGE if margin > FLAT else Proof.UNKNOWN
 
     def _least_violation(self, s: JudgedProgram, size: float) -> tuple[Array, Array] | None:
-        """Find the point within the bounds with the least violation of any row.
+        """Return the point within the bounds with the least violation of any row, and its multipliers.
 
         Among points without violation, one slightly inside every inequality is preferred.
 
@@ -141,7 +141,7 @@ class _FeasibilityProof:
         return np.zeros(len(s.b) + len(s.h)) if found is None else found[1]
 
     def _move_onto_rows(self, x: Array, met: float) -> Wide:
-        """Move a point onto the equalities and onto the rows that it violates or meets, within its bounds.
+        """Return a point moved onto the equalities and onto the rows that it violates or meets, within its bounds.
 
         Args:
             x: (n,) the point.

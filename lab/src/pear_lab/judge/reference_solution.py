@@ -95,7 +95,7 @@ def solve_reference(program: JudgedProgram, tested: str) -> ReferenceSolution:
 
 
 def reference_solvers(tested: str) -> list[str]:
-    """List the solvers of the qpsolvers package that serve as references for ``tested``, best first.
+    """Return the names of the qpsolvers package's solvers that serve as references for ``tested``, best first.
 
     Raises:
         MissingExtraError: none is installed.

@@ -129,7 +129,7 @@ class _PeerLayerFunction(torch.autograd.Function):
 
     @staticmethod
     def backward(ctx: Any, *slopes: Tensor) -> tuple[Tensor, Tensor, None]:
-        """Return the gradients for costs and curvatures, from that for decisions (B, n), which ``slopes`` holds."""
+        """Return the gradients for costs and curvatures. ``slopes`` holds the gradient for decisions (B, n)."""
         layer: PeerLayer = ctx.layer
         if ctx.call != layer.calls:
             raise PeerError(

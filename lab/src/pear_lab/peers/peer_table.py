@@ -22,7 +22,7 @@ class PeerTimeoutError(PeerError):
 
 @dataclass(frozen=True)
 class Peer:
-    """Another library as a row of the table.
+    """Another library, as a row of ``PEERS``.
 
     A library that takes part in two benchmarks, or with two settings, has two rows and one environment.
 

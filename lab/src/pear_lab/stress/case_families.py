@@ -100,7 +100,7 @@ def repeated_rows_family(r: Recipe, rng: Rng) -> StressCase:
 def contradictory_family(r: Recipe, rng: Rng) -> StressCase:
     """Draw batches in which rows of about half of the samples contradict each other or the bounds.
 
-    The contradictions are as large as 1 or as small as 1e-12.
+    The contradictions have sizes from 1 down to 1e-12.
     """
     r = replace(r, rows=max(r.rows, 1), per_sample=True)
     f, by = r.draw_polytope(rng), 10.0 ** -float(r.exponent)

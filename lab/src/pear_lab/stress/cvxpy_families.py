@@ -207,14 +207,14 @@ CURVED_TERMS: dict[str, Callable[[CvxpyFamilyBuilder, Any], Any]] = {
 
 
 def _linear_cvxpy_family(builder: CvxpyFamilyBuilder) -> None:
-    """Write an LP with piecewise linear terms."""
+    """Build an LP with piecewise linear terms."""
     x, _ = builder.polytope(int(builder.rng.integers(2, 9)))
     builder.terms.append(builder.cost(x.size) @ x)
     builder.add_terms(x, LINEAR_TERMS, 2)
 
 
 def _curved_cvxpy_family(builder: CvxpyFamilyBuilder) -> None:
-    """Write a QP with quadratic terms and, with probability 1/2, piecewise linear terms."""
+    """Build a QP with quadratic terms and, with probability 1/2, piecewise linear terms."""
     x, _ = builder.polytope(int(builder.rng.integers(2, 9)))
     builder.terms.append(builder.cost(x.size) @ x)
     builder.add_terms(x, CURVED_TERMS, 2)
@@ -223,7 +223,7 @@ def _curved_cvxpy_family(builder: CvxpyFamilyBuilder) -> None:
 
 
 def _two_variable_cvxpy_family(builder: CvxpyFamilyBuilder) -> None:
-    """Write a problem of two variables with a common constraint. Only one of the variables has a predicted cost."""
+    """Build a problem of two variables with a common constraint. Only one of the variables has a predicted cost."""
     x, inside = builder.polytope(int(builder.rng.integers(2, 6)))
     y = builder.box(int(builder.rng.integers(1, 4)), "y")
     row = builder.rng.normal(size=x.size)
@@ -235,7 +235,7 @@ def _two_variable_cvxpy_family(builder: CvxpyFamilyBuilder) -> None:
 
 
 def _turnover_cvxpy_family(builder: CvxpyFamilyBuilder) -> None:
-    """Write a portfolio problem with a covariance and trading costs. Some problems limit a sector or the turnover."""
+    """Build a portfolio problem with a covariance and trading costs. Some problems limit a sector or the turnover."""
     rng, n = builder.rng, int(builder.rng.integers(3, 11))
     w, before = cp.Variable(n, name="w", nonneg=True), rng.dirichlet(np.ones(n))
     loadings = rng.normal(size=(n, 2))
@@ -251,7 +251,7 @@ def _turnover_cvxpy_family(builder: CvxpyFamilyBuilder) -> None:
 
 
 def _factor_cvxpy_family(builder: CvxpyFamilyBuilder) -> None:
-    """Write a portfolio problem with the risk of single assets and of factors. The factors are variables, too."""
+    """Build a portfolio problem with the risk of single assets and of factors. The factors are variables, too."""
     rng, n, k = builder.rng, int(builder.rng.integers(3, 11)), int(builder.rng.integers(1, 4))
     w, f = cp.Variable(n, name="w"), cp.Variable(k, name="f")
     builder.rows += [f == rng.normal(size=(k, n)) @ w, cp.sum(w) == 1, w >= 0]
@@ -263,7 +263,7 @@ def _factor_cvxpy_family(builder: CvxpyFamilyBuilder) -> None:
 
 
 def _battery_cvxpy_family(builder: CvxpyFamilyBuilder) -> None:
-    """Write a battery problem that is linear or has quadratic terms of the state, the inflow or the outflow."""
+    """Build a battery problem that is linear or has quadratic terms of the state, the inflow or the outflow."""
     rng, T = builder.rng, int(builder.rng.integers(3, 9))
     z_in, z_out, state = (cp.Variable(T + i // 2, name=name) for i, name in enumerate(("z_in", "z_out", "state")))
     builder.rows += [state[0] == 0.5, state[1:] == state[:-1] - z_out + 0.9 * z_in]
@@ -279,7 +279,7 @@ def _battery_cvxpy_family(builder: CvxpyFamilyBuilder) -> None:
 
 
 def _demand_cvxpy_family(builder: CvxpyFamilyBuilder) -> None:
-    """Write a problem of orders with a predicted limit. A violation of it has a price. Costs may be predicted, too."""
+    """Build a problem of orders with a predicted limit. A violation of it has a price. Costs may be predicted, too."""
     rng, n = builder.rng, int(builder.rng.integers(2, 7))
     x = cp.Variable(n, name="x", nonneg=True)
     builder.rows.append(x <= rng.uniform(0.5, 2.0, n))
@@ -297,7 +297,7 @@ def _demand_cvxpy_family(builder: CvxpyFamilyBuilder) -> None:
 
 
 def _transport_cvxpy_family(builder: CvxpyFamilyBuilder) -> None:
-    """Write a transport problem whose matrix of costs is predicted. The demands may be predicted, too."""
+    """Build a transport problem with a predicted matrix of costs. The demands may be predicted, too."""
     rng, a, b = builder.rng, int(builder.rng.integers(2, 4)), int(builder.rng.integers(2, 5))
     X, C = cp.Variable((a, b), name="X", nonneg=True), cp.Parameter((a, b), name="C")
     builder.draws[C] = lambda rng: rng.uniform(0.2, 2.0, a * b)
@@ -316,7 +316,7 @@ def _transport_cvxpy_family(builder: CvxpyFamilyBuilder) -> None:
 
 
 def _control_cvxpy_family(builder: CvxpyFamilyBuilder) -> None:
-    """Write a control problem. Inputs with predicted prices steer a state without bounds to a target."""
+    """Build a control problem. Inputs with predicted prices steer a state without bounds to a target."""
     rng, T, k = builder.rng, int(builder.rng.integers(2, 7)), int(builder.rng.integers(1, 3))
     x, u = cp.Variable((k, T + 1), name="x"), cp.Variable((k, T), name="u")
     A, target = np.eye(k) + 0.2 * rng.normal(size=(k, k)), rng.normal(size=k)

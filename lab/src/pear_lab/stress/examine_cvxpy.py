@@ -138,8 +138,7 @@ def _cvxpy_optimum(problem: Any) -> float:
 def _examine_cvxpy_gradients(model: Model, case: CvxpyFamilyCase, rng: np.random.Generator) -> dict[str, Any]:
     """Compare the slope of each sample's loss along a random direction with difference quotients of the loss.
 
-    The loss of the slopes is ``PEARLoss`` without injection. The gradient of the default loss is only checked to be
-    finite.
+    The compared loss is ``PEARLoss`` without injection. The gradient of the default loss is only checked to be finite.
 
     Returns:
         Attributes of ``CvxpyVerdict``: "gradients" and "edges" and, if a gradient is wrong, "wrong".
@@ -253,6 +252,6 @@ def examine_cvxpy_numbers(
 
 
 def _examine_cvxpy_job(job: tuple[int, int]) -> CvxpyVerdict:
-    """Examine the problem with this seed and number, in a worker process."""
+    """Examine, in a worker process, the problem with the seed and the number in ``job``."""
     seed, number = job
     return examine_cvxpy(seed, number, with_fit=number % FIT_EVERY == 0)

@@ -1,6 +1,6 @@
 """Examining mixed-integer programs, which HiGHS and SciPy solve as well.
 
-PEAR's decisions are checked in extended precision, and their objectives are compared with those of the other two.
+PEAR's decisions are checked in extended precision. Their objectives are compared with those of HiGHS and SciPy.
 """
 
 from __future__ import annotations
@@ -187,10 +187,10 @@ def examine_milp_numbers(
 
 
 def _examine_milp_job(job: tuple[int, int]) -> MilpVerdict:
-    """Examine the program with this seed and number, in a worker process."""
+    """Examine, in a worker process, the program with the seed and the number in ``job``."""
     return examine_milp(*job)
 
 
 def _decode_examined_milp(line: dict[str, Any]) -> MilpVerdict:
-    """Return the verdict of a line of the journal."""
+    """Return the verdict that a line of the journal holds."""
     return MilpVerdict(**{**line, "references": tuple(line["references"])})

@@ -1,4 +1,4 @@
-"""Fuzzing: random cases are drawn and examined on several cores, and the verdicts are counted."""
+"""Fuzzing: random cases, which are batches of problems, are examined on several cores, and the verdicts are counted."""
 
 from __future__ import annotations
 

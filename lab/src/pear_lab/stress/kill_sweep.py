@@ -50,7 +50,7 @@ class KillCounts:
         kills: the number of kills, by the killed process and the moment.
         commands: the number of times the sweep was started.
         sweeps: the number of times the sweep finished.
-        rows: the number of rows that were compared with those of an undisturbed sweep.
+        rows: the number of database rows that were compared with those of an undisturbed sweep.
         lost: the number of rows that are missing.
         repeated: the number of runs that were repeated although their rows existed.
         wrong: the number of rows that differ, and of commands that failed.

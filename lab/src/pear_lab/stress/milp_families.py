@@ -96,7 +96,7 @@ class MilpFamilyBuilder:
         return self._add_variables(count, costs, most, True)
 
     def _add_variables(self, count: int, costs: list[float], most: float, integer: bool) -> list[int]:
-        """Add ``count`` variables from 0 to ``most``, and return their indices."""
+        """Add ``count`` variables from 0 to ``most`` with a cost each, and return their indices."""
         first = len(self.costs)
         self.costs += costs
         self.lower += [0.0] * count
@@ -148,7 +148,7 @@ def _milp_family_matrix(rows: list[tuple[dict[int, float], float]], n: int) -> t
 
 
 def _battery_milp_family(p: MilpFamilyBuilder) -> None:
-    """Write a battery that never charges and discharges at once, with prices that may be negative."""
+    """Build the program of a battery that never charges and discharges at once, with prices that may be negative."""
     T, power, efficiency = int(p.rng.integers(4, 25)), p.number(1, 9), float(p.rng.choice([1.0, 0.9, 0.95]))
     capacity, prices = power * float(p.rng.choice([1.0, 2.0, 4.5])), p.numbers(-20, 60, T)
     charge, discharge = p.amounts(T, prices), p.amounts(T, [-price + 0.5 for price in prices])
@@ -167,7 +167,7 @@ def _battery_milp_family(p: MilpFamilyBuilder) -> None:
 
 
 def _lot_sizing_milp_family(p: MilpFamilyBuilder) -> None:
-    """Write lot sizing: products with set-up costs and stocks. In half of the programs, they share a machine."""
+    """Build a lot-sizing program of products with set-up costs and stocks, which may share a machine."""
     T, products = int(p.rng.integers(3, 9)), int(p.rng.integers(1, 4))
     capacity = p.number(30, 60) * products
     made, set_up = [], []
@@ -191,7 +191,10 @@ def _lot_sizing_milp_family(p: MilpFamilyBuilder) -> None:
 
 
 def _unit_commitment_milp_family(p: MilpFamilyBuilder) -> None:
-    """Write unit commitment: plants with least outputs, starts, ramps and least times on. Missing energy is bought."""
+    """Build a unit commitment of plants with least outputs, starts, ramps and least times on.
+
+    Energy that the plants do not produce is bought.
+    """
     T, plants = int(p.rng.integers(3, 9)), int(p.rng.integers(2, 5))
     most = [p.number(20, 60) for _ in range(plants)]
     demand = [p.number(0.3, 0.9) * sum(most) if not p.whole else p.number(10, 0.8 * sum(most)) for _ in range(T)]
@@ -216,7 +219,7 @@ def _unit_commitment_milp_family(p: MilpFamilyBuilder) -> None:
 
 
 def _facility_location_milp_family(p: MilpFamilyBuilder) -> None:
-    """Write facility location: sites with modules of capacity, and customers who may be served by several sites.
+    """Build a facility location program: sites with modules of capacity, and customers whom several sites may serve.
 
     Customers are linked to open sites by a row for each pair, or by a row with a big M for each site.
     """
@@ -239,7 +242,7 @@ def _facility_location_milp_family(p: MilpFamilyBuilder) -> None:
 
 
 def _scheduling_milp_family(p: MilpFamilyBuilder) -> None:
-    """Write scheduling of jobs on one machine. Rows with big M say which of two jobs ends before the other starts."""
+    """Build a schedule of jobs on one machine. Rows with big M say which of two jobs ends before the other starts."""
     jobs = int(p.rng.integers(2, 6))
     times, ready = [1.0 + t for t in p.numbers(0, 9, jobs)], p.numbers(0, 10, jobs)
     begin, late = p.amounts(jobs, p.numbers(1, 9, jobs)), p.amounts(jobs, p.numbers(0, 20, jobs))
@@ -254,7 +257,7 @@ def _scheduling_milp_family(p: MilpFamilyBuilder) -> None:
 
 
 def _indicators_milp_family(p: MilpFamilyBuilder) -> None:
-    """Write indicators: rows that hold if their switch is on, and a least number of switches that are on."""
+    """Build a program with rows that hold only if their switch is on, and a least number of switches that are on."""
     n, rows, top = int(p.rng.integers(2, 7)), int(p.rng.integers(2, 8)), p.number(5, 20)
     x = p.amounts(n, p.numbers(-9, 9, n), top)
     on, count = p.switches(rows, p.numbers(-5, 5, rows)), p.switches(1, [p.number(-3, 3)], 7.0)

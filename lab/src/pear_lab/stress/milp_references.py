@@ -68,7 +68,7 @@ def silent_milp_output() -> Iterator[None]:
 
 
 def _decide_milp_reference(s: JudgedProgram, run: Callable[[JudgedProgram], MilpReference]) -> MilpReference:
-    """Run a solver. If it answers "unbounded or infeasible", a run without costs decides between the two."""
+    """Run a solver, and return its answer. If it is "unbounded or infeasible", a run without costs decides which."""
     said = run(s)
     if said.status != _EITHER:
         return said
@@ -77,7 +77,7 @@ def _decide_milp_reference(s: JudgedProgram, run: Callable[[JudgedProgram], Milp
 
 
 def _run_highs_milp_reference(s: JudgedProgram) -> MilpReference:
-    """Run HiGHS once, and return its answer, completed."""
+    """Run HiGHS once, and return its answer with exact integers."""
     highspy = import_optional("highspy", "highs", "pear stress milp")
     highs = highspy.Highs()
     for name, value in {"output_flag": False, "threads": 1, "mip_rel_gap": 0.0, "time_limit": SECONDS}.items():
@@ -101,7 +101,7 @@ def _run_highs_milp_reference(s: JudgedProgram) -> MilpReference:
 
 
 def _run_scipy_milp_reference(s: JudgedProgram) -> MilpReference:
-    """Run SciPy's ``milp`` once, and return its answer, completed."""
+    """Run SciPy's ``milp`` once, and return its answer with exact integers."""
     rows = [LinearConstraint(s.A, s.b, s.b)] * bool(len(s.b)) + [LinearConstraint(s.G, -np.inf, s.h)] * bool(len(s.h))
     options = {"mip_rel_gap": 0.0, "time_limit": SECONDS}
     found = milp(s.c, integrality=s.integer, bounds=Bounds(s.lb, s.ub), constraints=rows, options=options)

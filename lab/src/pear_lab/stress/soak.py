@@ -248,7 +248,7 @@ class SoakTraining:
         fit(self.model, self.loss, data, data, config=config, progress=lambda now: self._record_steps(steps))
 
     def _record_steps(self, steps: int) -> None:
-        """Record the last ``steps`` steps. After certain numbers of steps, judge a sample, tie costs or read memory."""
+        """Record the last ``steps`` steps. At regular intervals, judge a sample, make costs tie and read the memory."""
         now, found, last = time.process_time(), self.found, self.loss.last
         assert last is not None
         before, found.steps = found.steps, found.steps + steps

@@ -218,7 +218,7 @@ def wait_for_worker_device(device: str) -> Callable[[], None]:
 
 
 def _parse_worker_options() -> argparse.Namespace:
-    """Read the command line, and set the number of threads before any library is loaded."""
+    """Return the options of the command line, and set the number of threads before any library is loaded."""
     parser = argparse.ArgumentParser()
     parser.add_argument("peer", type=Path)
     for name in ("input", "output"):
