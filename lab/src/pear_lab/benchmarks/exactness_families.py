@@ -106,7 +106,7 @@ def portfolio_family(rng: Rng, share: float) -> Iterator[ExactnessCase]:
 
 
 def anchor_portfolio_family(rng: Rng, share: float) -> Iterator[ExactnessCase]:
-    """Yield one batch of long-only portfolios of 100 assets. Each has its own known covariance and predicted returns."""
+    """Yield one batch of long-only portfolios of 100 assets, with predicted returns and a known covariance for each."""
     predicted, true, _, Q = random_markets(rng, 100, _family_size(64, share))
     yield _make_family_case(Problem(Q=Q, A=np.ones((1, 100)), b=[1.0], lb=0.0), predicted, true)
 
