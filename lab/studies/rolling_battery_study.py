@@ -5,7 +5,8 @@
 prints the objective of the long test rollout for 100 hours; lower is better. Every training is written to a file, from
 which a stopped run continues; ``--table`` prints the existing results. ``perfect`` knows all prices. ``two-stage``
 trains the network on the squared error of log-prices. From its weights, ``one-step`` trains on the regret of single
-plans from a half-full battery, and ``rollout`` through rollouts. ``quantile 0.4`` and the like shift the
+plans from a half-full battery, and ``rollout`` through rollouts. ``guided rollout`` adds the squared error of
+log-prices, times ``--guidance``, to the cost of rollouts, and has no dropout. ``quantile 0.4`` and the like shift the
 two-stage forecast to a quantile of its errors on the training hours; ``yesterday`` repeats the last 24 prices.
 """
 
@@ -27,7 +28,7 @@ from pear_lab.data.pjm_data import load_pjm_hours
 from pear_lab.tasks.rolling_battery import HOURS, PUBLISHED, RollingBattery, RollingBatteryNetwork, rolling_battery
 
 WITHOUT_SEED = ("perfect", "yesterday")
-TRAINED = ("two-stage", "one-step", "rollout")
+TRAINED = ("two-stage", "one-step", "rollout", "guided rollout")
 METHODS = (*WITHOUT_SEED, "quantile 0.4", "quantile 0.6", *TRAINED)
 HELD_OUT = 0.1  # share of the training hours, the last ones, on which the epoch is chosen
 
@@ -57,16 +58,41 @@ def worth(state: dict[str, Tensor], true: dict[str, Tensor]) -> Tensor:
     return -true["price"][:, 1:25].mean(1) * state["state"]
 
 
-def through_rollouts(task: RollingBattery, network: RollingBatteryNetwork, seed: int, given: argparse.Namespace) -> str:
+class GuidedLoss(pear.RollingLoss):
+    """The cost of rollouts plus the squared error of log-prices, times a factor.
+
+    Args:
+        task: the battery.
+        factor: the factor.
+    """
+
+    def __init__(self, task: RollingBattery, factor: float) -> None:
+        super().__init__(task.rolling, terminal=worth)
+        self.factor = factor
+
+    def forward(self, predicted: Tensor, true: Tensor, keys: Any = None, weight: Any = None) -> Tensor:
+        """Return the loss of rollouts with forecasts and true values (B, S, 48)."""
+        cost = super().forward(predicted, true, keys, weight)
+        return cost + self.factor * nn.functional.mse_loss(predicted.log(), true.log())
+
+
+def through_rollouts(
+    task: RollingBattery, network: RollingBatteryNetwork, method: str, seed: int, given: argparse.Namespace
+) -> str:
     """Train a network in place, through rollouts from hours drawn at random; return a summary of the training."""
     loss = pear.RollingLoss(task.rolling, terminal=worth)
+    if method == "guided rollout":
+        loss = GuidedLoss(task, given.guidance)
+        for layer in network.layers:
+            if isinstance(layer, nn.Dropout):
+                layer.p = 0.0
     hours = task.training_hours()[: -given.rollout_steps]
     cut = int((1 - HELD_OUT) * len(hours))
     drawn = torch.randperm(cut - given.rollout_steps, generator=torch.Generator().manual_seed(seed))[: given.rollouts]
     apart = hours[cut :: max(1, 10 * (len(hours) - cut) // given.rollouts)]
     train, held_out = (task.rollouts(starts, given.rollout_steps) for starts in (hours[drawn], apart))
     exact = pear.RollingLoss(task.rolling, smoothing=0.0, terminal=worth)
-    return fit(network, (loss, exact), (train, held_out), seed, given, f"rollout, seed {seed}", batch=16)
+    return fit(network, (loss, exact), (train, held_out), seed, given, f"{method}, seed {seed}", batch=16)
 
 
 def on_single_plans(task: RollingBattery, network: RollingBatteryNetwork, seed: int, given: argparse.Namespace) -> str:
@@ -152,8 +178,11 @@ def trained(
         else:
             network = trained(task, "two-stage", seed, given)[0]
             torch.manual_seed(100 + seed)
-            train = through_rollouts if method == "rollout" else on_single_plans
-            note = train(task, network, seed, given)
+            note = (
+                on_single_plans(task, network, seed, given)
+                if method == "one-step"
+                else through_rollouts(task, network, method, seed, given)
+            )
         torch.save({"weights": network.state_dict(), "seconds": time.process_time() - began, "note": note}, file)
     saved = torch.load(file, weights_only=True)
     network.load_state_dict(saved["weights"])
@@ -190,6 +219,7 @@ def main() -> None:
     parser.add_argument("--rollouts", type=int, default=320, help="rollouts in an epoch, from hours drawn at random")
     parser.add_argument("--rollout-steps", type=int, default=24, help="steps of a rollout in training")
     parser.add_argument("--rate", type=float, default=1e-4, help="learning rate of the trainings on decisions")
+    parser.add_argument("--guidance", type=float, default=50.0, help="factor of the squared error of log-prices")
     parser.add_argument("--minutes", type=float, default=1e6, help="most minutes of a training on decisions")
     parser.add_argument("--steps", type=int, help="steps of the test rollout; all where left out")
     parser.add_argument("--out", type=Path, default=Path("build/rolling-battery"))
