@@ -104,6 +104,9 @@ def regret(
     Decisions respect integers and use no smoothing. For a model that predicts right-hand sides, regret is the realised
     cost of the decision under the forecast, recourse included, minus the least cost under the truth.
 
+    If several decisions are equally good under the forecast, the decision that the solver returns counts. Forecasts of
+    trees often tie, because they repeat values. Another solver may then report another regret for the same forecast.
+
     Args:
         problem: the decision problem. A ``Model`` maps predicted values (B, k) to costs.
         predicted: (B, n) predicted costs ĉ.
