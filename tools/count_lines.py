@@ -1,6 +1,8 @@
-"""Lines of code of the library and the laboratory, by room: docstrings, comments and blank lines are not counted.
+"""Lines of code of the library and of the laboratory, by room. A room is a top-level package.
 
 python tools/count_lines.py [--files]
+
+Docstrings, comments and blank lines are not counted.
 """
 
 from __future__ import annotations
@@ -25,7 +27,7 @@ SILENT = {
 
 
 def code_lines(source: str) -> int:
-    """Return the number of lines of ``source`` that hold code."""
+    """Return the number of lines of a source text that hold code."""
     lines: set[int] = set()
     for token in tokenize.generate_tokens(io.StringIO(source).readline):
         if token.type not in SILENT:
@@ -40,7 +42,7 @@ def code_lines(source: str) -> int:
 
 
 def main() -> None:
-    """Print a table for each package."""
+    """Print a table of lines for each package."""
     by_file = "--files" in sys.argv[1:]
     for package in PACKAGES:
         counts: Counter[str] = Counter()

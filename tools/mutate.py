@@ -1,11 +1,10 @@
-"""Mutation testing: change the code a little, and see whether a test notices. ``make mutants`` runs it.
+"""Mutation testing: the code is changed a little, to see whether a test fails. ``make mutants`` runs it.
 
-One process imports everything and collects the tests once. For each test, a forked child runs the test and notes the
-lines that it reaches. Then, for each mutant, a forked child exchanges the code of the changed function, and runs only
-the tests that reach the change, until one fails. Code that runs at import (constants, fields of dataclasses) is changed
-in a new process instead. A mutant is caught if a test fails, or runs far over its time.
-
-Mutants that survive are judged in ``tools/survivors.md``; those without a judgement are printed.
+A mutant is one change of the code. One process imports everything and collects the tests once. For each test, a forked
+child runs the test and notes the lines that it reaches. Then, for each mutant, a forked child exchanges the code of the
+changed function, and runs only the tests that reach the change, until one fails. Code that runs at import (constants,
+fields of dataclasses) is changed in a new process instead. A mutant is caught if a test fails or runs far over its
+time; otherwise it survives. ``tools/survivors.md`` has judgements of survivors. Those without one are printed.
 """
 
 from __future__ import annotations
@@ -52,7 +51,7 @@ Tests = dict[str, dict[str, Any]]
 
 
 def forked(jobs: Iterable[Job], workers: int) -> Iterator[tuple[Any, Any]]:
-    """Run each job in a forked child; yield the job's name and result, or the signal that ended the child."""
+    """Run each job in a forked child. Yield its name and its result, or the signal that ended the child."""
     running: dict[int, tuple[Any, Path]] = {}
     with tempfile.TemporaryDirectory() as folder:
         queue = iter(jobs)
@@ -74,7 +73,7 @@ def forked(jobs: Iterable[Job], workers: int) -> Iterator[tuple[Any, Any]]:
 
 
 def _child(function: Callable[[], Any], answer: Path) -> None:
-    """Do the work without output, write the answer, and exit without the parent's exit handlers."""
+    """Call ``function`` without output, write its result to ``answer``, and exit without the parent's exit handlers."""
     null = os.open(os.devnull, os.O_RDWR)
     for stream in (0, 1, 2):
         os.dup2(null, stream)
@@ -85,7 +84,7 @@ def _child(function: Callable[[], Any], answer: Path) -> None:
 
 
 def limit(seconds: float) -> None:
-    """End this process after ``seconds`` of CPU time or, if it waits, after ten times as many seconds."""
+    """End this process after ``seconds`` of processor time, or after ten times as many seconds on the clock."""
     signal.setitimer(signal.ITIMER_PROF, seconds)
     signal.setitimer(signal.ITIMER_REAL, 10 * seconds)
 
@@ -118,7 +117,7 @@ def traced(item: pytest.Item) -> dict[str, Any]:
 
 
 def alone(order: Path) -> None:
-    """Change a file while it is imported in this new process, and run the tests of the order."""
+    """Run the tests that the file ``order`` names, with one source file changed when this new process imports it."""
     task = json.loads(order.read_text())
     path, real = SOURCE / task["file"], SourceFileLoader.get_code
 
@@ -133,7 +132,7 @@ def alone(order: Path) -> None:
 
 
 class Runner:
-    """A pytest plugin that replaces the loop over the tests."""
+    """A pytest plugin that runs the mutants instead of the tests."""
 
     def __init__(self, options: argparse.Namespace) -> None:
         self.options = options
@@ -142,7 +141,7 @@ class Runner:
         self.killers: dict[tuple[str, str], Counter[str]] = defaultdict(Counter)
 
     def pytest_runtestloop(self, session: pytest.Session) -> bool:
-        """Trace the tests, then run the mutants."""
+        """Find the lines that each test reaches, then run the mutants."""
         from pear.train.compiled.compile_all import PARTS
 
         PARTS["the active-set method"]()  # loads the compiled code once for every child
@@ -161,7 +160,7 @@ class Runner:
         return True
 
     def trace(self) -> Tests:
-        """Return the lines of every passing test, from an earlier run if package and test file are unchanged."""
+        """Return the seconds and lines of every passing test, from an earlier run if package and test are unchanged."""
         store = OUTPUT / "lines.json"
         helpers = (ROOT / "tests/helpers").glob("*.py")
         shared = digest([*SOURCE.rglob("*.py"), *helpers])
@@ -218,7 +217,7 @@ class Runner:
         print()
 
     def jobs(self, todo: list[Mutant], tests: Tests) -> Iterator[Job]:
-        """Yield a job for each mutant. Tests are ordered late, so that those that caught its neighbours come first."""
+        """Yield a job for each mutant. Its tests are ordered late: those that caught similar mutants come first."""
         for mutant in todo:
             order = self.order(mutant, tests)
             if mutant.outer is None:
@@ -227,7 +226,10 @@ class Runner:
                 yield mutant, functools.partial(self.in_child, mutant, order, tests)
 
     def order(self, mutant: Mutant, tests: Tests) -> list[str]:
-        """Return tests that reach the change: those that caught a neighbour, then fast ones that reach little else."""
+        """Return the tests that reach the change, as many as the time budget allows.
+
+        Tests that caught a mutant of the same function come first, then fast tests that reach little else.
+        """
         first, last = mutant.lines
         lines = {name: test["lines"].get(mutant.file, []) for name, test in tests.items()}
         near: Counter[str] = Counter()
@@ -255,7 +257,7 @@ class Runner:
         return kept
 
     def in_child(self, mutant: Mutant, order: list[str], tests: Tests) -> dict[str, Any]:
-        """Exchange the code, run the tests until one fails, and return the outcome."""
+        """Exchange the code in this forked child, run the tests until one fails, and return the outcome."""
         if not order:
             return {"by": None, "ran": 0}
         exchange(mutant, SOURCE, self.live)
@@ -267,7 +269,7 @@ class Runner:
         return {"by": None, "ran": len(order)}
 
     def in_fresh_process(self, mutant: Mutant, order: list[str]) -> dict[str, Any]:
-        """Run ``alone`` in a new process, and return the outcome."""
+        """Run the tests of a mutant in a new process by ``alone``, and return the outcome."""
         with tempfile.TemporaryDirectory() as folder:
             task, answer = Path(folder) / "task", Path(folder) / "answer"
             order = [name for name in order if name.startswith("tests/")]  # pytest loads a doctest itself
@@ -279,7 +281,10 @@ class Runner:
 
 
 def thinned(items: list[pytest.Item]) -> list[pytest.Item]:
-    """Return the tests that take part: none of the lab or of ``NO_PART``, and at most ``VARIANTS`` of each test."""
+    """Return the tests that take part: at most ``VARIANTS`` of each parametrised test.
+
+    Tests of the laboratory and of the folders ``NO_PART`` are left out.
+    """
     left_out = ("lab/", *(f"tests/{name}/" for name in NO_PART))
     groups: dict[str, list[pytest.Item]] = defaultdict(list)
     for item in items:
@@ -306,7 +311,7 @@ def everything() -> list[Mutant]:
 
 
 def chosen(options: argparse.Namespace) -> list[Mutant]:
-    """Return the random sample of mutants, in the order of the files."""
+    """Return the random sample of mutants that the options ask for, in the order of the files."""
     all_of_them = [m for m in everything() if m.file.startswith(tuple(options.only))]
     few = sorted(all_of_them, key=lambda m: m.rank(options.seed))[: options.sample or None]
     return sorted(few, key=lambda m: (m.file, m.index))
@@ -320,7 +325,10 @@ def outcomes() -> dict[tuple[str, ...], dict[str, Any]]:
 
 
 def judgements() -> dict[tuple[str, ...], str]:
-    """Return the judgements in ``survivors.md``: under a file's heading, lines ``- function: change: judgement``."""
+    """Return the judgements in ``survivors.md``.
+
+    A line is ``- function: change: judgement``, below the name of a file.
+    """
     found: dict[tuple[str, ...], str] = {}
     file = ""
     for line in JUDGEMENTS.read_text("utf-8").splitlines() if JUDGEMENTS.exists() else []:
@@ -332,7 +340,7 @@ def judgements() -> dict[tuple[str, ...], str]:
 
 
 def report(options: argparse.Namespace) -> None:
-    """Print the table by file, and the survivors without a judgement."""
+    """Print a table of outcomes by file, and the survivors without a judgement."""
     known, judged = outcomes(), judgements()
     wanted = [m for m in chosen(options) if m.key in known and known[m.key]["source"] == digest([SOURCE / m.file])]
     survivors = [m for m in wanted if known[m.key]["by"] is None]

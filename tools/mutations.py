@@ -1,8 +1,8 @@
 """The mutants of a file: every small change of its code that a test should notice, each with a permanent name.
 
-A mutation changes one node of the syntax tree in place and keeps all lines, so that the code object of a function can
-be exchanged in a running process. A mutant is named by its file, its function and the changed piece of code, and never
-by a line, so that a judgement about the mutant survives edits elsewhere in the file.
+A mutation changes one node of the syntax tree and keeps all line numbers, so that the code object of a function can be
+exchanged in a running process. The name of a mutant consists of its file, its function and the changed piece of code.
+It has no line number, so that a judgement about the mutant survives edits elsewhere in the file.
 """
 
 from __future__ import annotations
@@ -54,11 +54,12 @@ class Mutant:
     Attributes:
         file: the path of the file, relative to ``src/pear``.
         function: the qualified name of the innermost function; ``<module>`` outside functions.
-        change: the code before and after the change, with a number if the function has the same change again.
+        change: the code before and after the change, with a number if the function has several equal changes.
         index: the position among the mutants of the file.
         outer: the qualified name and the first line of the outermost function; None outside functions.
-        default: whether the change is in the parameters of the outermost function, that is, in a default value.
-        lines: the first and last line of the statement or, if it has a body, of the changed part of its head.
+        default: whether the change is in a default value of a parameter of the outermost function.
+        lines: the first and last line of the changed statement; for a statement with a body (such as ``if``), those of
+            the changed part of its head.
     """
 
     file: str
@@ -75,13 +76,13 @@ class Mutant:
         return self.file, self.function, self.change
 
     def rank(self, seed: int) -> str:
-        """Return a text to sort by, for a random order that other mutants do not affect."""
+        """Return a text by which mutants are sorted into a random order. It does not depend on other mutants."""
         return hashlib.sha256(f"{seed}|{'|'.join(self.key)}".encode()).hexdigest()
 
 
 @dataclass
 class _Site:
-    """A node, the field to change, the new value of the field, and the nodes above the node, outermost first."""
+    """A place for a change: a node, its field, the new value of the field, and the nodes around it, outermost first."""
 
     node: ast.AST
     field: str
@@ -90,7 +91,7 @@ class _Site:
 
 
 def mutants(path: Path, root: Path) -> list[Mutant]:
-    """Return all mutants of a file under ``root``."""
+    """Return all mutants of the file ``path``, which is below the folder ``root``."""
     found, seen = [], Counter[tuple[str, str]]()
     for index, site in enumerate(_sites(ast.parse(path.read_text("utf-8")))):
         definitions = [n for n in site.above if isinstance(n, (ast.FunctionDef, ast.ClassDef))]
@@ -120,7 +121,7 @@ def mutated(path: Path, index: int) -> ast.Module:
 
 
 def exchange(mutant: Mutant, root: Path, live: dict[tuple[str, str, int], list[types.FunctionType]]) -> None:
-    """Give the changed code to the existing functions ``live`` of the mutant's file."""
+    """Put the changed code of a mutant into the running functions ``live`` of the mutant's file."""
     path = root / mutant.file
     tree = mutated(path, mutant.index)
     todo = [compile(tree, str(path), "exec", dont_inherit=True)]
@@ -164,7 +165,7 @@ def _visit(node: ast.AST, above: tuple[ast.AST, ...]) -> Iterator[_Site]:
 
 
 def _is_ignored(node: ast.AST) -> bool:
-    """Return whether a node is not changed: a message, logging, or code without an effect on results."""
+    """Return whether a node is never changed: a message, logging, or code without an effect on results."""
     if isinstance(node, (ast.JoinedStr, ast.Import, ast.ImportFrom)):
         return True
     if isinstance(node, ast.keyword):
@@ -177,7 +178,7 @@ def _is_ignored(node: ast.AST) -> bool:
 
 
 def _changes(node: ast.AST) -> Iterator[tuple[str, Any]]:
-    """Yield pairs of a field of this node, and a new value of the field."""
+    """Yield the changes of a node as pairs of a field and its new value."""
     match node:
         case ast.Compare():
             for i, op in enumerate(node.ops):
@@ -242,7 +243,7 @@ def _parameter(arguments: ast.arguments, default: ast.AST) -> str:
 
 
 def _lines(site: _Site) -> tuple[int, int]:
-    """Return the lines of the statement with the change or, if it has a body, of the changed part of its head."""
+    """Return the first and last line of the changed statement; with a body, those of the changed part of its head."""
     chain = (*site.above, site.node)
     at = max(i for i, node in enumerate(chain) if isinstance(node, (ast.stmt, ast.Module)))
     inner = chain[at + 1] if at + 1 < len(chain) else chain[at]

@@ -2,7 +2,7 @@
 
     python tools/pictures.py [FOLDER]
 
-writes ``idea-*.svg`` into ``docs/images``, or into a folder of your own.
+The command writes ``idea-*.svg`` into ``docs/images``, or into FOLDER.
 """
 
 from __future__ import annotations
@@ -29,19 +29,19 @@ GOOD, BAD, OTHER = figure_style.LIGHT["pear"], figure_style.LIGHT["mse"], figure
 
 
 def decision(profit: Array, smoothing: float = 0.0) -> Array:
-    """Return the best plans (…, 2) for profits (…, 2)."""
+    """Return the best production plans (…, 2) for profits (…, 2)."""
     flat = np.atleast_2d(profit)
     return pear.solve(PLAN, flat, smoothing=smoothing).x.numpy().reshape(np.shape(profit))
 
 
 def smoothed_regret(forecasts: Array, smoothing: float) -> Array:
-    """Return the values (B,) of ``PEARLoss`` without guidance and injection, for forecasts (B, 2)."""
+    """Return the values (B,) of ``PEARLoss`` for forecasts (B, 2), without guidance and injection."""
     loss = pear.PEARLoss(PLAN, smoothing=smoothing, guidance=0.0, injection=0.0, reduction="none")
     return loss(torch.as_tensor(forecasts), torch.as_tensor(np.tile(TRUE, (len(forecasts), 1)))).numpy()
 
 
 def ground(axes: Any) -> None:
-    """Draw the set of plans that the capacities of two machines allow."""
+    """Draw the set of production plans that the capacities of two machines allow."""
     axes.fill(*CORNERS.T, color=figure_style.LIGHT["within-bg"], zorder=1)
     axes.plot(*np.vstack([CORNERS, CORNERS[:1]]).T, color=figure_style.LIGHT["pear-pale"], zorder=2)
     axes.set(xlim=(-0.35, 5.6), ylim=(-0.35, 5.1), aspect="equal", xlabel="tables", ylabel="chairs")
@@ -60,7 +60,7 @@ def point(axes: Any, where: Array, color: str, label: str, at: tuple[float, floa
 
 
 def draw_decision(path: Path) -> Path:
-    """Draw the plan that is farthest in the direction of the profits, and the cost of a wrong direction."""
+    """Draw the production plan that is farthest in the direction of the profits, and what a wrong direction costs."""
     with figure_style.styled_figure((9.2, 4.3), "both", (1.0, 1.0)) as (figure, both):
         best, taken = decision(TRUE), decision(NEAR)
         lost = float(pear.regret(PLAN, NEAR[None], TRUE[None])[0])
@@ -81,7 +81,7 @@ def draw_decision(path: Path) -> Path:
 
 
 def draw_forecasts(path: Path) -> Path:
-    """Draw the plane of forecasts, with the distance from the truth and with the regret."""
+    """Draw the plane of forecasts twice: with the distance from the truth, and with the regret."""
     angle = np.radians(np.linspace(0.05, 89.95, 1799))
     rays = np.stack([np.cos(angle), np.sin(angle)], axis=1)
     lost = pear.regret(PLAN, rays, np.tile(TRUE, (len(rays), 1))).numpy().round(6)

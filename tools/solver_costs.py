@@ -1,7 +1,7 @@
-"""Measure what a linear program costs each solver, for the constants ``lp_seconds`` of the backend registry.
+"""The processor time of linear programs with each solver, for the constants ``lp_seconds`` of the backend registry.
 
-It draws dense linear programs of several sizes, and prints the milliseconds of processor time for a sample beside those
-that the registry expects. Run it with ``OMP_NUM_THREADS=1 python tools/solver_costs.py``.
+The command draws linear programs of several sizes. It prints the milliseconds of processor time for a sample, beside
+those that the registry expects. Run it with ``OMP_NUM_THREADS=1 python tools/solver_costs.py``.
 """
 
 from __future__ import annotations
@@ -19,7 +19,10 @@ _SAMPLES = 8
 
 
 def draw_program(n: int, rows: int, density: float, equalities: bool) -> pear.Problem:
-    """Draw a feasible linear program over the unit cube."""
+    """Draw a feasible linear program whose variables are between 0 and 1.
+
+    ``rows`` equalities or inequalities have the share ``density`` of non-zeros.
+    """
     rng = np.random.default_rng(0)
     matrix = rng.uniform(0.2, 1, (rows, n)) * (rng.uniform(size=(rows, n)) < density)
     inside = matrix @ rng.uniform(0, 1, n)
@@ -29,7 +32,7 @@ def draw_program(n: int, rows: int, density: float, equalities: bool) -> pear.Pr
 
 
 def measure(problem: pear.Problem, solver: str) -> float:
-    """Return the shorter processor time of two calls, in milliseconds for a sample."""
+    """Return the processor time of a solver for one sample, in milliseconds. It is the shorter of two calls."""
     costs = np.random.default_rng(1).normal(size=(_SAMPLES, problem.n)) - 0.3
     spent = []
     for _ in range(3):  # the first call prepares

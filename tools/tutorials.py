@@ -1,4 +1,4 @@
-"""Make the pages of ``docs/tutorials`` from the scripts beside them.
+"""Makes the pages of ``docs/tutorials`` from the scripts beside them.
 
     python tools/tutorials.py                 # all of them
     python tools/tutorials.py paths battery   # some of them
@@ -55,7 +55,7 @@ PYPLOT = {
 
 @contextlib.contextmanager
 def look() -> Iterator[None]:
-    """Draw pyplot's figures in the style of the package, within the block of the with statement."""
+    """Give pyplot's figures the style of the package, within the block of the with statement."""
     with figure_style.style_context(), mpl.rc_context(PYPLOT):
         yield
 
@@ -204,12 +204,12 @@ def _alt(figure: Figure) -> str:
 
 
 def without_output(text: str) -> str:
-    """Return a page without the output of its cells."""
+    """Return the text of a page without the output of its cells."""
     return OUTPUT.sub("", text)
 
 
 def bare_page(script: Path) -> str:
-    """Return the page of a script without output. The script is not run."""
+    """Return the page of a script without the output of its cells. The script is not run."""
     cells = read_cells(script.read_text("utf-8"))
     return page(cells, [Output()] * len(cells), {}, script.name)
 
@@ -235,7 +235,7 @@ def write(script: Path) -> Path:
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
-    """Write the pages of the scripts that the command line names, or of all."""
+    """Write the pages of the scripts that the command line names; of all scripts if it names none."""
     known = scripts()
     parser = argparse.ArgumentParser(description=textwrap.dedent(__doc__ or "").splitlines()[0])
     parser.add_argument("names", nargs="*", metavar="NAME", help=f"of {', '.join(known)}; all where none is given")

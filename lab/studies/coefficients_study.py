@@ -2,11 +2,12 @@
 
     python lab/studies/coefficients_study.py [--seeds 5] [--methods mse sfge pear-guided]
 
-draws the public task "predicted-weights" (ODECE). The task predicts the values of the 64 sets of items; this study
-predicts the 12 weights of the items, as coefficients of two rows whose overload has a price. All methods start at the
-same forecast, trained on the squared error, and have the same epochs and samples. The epoch is chosen, and the result
-tested, by the regret of decisions on whole items. The table has, for each method, the normalised regret in percent, its
-mean over the seeds with a 95 % interval, and the mean difference from the first method, the two-stage forecast.
+The data is that of the public task "predicted-weights" (ODECE). That task predicts the values of the 64 sets of items.
+This study predicts the 12 weights of the items, which are coefficients of two rows whose overload has a price. All
+methods start at the same forecast, trained on the squared error, and have the same epochs and samples. The regret of
+decisions on whole items chooses the epoch, and is the test result. The table has, for each method, the normalised
+regret in percent, its mean over the seeds with a 95 % interval, and the mean difference from the first method, which is
+the two-stage forecast.
 """
 
 from __future__ import annotations
@@ -38,14 +39,14 @@ TITLES = {"mse": "two-stage", "sfge": "SFGE", "pear-guided": "PEAR", "pear": "PE
 
 
 def knapsack() -> pear.Model:
-    """Return the model of the knapsack with predicted weights and a price for overload, with shares of items."""
+    """Return the model of the knapsack with predicted weights and a price for overload. Items may be taken in part."""
     rows = pear.Problem(G=np.ones((DIMENSIONS, ITEMS)), h=np.full(DIMENSIONS, CAPACITY), lb=0.0, ub=1.0, sense="max")
     price = pear.Penalty(h=OVERLOAD)
     return pear.Model.predicting(rows, cost=False, G=True, recourse=price, known=np.array(VALUES))
 
 
 def regret(predicted: Tensor, true: Tensor) -> float:
-    """Return the normalised regret of the sets of items that are best under the predicted weights."""
+    """Return the normalised regret of the sets of whole items that are best under the predicted weights (B, 12)."""
     worth = predicted_weight_values(true.double())
     chosen = predicted_weight_values(predicted.double()).argmax(1, keepdim=True)
     best = worth.amax(1)
@@ -53,7 +54,7 @@ def regret(predicted: Tensor, true: Tensor) -> float:
 
 
 def draw(seed: int) -> Split:
-    """Return the samples of the public task, with the weights as predicted values."""
+    """Return the samples of the public task, with the weights (N, 12) of the items as predicted values."""
     random = np.random.RandomState(seed)
     features, weights = draw_synthetic_costs(random, sum(SIZES), DIMENSIONS * ITEMS, 4, 0.25)
     return cut_drawn_samples(features, MEAN_WEIGHT * weights / weights.mean())
@@ -73,7 +74,7 @@ def run(method: str, seed: int, max_epochs: int) -> tuple[float, float]:
 
 
 def main() -> None:
-    """Print the table."""
+    """Run all methods on all seeds, and print the table."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--seeds", type=int, default=5)
     parser.add_argument("--methods", nargs="+", default=["mse", "sfge", "pear-guided"])

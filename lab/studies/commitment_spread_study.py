@@ -1,23 +1,24 @@
-"""What scenarios can gain in the Irish unit commitment, and what scenarios that follow the uncertainty of the day gain.
+"""The gain from scenarios in the Irish unit commitment, with scenarios whose spread follows the uncertainty of the day.
 
     python lab/studies/commitment_spread_study.py [--wind 1] [--scenarios 50]
 
 The model, the days and the ridge forecast are those of ``commitment_study.py``. All plans are exact, by
-dynamic programming; the last line compares some with ``pear.Stochastic``. There are three tables.
+dynamic programming; the last line compares some of them with ``pear.Stochastic``. There are three tables.
 
-1. The process is known. Errors of a cross-validation over all days are taken for the truth: the error of a day is that
-   of any day, as it is ("equal"), or in units of a predicted size of errors ("by size"). Every rule knows the process,
-   and its expected regret is exact. The best plan bounds what any scenarios can reach.
-2. The process is known and equal on all days. Plans have few scenarios, made in several ways.
+1. The distribution of forecast errors is known. It is made from the errors of a cross-validation on all days. In the
+   row "equal", each of these errors is equally likely on every day. In the row "by size", the errors are first divided
+   by the size that is predicted for their own day, and then multiplied by the size for the planned day. Every rule
+   knows the distribution, and its expected regret is exact. No scenarios can be better than the best plan.
+2. The distribution is known and equal on all days. Plans have few scenarios, made in several ways.
 3. Walk-forward on the real days, all of them from day 365 on. The size of errors is predicted from the forecast wind,
    its root, and the forecast load of the block, with one regression for all blocks.
 
-The rule to judge is "50 quantiles of errors, by size". It, the three features of the size, the penalty 0.1 and the 200
-neighbours were chosen on the first 365 days, which are not tested, by the continuous ranked probability score. The
-rivals are quantiles of demand: of the past errors, of the errors in units of their size, and of a linear quantile
-regression on the same features; each with the level that is best on the tested days, and with the level that was best
-on the folds before. ``--wind 2`` multiplies the forecast and the true wind by two. In 2021 the island of Ireland had
-about 2.6 times the wind capacity of 2012.
+The study judges the rule "50 quantiles of errors, by size". The rule, the three features of the size, the penalty 0.1
+and the 200 neighbours were chosen on the first 365 days, which are not tested, by the continuous ranked probability
+score. The rivals plan by a quantile of demand. The quantile is that of the past errors, of the errors divided by their
+size, or of a linear quantile regression on the same features. Each rival is shown with the level that is best on the
+tested days, and with the level that was best on the folds before. ``--wind 2`` multiplies the forecast and the true
+wind by two. In 2021 the island of Ireland had about 2.6 times the wind capacity of 2012.
 """
 
 from __future__ import annotations
@@ -53,13 +54,13 @@ FIXED, SIZED, REGRESSED = "quantile", "quantile by size", "quantile regression"
 
 
 class Fold(NamedTuple):
-    """What is known before a fold, and the demand of its T days.
+    """The data that is known before a fold of T test days, and the true demand of these days.
 
     Attributes:
-        forecasts: (T, 12) forecasts.
-        errors: (N, 12) errors on N past days.
-        past: (N, 12, 3) features of the size of errors on past days.
-        now: (T, 12, 3) the same features of the test days.
+        forecasts: (T, 12) the forecasts of demand.
+        errors: (N, 12) the forecast errors on N past days.
+        past: (N, 12, 3) the features of the size of errors on the past days.
+        now: (T, 12, 3) the features of the size of errors on the test days.
         true: (T, 12) the true demand.
     """
 
@@ -71,7 +72,10 @@ class Fold(NamedTuple):
 
 
 def size_features(days: IrishCommitmentDays) -> Array:
-    """Return the features (D, 12, 3) of the size of errors: forecast wind, its root, and forecast load."""
+    """Return the features (D, 12, 3) that predict the size of errors.
+
+    They are the root of the forecast wind, the forecast wind, and the forecast load.
+    """
     load, wind = days.features[:, :BLOCKS], days.features[:, BLOCKS : 2 * BLOCKS]
     return np.stack([np.sqrt(wind), wind, load], 2)
 
@@ -83,7 +87,12 @@ def numpy_spread(fold: Fold) -> tuple[Array, Array]:
 
 
 def mean_costs(scenarios: Array, weights: Array | None = None) -> Array:
-    """Return the expected costs (B, 12, 16) of blocks under scenarios (B, S, 12) with weights (B, S), or equal ones."""
+    """Return the expected costs (B, 12, 16) of the 12 blocks of B days, with each of the 16 sets of running plants.
+
+    Args:
+        scenarios: (B, S, 12) the demand in S scenarios.
+        weights: (B, S) the weights of the scenarios; equal if omitted.
+    """
     if weights is None:
         return np.stack([block_costs(values).mean(0) for values in scenarios])
     pairs = zip(scenarios, weights / weights.sum(1, keepdims=True), strict=True)
@@ -94,15 +103,15 @@ def mean_costs(scenarios: Array, weights: Array | None = None) -> Array:
 
 
 class Process(NamedTuple):
-    """A process that is known: on a day of the size s, each error of N days is equally likely, in units times s.
+    """A known distribution of demand on B days: forecast plus size · u, where each of N rows u is equally likely.
 
     Attributes:
-        centres: (B, 12) forecasts of B days.
-        units: (N, 12) errors of N days in units of their predicted size.
-        sizes: (B, 12) the predicted sizes of the errors of the B days, or ones.
-        mixture: (R, 12) errors of all days, whatever their size.
-        expected: (B, 12, 16) the expected costs of blocks.
-        least: the mean cost if the demand is known.
+        centres: (B, 12) the forecasts of the B days.
+        units: (N, 12) the rows u: errors of N days, divided by the size predicted for their day.
+        sizes: (B, 12) the predicted sizes of the errors on the B days, or ones.
+        mixture: (R, 12) errors of all days together, in MW.
+        expected: (B, 12, 16) the expected costs of the blocks, with each of the 16 sets of running plants.
+        least: the mean cost of the best commitments if the demand is known.
     """
 
     centres: Array
@@ -113,11 +122,16 @@ class Process(NamedTuple):
     least: float
 
     def lost(self, costs: Array) -> float:
-        """Return the expected regret in percent of plans for the expected costs (B, 12, 16) of blocks."""
+        """Return the expected regret, in percent, of plans that are optimal for ``costs`` (B, 12, 16) of the blocks."""
         return 100 * (float(commitment_cost(plan_commitment(costs), self.expected).mean()) / self.least - 1)
 
     def lost_by_quantile(self, values: Array, sizes: Array | float) -> str:
-        """Return the least regret by a quantile of errors (R, 12) times sizes (B, 12), and its level."""
+        """Return the least expected regret of planning by one quantile of demand, and its level, as text.
+
+        Args:
+            values: (R, 12) the errors whose quantiles are tried.
+            sizes: (B, 12) or a number, by which the quantile is multiplied before it is added to the forecasts.
+        """
         costs = {q: block_costs(self.centres + sizes * np.quantile(values, q, axis=0)) for q in LEVELS}
         found = {level: self.lost(values) for level, values in costs.items()}
         level = min(found, key=lambda level: found[level])
@@ -125,7 +139,14 @@ class Process(NamedTuple):
 
 
 def make_process(centres: Array, errors: Array, sizes: Array, rows: States) -> Process:
-    """Make a process of errors (N, 12) with sizes (N, 12) on all days, planned on some ``rows`` with ``centres``."""
+    """Return the process in which errors, divided by their sizes, are equally likely on every day.
+
+    Args:
+        centres: (B, 12) the forecasts of the planned days.
+        errors: (N, 12) the errors on all days.
+        sizes: (N, 12) the predicted sizes of these errors.
+        rows: (B,) the positions of the planned days among all days.
+    """
     units = errors / sizes
     mixture = (sizes[:, None] * units[None]).reshape(-1, BLOCKS)[::STRIDE]
     truth = [block_costs(centre + size * units) for centre, size in zip(centres, sizes[rows], strict=True)]
@@ -134,7 +155,10 @@ def make_process(centres: Array, errors: Array, sizes: Array, rows: States) -> P
 
 
 def known_process(days: IrishCommitmentDays, count: int) -> None:
-    """Print what rules lose in expectation if the process is known, and how scenarios are made best."""
+    """Print the first two tables, for a known process.
+
+    They have the expected regret of rules, and of plans with few scenarios.
+    """
     X, Y = days.features, days.demand
     errors = np.zeros_like(Y)
     for block in np.array_split(np.arange(len(Y)), PARTS):
@@ -160,7 +184,10 @@ def known_process(days: IrishCommitmentDays, count: int) -> None:
 
 
 def few_scenarios(process: Process, count: int) -> str:
-    """Return the table of plans with 20 and with ``count`` scenarios, with the mean and the range over seeds."""
+    """Return the table of the expected regret of plans with 20 and with ``count`` scenarios.
+
+    Each row is a way to make scenarios. A cell has the mean regret over seeds, and its range.
+    """
     zero, errors = np.zeros((1, BLOCKS)), process.units
     lines = ["", f"| scenarios | 20 | {count} |", "|---|---:|---:|"]
     makers: dict[str, Callable[[int, int], tuple[Array, Array | None]]] = {
@@ -185,7 +212,7 @@ def few_scenarios(process: Process, count: int) -> str:
 
 
 def _clusters(errors: Array, count: int, keep: Literal["mean", "one"], seed: int) -> tuple[Array, Array]:
-    """Return the scenarios (S, 12) of ``pear.scenarios.reduce``, and their weights (S,)."""
+    """Return the scenarios (S, 12) that ``pear.scenarios.reduce`` makes from errors (N, 12), and their weights (S,)."""
     values, weights = reduce(errors, count, keep=keep, seed=seed)
     return values.numpy(), weights.numpy()
 
@@ -194,7 +221,10 @@ def _clusters(errors: Array, count: int, keep: Literal["mean", "one"], seed: int
 
 
 def quantile_regressions(fold: Fold, level: float) -> Array:
-    """Return the quantile of demand (T, 12) that a linear quantile regression of each block predicts."""
+    """Return the quantiles of demand (T, 12) on the test days.
+
+    A linear quantile regression for each block predicts them.
+    """
     found = np.zeros_like(fold.forecasts)
     for block in range(BLOCKS):
         scaler = StandardScaler().fit(fold.past[:, block])
@@ -205,14 +235,18 @@ def quantile_regressions(fold: Fold, level: float) -> Array:
 
 
 def neighbour_weights(fold: Fold) -> Array:
-    """Return the weights (T, N) of past days, which fall to zero at the neighbour farthest by forecast wind."""
+    """Return weights (T, N) of the past days for each test day.
+
+    The weight falls with the distance between the roots of the forecast winds of both days. It is zero from the
+    neighbour with number ``NEIGHBOURS`` on.
+    """
     apart = np.linalg.norm(fold.now[:, None, :, 0] - fold.past[None, :, :, 0], axis=2)
     reach = np.sort(apart, 1)[:, NEIGHBOURS - 1 : NEIGHBOURS]
     return np.maximum(1 - (apart / reach) ** 2, 0.0)
 
 
 def walk_forward_costs(fold: Fold, count: int) -> dict[str, Array]:
-    """Return for each rule the expected costs (T, 12, 16) of blocks that it plans by."""
+    """Return, for each rule, the expected costs (T, 12, 16) of the blocks that the rule plans by."""
     past, now = numpy_spread(fold)
     spread, units = ErrorSpread(torch.from_numpy(past), torch.from_numpy(now)), fold.errors / past
     rules = {"mean": block_costs(fold.forecasts)}
@@ -236,7 +270,10 @@ def walk_forward_costs(fold: Fold, count: int) -> dict[str, Array]:
 
 
 def best_before(lost: dict[str, Array], kind: str) -> Array:
-    """Return the losses (D,) of the level of a quantile that lost least on all earlier folds, at first level 0.9."""
+    """Return the losses (D,) of a quantile rule that chooses, for each fold, the level that lost least before it.
+
+    The level of the first fold is 0.9. ``kind`` is the rule's name without the level.
+    """
     names = [f"{kind} {level:g}" for level in LEVELS]
     total, found = dict.fromkeys(names, 0.0), []
     for start in range(0, len(lost[names[0]]), FOLD):
@@ -248,7 +285,7 @@ def best_before(lost: dict[str, Array], kind: str) -> Array:
 
 
 def walk_forward(days: IrishCommitmentDays, count: int) -> None:
-    """Print the table of the rules on the real days, and how far plans of ``pear.Stochastic`` differ in cost."""
+    """Print the table of the rules on the real days, and the largest difference from ``pear.Stochastic``."""
     features, lost, least = size_features(days), dict[str, list[Array]](), []
     plan, apart = pear.Stochastic(irish_commitment_model(), ["on", "start"], count), 0.0
     for start, fold, true in folds(days, 1, ()):
@@ -269,7 +306,7 @@ def walk_forward(days: IrishCommitmentDays, count: int) -> None:
 
 
 def table(lost: dict[str, Array], least: Array) -> str:
-    """Return the table of losses (D,) of each rule, with the least costs (D,)."""
+    """Return the table of all rules, from the losses (D,) of each rule and the least costs (D,) of the D days."""
     best = {
         kind: min((f"{kind} {level:g}" for level in LEVELS), key=lambda name: lost[name].mean())
         for kind in (FIXED, SIZED, REGRESSED)

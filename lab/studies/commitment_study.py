@@ -2,13 +2,13 @@
 
     python lab/studies/commitment_study.py [--scenarios 20] [--every 3] [--stands] [--out FILE]
 
-For each fold of two months, a ridge forecast of demand is fitted on all days before the fold. Its errors in a
-cross-validation by blocks of days make the quantiles and the scenarios. With ``--stands``, outputs are decided a day
-ahead, too, and only shortage and surplus are settled later. ``--averse`` adds a plan with half of the weight on
-CVaR, ``--even`` evenly drawn errors, ``--reduce`` one error of each cluster, and ``--train`` trained scenarios. The
-table has the regret of each rule, and its difference from two quantiles: the fixed quantile that is best on the tested
-days, and the quantile that was best before each fold. ``--out`` writes the result of each fold to a file; folds in the
-file are not run again.
+For each fold of two months, a ridge forecast of demand is fitted on all days before the fold. Quantiles and scenarios
+are made from its errors in a cross-validation by blocks of days. With ``--stands``, outputs are decided a day ahead,
+too, and only shortage and surplus are settled later. Other options add rules: ``--averse`` a plan with half of the
+weight on CVaR, ``--even`` scenarios from evenly drawn errors, ``--reduce`` scenarios from one error of each cluster,
+and ``--train`` trained scenarios. The table has the regret of each rule, and its difference from two rivals: the fixed
+quantile that is best on the tested days, and the quantile that was best before each fold. ``--out`` writes the result
+of each fold to a file; folds in the file are not run again.
 """
 
 from __future__ import annotations
@@ -36,13 +36,13 @@ FIRST_TEST, FOLD, PARTS = 365, 61, 6
 
 
 class FoldForecast(NamedTuple):
-    """The forecast of a fold.
+    """The forecasts of a fold, and the data that the forecaster was fitted to.
 
     Attributes:
         forecasts: (T, 12) the forecasts of T test days.
-        errors: (N, 12) the errors on N training days, from a cross-validation by blocks.
-        features: (N + T, p) the standardised features, with the training days first.
-        demand: (N + T, 12) the true demand.
+        errors: (N, 12) the errors on N training days, from a cross-validation by blocks of days.
+        features: (N + T, p) the standardised features of the training days, followed by those of the test days.
+        demand: (N + T, 12) the true demand of the same days.
         ridge: the weights (12, p) and the intercepts (12,) of the forecaster, for standardised features.
     """
 
@@ -54,12 +54,15 @@ class FoldForecast(NamedTuple):
 
 
 def ridge(X: Array, Y: Array) -> Any:
-    """Fit a ridge regression on standardised features; its strength is chosen by cross-validation."""
+    """Return a ridge regression fitted on standardised features. Cross-validation chooses its strength."""
     return make_pipeline(StandardScaler(), RidgeCV(np.logspace(-2, 5, 15))).fit(X, Y)
 
 
 def folds(days: IrishCommitmentDays, every: int, done: Container[int]) -> Iterator[tuple[int, FoldForecast, Tensor]]:
-    """Yield, for each fold, its first day, its forecast, and the true demand of its test days."""
+    """Yield, for each fold that is not in ``done``, its first day, its forecasts, and the true demand of its test days.
+
+    Only every ``every``-th day of a fold is tested.
+    """
     X, Y = days.features, days.demand
     for start in range(FIRST_TEST, len(X) - FOLD // 2, FOLD):
         if start in done:
@@ -77,7 +80,10 @@ def folds(days: IrishCommitmentDays, every: int, done: Container[int]) -> Iterat
 
 
 def trained_scenarios(plan: pear.Stochastic, fold: FoldForecast, rows: int, epochs: int) -> Tensor:
-    """Return scenarios of a generator that starts at past errors and is trained on the last days before the fold."""
+    """Return scenarios (T, S, 12) from a trained generator.
+
+    The generator starts at past errors, and is trained on the last ``rows`` days before the fold.
+    """
     count, tests = len(fold.errors), len(fold.forecasts)
     drawn = pear.scenarios.residual_scenarios(np.zeros((1, fold.errors.shape[1])), fold.errors, plan.scenarios)[0]
     weights, bias = (torch.from_numpy(part) for part in fold.ridge)
@@ -145,7 +151,10 @@ def run(args: argparse.Namespace) -> list[dict[str, Any]]:
 
 
 def chosen_quantile(found: list[dict[str, Any]]) -> Array:
-    """Return the losses of the quantile that lost least on all earlier folds; the first fold takes the quantile 0.9."""
+    """Return the losses, over all folds, of the rule that takes for each fold the quantile that lost least before it.
+
+    The first fold takes the quantile 0.9.
+    """
     lost, days = {f"quantile {level:g}": 0.0 for level in QUANTILES}, []
     for i, part in enumerate(found):
         level = min(lost, key=lambda rule: lost[rule]) if i else "quantile 0.9"
@@ -155,7 +164,7 @@ def chosen_quantile(found: list[dict[str, Any]]) -> Array:
 
 
 def table(found: list[dict[str, Any]]) -> str:
-    """Return the table, with a line for each rule."""
+    """Return the table in Markdown, with a line for each rule, from the results of all folds."""
     least = np.concatenate([part["least"] for part in found])
     names = list(found[0]["rules"])
     lost = {rule: np.concatenate([part["rules"][rule][0] for part in found]) for rule in names}

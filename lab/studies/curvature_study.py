@@ -1,13 +1,14 @@
-"""How much curvature ``smoothing="auto"`` adds to a Q: test regret after training by several rules.
+"""Rules for the curvature that ``smoothing="auto"`` adds to Q, compared by the test regret after training.
 
     PEAR_DATA=… python lab/studies/curvature_study.py [--seeds 4] [--jobs 2] [--tasks …] [--rules …] [--epochs 100]
 
-trains a linear forecaster on each task, with the curvature of each rule, and prints a table of mean regrets on samples
-that no training has seen, in the problem without added curvature. Tasks are batteries with four kinds of Q (on days of
-PJM prices if $PEAR_DATA has them, and on synthetic days), factor models with turnover, and random programs of low rank.
-A rule adds curvature to Q in units of the variables' ranges, with the λ that "auto" takes: ``floor``
-raises every eigenvalue to at least λ (the default), ``null`` adds λ in the directions in which Q has none, ``all`` adds
-λ in every direction, ``nothing`` adds none, and ``mse`` trains on the squared error. ``floor:0.1`` takes a tenth of λ.
+The command trains a linear forecaster on each task, with the curvature of each rule. It prints the mean regrets on
+samples that no training has seen, in the problem without added curvature. Tasks are batteries with four kinds of Q (on
+days of PJM prices if $PEAR_DATA has them, and on synthetic days), factor models with turnover, and random programs of
+low rank. A rule adds curvature to Q in units of the variables' ranges, with the λ that "auto" takes: ``floor`` (the
+default) raises every eigenvalue to at least λ, ``null`` adds λ in the directions in which Q has no curvature, ``all``
+adds λ in every direction, and ``nothing`` adds none. ``mse`` trains on the squared error. ``floor:0.1`` takes a tenth
+of λ.
 """
 
 from __future__ import annotations
@@ -42,7 +43,9 @@ class Trial(NamedTuple):
 
 
 def battery(kind: str) -> pear.Model:
-    """Return a battery that buys and sells energy over a day: charge, discharge, and the state at 25 hours.
+    """Return a battery that buys and sells energy over a day.
+
+    Its variables are charge, discharge, and the state at 25 hours.
 
     ``kind`` says which variables have curvature: all ("full" or, with a hundredth of it, "weak"), the states ("state"),
     or the discharge ("out").
@@ -68,7 +71,10 @@ def battery(kind: str) -> pear.Model:
 
 
 def pjm(kind: str, seed: int) -> Trial:
-    """Return 300 days of PJM prices for training and up to 200 days after them for the test, later ones by seed."""
+    """Return a trial with 300 days of PJM prices for training, and up to 200 days after them for the test.
+
+    A larger seed selects later days.
+    """
     days = np.load(pjm_file())
     X, Y = days["X"].astype(float), days["Y"].astype(float)
     end = int(len(X) * (0.5 + 0.1 * seed))
@@ -77,12 +83,15 @@ def pjm(kind: str, seed: int) -> Trial:
 
 
 def pjm_file() -> Path:
-    """Return the path of the file of PJM days, which may not exist."""
+    """Return the path at which the file of PJM days is expected. The file may not exist."""
     return Path(os.environ.get("PEAR_DATA", "data")) / "battery" / "pjm_days.npz"
 
 
 def synthetic_days(kind: str, seed: int) -> Trial:
-    """Draw 300 training and 400 test days. Prices depend on the hour, and are polynomials of degree 4 of features."""
+    """Draw 300 days for training and 400 for the test.
+
+    Prices depend on the hour, and are polynomials of degree 4 of the features.
+    """
     random = np.random.default_rng(50 + seed)
     features, values = polynomial(random, 700, HOURS, 6, noise=0.2)
     level = 3 + np.sin(np.arange(HOURS) / HOURS * 4 * np.pi)
@@ -90,7 +99,10 @@ def synthetic_days(kind: str, seed: int) -> Trial:
 
 
 def factor_model(own_risk: bool, seed: int) -> Trial:
-    """Draw portfolios of 20 assets with 3 factors and a cost of turnover. ``own_risk`` gives assets curvature."""
+    """Draw portfolios of 20 assets with 3 factors and a cost of turnover.
+
+    ``own_risk`` adds curvature for each asset.
+    """
     n, k, random = 20, 3, np.random.default_rng(100 + seed)
     exposure, known = random.normal(size=(n, k)), np.concatenate([np.zeros(n + k), np.full(n, 0.01)])
     features, slopes = random.normal(size=(600, 5)), random.normal(size=(n, 5))
@@ -109,7 +121,7 @@ def factor_model(own_risk: bool, seed: int) -> Trial:
 
 
 def low_rank(rank: int, seed: int) -> Trial:
-    """Draw programs of 30 variables between 0 and 1 in 8 rows, with a curvature of low rank."""
+    """Draw programs of 30 variables between 0 and 1 with 8 constraints, and a Q of low rank."""
     n, random = 30, np.random.default_rng(7 + seed)
     root, G = random.normal(size=(n, rank)), random.uniform(0, 1, (8, n))
     problem = pear.Problem(Q=0.5 * root @ root.T / rank, G=G, h=0.3 * G.sum(1), lb=np.zeros(n), ub=np.ones(n))
@@ -125,7 +137,7 @@ def polynomial(random: np.random.Generator, count: int, n: int, p: int, noise: f
 
 
 def split(model: pear.Model, features: Array, values: Array, count: int) -> Trial:
-    """Return a trial that trains on the first ``count`` samples, and tests on the others."""
+    """Return a trial that trains on the first ``count`` samples and tests on the others."""
     return Trial(model, (features[:count], values[:count]), (features[count:], values[count:]))
 
 
@@ -163,7 +175,10 @@ def curved_model(model: pear.Model, values: Array, rule: str) -> pear.Model:
 
 
 def test_regret(job: tuple[str, str, int, int]) -> tuple[str, str, int, float]:
-    """Do one training; return task, rule, seed and the mean test regret."""
+    """Train and test once.
+
+    The job has a task, a rule, a seed and the epochs; return task, rule, seed and mean test regret.
+    """
     task, rule, seed, epochs = job
     torch.set_num_threads(1)
     torch.manual_seed(seed)

@@ -2,9 +2,9 @@
 
     python lab/studies/cvar_portfolio_study.py [--prices sp100] [--window 250] [--every 21] [--level 0.95]
 
-``--prices`` names a source of daily prices: skfolio's 20 stocks, sp100, or a CSV file. Every plan sees the same past
-days, and holds its weights until the next rebalancing; a weight is at most a quarter. The table has results on the days
-after the plans: the mean return of a year, the volatility, and the mean of the worst days (5 % by default).
+``--prices`` names a source of daily prices: skfolio's 20 stocks, sp100, or a CSV file. Every method plans from the same
+past days, and holds its weights until the next rebalancing; a weight is at most a quarter. The table has results on the
+days after the plans: the mean return of a year, the volatility, and the mean return on the worst days (5 % by default).
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ MOST, DAYS_A_YEAR, AVERSION = 0.25, 252, 2.0
 
 
 def plans(stocks: int, window: int, level: float) -> dict[str, Plan]:
-    """Return the plans, by name."""
+    """Return the methods of planning by name, each as a function."""
     fields = {"A": np.ones((1, stocks)), "b": [1.0], "lb": 0.0, "ub": MOST, "sense": "max"}
     names = tuple(f"stock{i}" for i in range(stocks))
     market = pear.Model(pear.Problem(**fields), variables=names)
@@ -49,7 +49,7 @@ def plans(stocks: int, window: int, level: float) -> dict[str, Plan]:
 
 
 def worst_mean(returns: Array, level: float) -> float:
-    """Return the mean of the worst days, a share of 1 − ``level``."""
+    """Return the mean return on the worst days, which are a share of 1 − ``level`` of all days."""
     return float(np.sort(returns)[: max(1, round((1 - level) * len(returns)))].mean())
 
 

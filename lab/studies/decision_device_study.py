@@ -1,4 +1,4 @@
-"""Time ``pear.fit``, and single steps of loss and layer, with the model on a GPU and decisions there or on the CPU.
+"""Times of ``pear.fit``, and of single steps of loss and layer, for a model on a GPU and decisions on GPU or CPU.
 
 Run: python lab/studies/decision_device_study.py
 """
@@ -21,7 +21,7 @@ BATCHES = {"path-5": (1, 32, 64, 128, 512), "path-12": (1, 4, 32), "portfolio": 
 
 
 def problems(draw: Callable[..., Tensor]) -> dict[str, tuple[pear.Problem, float]]:
-    """Return problems by name, each with its strength of smoothing."""
+    """Return problems by name, each with the strength of its smoothing. ``draw`` draws random tensors."""
     Q = draw(100, 100)
     portfolio = pear.Problem(Q=Q @ Q.T / 100 + 0.1 * torch.eye(100), A=torch.ones(1, 100), b=[1.0], lb=0.0)
     paths = {f"path-{side}": (pear.tasks.shortest_path((side, side)).problem, 0.1) for side in (5, 12)}
@@ -29,7 +29,10 @@ def problems(draw: Callable[..., Tensor]) -> dict[str, tuple[pear.Problem, float
 
 
 def describe_fit(problem_at: str, model_at: str, epochs: int) -> str:
-    """Train a network of 5, 64 and 40 units on paths through a 5×5 grid; return times and the best regret as text."""
+    """Train a network of 5, 64 and 40 units on paths through a 5×5 grid; return times and the best regret as text.
+
+    Decisions are computed on the device ``problem_at``, and the network is on the device ``model_at``.
+    """
     task = pear.tasks.shortest_path((5, 5))
     X, C = task.samples(SAMPLES, degree=6, noise=0.5, seed=0)
     torch.manual_seed(0)
@@ -46,7 +49,7 @@ def describe_fit(problem_at: str, model_at: str, epochs: int) -> str:
 
 
 def median_milliseconds(step: Callable[[], None]) -> float:
-    """Return the median time of a step, which is taken four times before it is timed."""
+    """Return the median time of a step on the GPU in milliseconds. The first four calls are not timed."""
     times = []
     for _ in range(REPEATS + 4):
         torch.cuda.synchronize()

@@ -2,11 +2,12 @@
 
     PEAR_DATA=… python lab/studies/defaults_study.py "" "beta=0.1" "start=mse,rho=0.3" [--cells paths-8 …]
 
-trains with each setting by the protocol of the task. A cell is a task with its data. The table has a row for each cell
-and a column for each setting: the mean validation regret in percent and, from the second setting on, its paired
-difference from the first setting with a standard error. A setting names what differs from the defaults of ``PEARLoss``:
-rho (the strength of the automatic smoothing), lam (a given λ), beta (the injection), alpha (the guidance), decay,
-patience (0 for that of the protocol), loss (pear or mse) and start (of ``FitConfig``). Test samples are never used.
+The command trains with each setting by the protocol of the task. A cell is a task with its data. The table has a row
+for each cell and a column for each setting: the mean validation regret in percent and, from the second setting on, its
+paired difference from the first setting with a standard error. A setting names what differs from the defaults of
+``PEARLoss``: rho (the strength of the automatic smoothing), lam (a given λ), beta (the injection), alpha (the
+guidance), decay (of the guidance), patience (0 for that of the protocol), loss (pear or mse) and start (of
+``FitConfig``). Test samples are never used.
 """
 
 from __future__ import annotations
@@ -52,21 +53,21 @@ PAPER = {"patience": 3, "time_cap": 600.0}
 
 
 def paths(degree: int, noise: float, seed: int) -> Trial:
-    """Draw shortest paths through the grid of PEAR's paper."""
+    """Return a trial of shortest paths through the grid of PEAR's paper."""
     task = pear.tasks.shortest_path((5, 5))
     train, validation, _ = task.split(task.samples(2000, degree=degree, noise=noise, seed=seed))
     return Trial(task.problem, train, validation, task.normalized_regret, nn.Linear(5, task.problem.n), PAPER)
 
 
 def knapsack(degree: int, noise: float, seed: int) -> Trial:
-    """Draw the knapsack of PEAR's paper, validated on the integer program."""
+    """Return a trial of the knapsack of PEAR's paper. Its validation uses the integer program."""
     task = pear.tasks.random_knapsack(items=100, dimensions=5, capacity_ratio=0.5, seed=seed, jobs=1)
     train, validation, _ = task.split(task.samples(2000, degree=degree, noise=noise, seed=seed))
     return Trial(task.problem, train, validation, task.normalized_regret, nn.Linear(5, task.problem.n), PAPER)
 
 
 def assignment(seed: int, size: int = 8, count: int = 500) -> Trial:
-    """Draw assignments with 300 training samples, and costs of both signs that no linear model fits."""
+    """Return a trial of assignments with 300 training samples, and costs of both signs that no linear model fits."""
     random, n = np.random.RandomState(seed), size * size
     rows = np.vstack([np.kron(np.eye(size), np.ones(size)), np.kron(np.ones(size), np.eye(size))])
     problem = pear.Problem(A=rows, b=np.ones(2 * size), lb=0.0)
@@ -80,7 +81,10 @@ def assignment(seed: int, size: int = 8, count: int = 500) -> Trial:
 
 
 def energy(capacity: float) -> Trial:
-    """Load the knapsack of half-hours. The seed changes only the first weights of the model and the batches."""
+    """Return a trial of the knapsack of half-hours.
+
+    The seed of a training changes only the first weights of the model and the batches.
+    """
     data = load_energy()
     split = energy_split(data, capacity)
     train, validation = split.train, split.validation
@@ -91,7 +95,10 @@ def energy(capacity: float) -> Trial:
 
 
 def building(seed: int) -> Trial:
-    """Load the instances of properties. The seed assigns properties to instances, and chooses the fold that tests."""
+    """Return a trial of choosing properties.
+
+    The seed assigns properties to instances, and chooses the fold for the test.
+    """
     split = building_split(load_building(), seed, fold=seed % 5)
     train, validation = split.train, split.validation
     model = SharedLinear(train.samples.features.shape[-1])
@@ -112,7 +119,7 @@ CELLS: dict[str, Callable[[int], Trial]] = {
 
 
 class Setting(NamedTuple):
-    """The settings that may differ from the defaults; the module describes them."""
+    """The settings that may differ from the defaults. The docstring of the module explains them."""
 
     rho: float = choose_smoothing.STRENGTH
     lam: float | None = None
@@ -125,7 +132,7 @@ class Setting(NamedTuple):
 
     @classmethod
     def read(cls, text: str) -> Setting:
-        """Read a setting from ``name=value,name=value``."""
+        """Return the setting that a text such as ``rho=0.3,beta=0.1`` describes."""
         pairs = dict(part.split("=", 1) for part in text.split(",") if part)
         words = ("start", "loss")
         return cls(**{name: value if name in words else float(value) for name, value in pairs.items()})  # type: ignore[arg-type]

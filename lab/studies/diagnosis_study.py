@@ -2,9 +2,9 @@
 
     PEAR_DATA=… python lab/studies/diagnosis_study.py [paths] [energy] [--seeds 0-4] [--plot FILE.svg]
 
-``paths`` trains a linear model on the squared error and one on regret, on grids of degree 8, and compares their
-diagnoses on the test samples. ``energy`` diagnoses a ridge regression of half-hour prices. Its decisions sell energy in
-the best half-hours: an integer knapsack of 48 half-hours.
+``paths`` trains a linear model on the squared error and one on regret, for shortest paths with costs of degree 8, and
+compares their diagnoses on the test samples. ``energy`` diagnoses a ridge regression of half-hour prices. Its decisions
+sell energy in the best half-hours: an integer knapsack of 48 half-hours.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ CAPACITY, SHARES, PENALTY = 120.0, (0.7, 0.8), 1.0
 
 
 def paths(seed: int) -> tuple[Diagnosis, Diagnosis]:
-    """Return the diagnoses of a model trained on the squared error and of one trained on regret."""
+    """Return two diagnoses: of a model trained on the squared error, and of one trained on regret."""
     task = pear.tasks.shortest_path((5, 5))
     train, validation, test = task.split(task.samples(2000, degree=8, noise=0.5, seed=seed))
     found = []

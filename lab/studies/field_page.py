@@ -1,4 +1,4 @@
-"""Write the page of the comparison of all methods, docs/field.md, and its diagram, from the database.
+"""The page of the comparison of all methods (docs/field.md) and its diagram, written from the database.
 
     pear reproduce field --out FOLDER
     pear reproduce --merge FOLDER --out docs/results/field
@@ -21,7 +21,7 @@ PAGE, FOLDER = ROOT / "docs" / "field.md", ROOT / "docs" / "results" / "field"
 
 
 def text(figure: bool = False) -> str:
-    """Return the page; the diagram is drawn if ``figure`` is True."""
+    """Return the page in Markdown. The diagram is drawn if ``figure`` is True."""
     return field_page(FOLDER / FILE_NAME, FOLDER / FIGURE if figure else None, f"results/field/{FIGURE}")
 
 

@@ -1,13 +1,14 @@
-"""Forecasters that users already have beside PEAR: the money that their decisions lose, on real and synthetic tasks.
+"""PEAR beside forecasters that users already have: the money that their decisions lose, on real and synthetic tasks.
 
     PEAR_DATA=… python lab/studies/forecasters_study.py TASK… [--out FILE] [--quick] [--seeds K] [--jobs J]
 
-trains every forecaster on every split of the tasks. It writes one line of JSON for each training to FILE, and the
-tables to the same name with the ending .md. A stopped study is continued by the same command. --again repeats trainings
-that have a result, and --forecasters selects some forecasters. Tasks are families (pjm, irish-battery, irish-knapsack,
-portfolio, energy, building, synthetic-battery, spo-paths, paper), single cases (pjm-time, spo-1000-8-0.5, …), or "all";
-without a task the tables are made from the results in FILE. Trainings whose data file or package is missing are left
-out, with a message. Only the library and scikit-learn are required.
+The command trains every forecaster on every split of the tasks. It writes one line of JSON for each training to FILE,
+and the tables to the same name with the ending .md. The same command continues a stopped study. --again repeats
+trainings that have a result, and --forecasters selects some forecasters. Tasks are families (pjm, irish-battery,
+irish-knapsack, portfolio, energy, building, synthetic-battery, spo-paths, paper), single cases (pjm-time,
+spo-1000-8-0.5, …), or "all". Without a task, nothing is trained, and the tables are made from the results in FILE.
+Trainings whose data file or package is missing are left out, with a message. Only the library and scikit-learn are
+required.
 """
 
 from __future__ import annotations
@@ -30,7 +31,7 @@ from pear_lab.forecasters.study_tables import study_tables_markdown  # noqa: E40
 
 
 def parse(words: list[str] | None) -> argparse.Namespace:
-    """Read the command line."""
+    """Return the parsed arguments of the command line."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("tasks", nargs="*", metavar="TASK", help=f"all, {', '.join(FAMILIES)}, or a case of them")
     parser.add_argument("--out", type=Path, default=Path("pear-output/forecasters.jsonl"), help="the file of results")
@@ -43,7 +44,7 @@ def parse(words: list[str] | None) -> argparse.Namespace:
 
 
 def main(words: list[str] | None = None) -> int:
-    """Do the missing trainings, and write the tables. The result is the exit code."""
+    """Do the missing trainings, write the tables, and return the exit code."""
     given = parse(words)
     try:
         forecasters = find_table_forecasters([word for word in given.forecasters.split(",") if word])

@@ -2,11 +2,11 @@
 
     python lab/studies/inexact_gradients_study.py [--error 0 0.1 0.33] [--active 1e-6 1e-4 1e-2] [--degrees 2 8]
 
-trains PEAR with λ = 0.1 and β = 0 on the paper's paths by its protocol and prints the mean test regret in percent
-beside the published regret of β = 0; λ is the smoothing, and β the injection. ``--error`` adds to every gradient a
-random vector whose length is the given share of the gradient's. ``--active`` projects at the decisions of OSQP with a
-tolerance of 1e-4. An edge counts as unused if its flow is at most the given number, and the flow balance always counts
-as active.
+The command trains PEAR with the smoothing λ = 0.1 and the injection β = 0 on the paths of the paper, by the paper's
+protocol. It prints the mean test regret in percent beside the published regret for β = 0. ``--error`` adds a random
+vector to every gradient, whose length is the given share of the gradient's length. ``--active`` projects at decisions
+of OSQP, computed with a tolerance of 1e-4. An edge then counts as unused if its flow is at most the given number; the
+flow balance always counts as active.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ class Inexact(nn.Module):
 
 
 class Rough(nn.Module):
-    """A loss with the projected error at decisions of OSQP as gradient. A threshold decides which edges are unused.
+    """A loss whose gradient is the projected error at decisions of OSQP. A threshold decides which edges are unused.
 
     Args:
         problem: shortest paths, with ``Az = b`` and ``z ≥ 0``.

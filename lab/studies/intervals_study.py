@@ -2,12 +2,12 @@
 
     python lab/studies/intervals_study.py [--level 0.9] [--only pjm irish] [--forecasters ridge pear] [--seconds 120]
 
-A forecaster is trained once, on the first two fifths of the days, and forecasts all others. The first 200 of these days
-have no bounds. The first table has, for each way to compute bounds, the share of the days whose cost lies within (with
-a 95 % interval from blocks of about ten days), the lowest share in 60 consecutive days, and the mean width. "Frozen"
-calibrates on the 200 days and never again. The other ways learn the cost of every day on the next day. "Doubled"
-doubles all true prices from the middle of the tested days on, and forecasts do not know this; "shuffled" puts the days
-into another order.
+A forecaster is trained once, on the first two fifths of the days, and forecasts all other days. The first 200 of these
+other days have no bounds. The first table has, for each way to compute bounds, the share of days whose cost lies within
+the bounds (with a 95 % interval from blocks of about ten days), the lowest such share in 60 consecutive days, and the
+mean width. "Frozen" calibrates on the 200 days and never again. The other ways learn the cost of every day on the next
+day. "Doubled" doubles all true prices in the second half of the tested days, which the forecasts do not know.
+"Shuffled" puts the days into random order.
 
 The second table shows the policy that keeps the battery still on days on which acting may cost money.
 """
@@ -48,7 +48,7 @@ RULES: dict[str, tuple[dict[str, Any], bool]] = {
 
 
 class Days(NamedTuple):
-    """The forecasts and the true values of the days that training has not seen, with the problem."""
+    """The problem, and the forecasts and true values of the days that training has not seen."""
 
     problem: Any
     forecast: Array
@@ -71,21 +71,21 @@ FORECASTERS = {"ridge": train_ridge, "pear": train_pear}
 
 
 def read_days(name: str, forecaster: str, seconds: float) -> Days:
-    """Train on the first two fifths of the days, and forecast the others."""
+    """Return the last three fifths of the days of a case, with forecasts of a model trained on the others."""
     case = CASES[name]()
     count = 2 * len(case.X) // 5
     return Days(case.problem, FORECASTERS[forecaster](case, count, seconds), case.C[count:])
 
 
 def doubled(days: Days) -> Days:
-    """Return the days with true prices doubled from the middle of the tested days on, and unchanged forecasts."""
+    """Return the days with all true prices doubled in the second half of the tested days. Forecasts are unchanged."""
     middle = (BEFORE + len(days.true)) // 2
     times = np.where(np.arange(len(days.true)) < middle, 1.0, 2.0)[:, None]
     return days._replace(true=days.true * times)
 
 
 def shuffled(days: Days) -> Days:
-    """Return the days in another order."""
+    """Return the days in random order."""
     order = np.random.default_rng(0).permutation(len(days.true))
     return days._replace(forecast=days.forecast[order], true=days.true[order])
 
@@ -94,7 +94,10 @@ ORDERS: dict[str, Callable[[Days], Days]] = {"in time": lambda days: days, "doub
 
 
 def bounded_days(days: Days, rule: str, level: float, of: str) -> pear.IntervalRecord:
-    """Return bounds for every day after the first 200, from all earlier days or, if frozen, from these 200 days."""
+    """Return bounds on the cost of every day after the first 200.
+
+    Bounds are computed from all earlier days. If the rule is frozen, they are computed from the first 200 days only.
+    """
     options, frozen = RULES[rule]
     intervals = pear.CostIntervals(days.problem, of=of, **options)
     walked = intervals.walk(days.forecast, days.true, level)
@@ -106,7 +109,7 @@ def bounded_days(days: Days, rule: str, level: float, of: str) -> pear.IntervalR
 
 
 def line(names: tuple[str, ...], found: pear.IntervalRecord) -> str:
-    """Return a line of the first table."""
+    """Return a line of the first table in Markdown."""
     covered = found.covered[found.bounded].astype(float)
     share, interval = found.coverage, found.coverage_interval(block=10).interval
     worst = np.convolve(covered, np.ones(WINDOW) / WINDOW, "valid").min()
@@ -119,7 +122,7 @@ def line(names: tuple[str, ...], found: pear.IntervalRecord) -> str:
 
 
 def walk_policy(days: Days, level: float) -> tuple[Array, Array, Array]:
-    """Decide for each tested day whether to act; return this, and the realised and the planned costs of acting."""
+    """Return, for each tested day, whether the policy acts, and the realised and the planned cost of acting."""
     plan = pear.CostIntervals(days.problem, order="exchangeable").walk(days.forecast, days.true, 0.5)
     still = np.zeros(len(days.true))  # doing nothing costs nothing in both batteries
     rule, acted = ConformalRule(), np.zeros(len(days.true), dtype=bool)

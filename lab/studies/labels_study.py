@@ -1,14 +1,14 @@
-"""The effect of labels that mix nearest neighbours: test regret with few and noisy samples, with and without them.
+"""The effect of training on costs that are mixed with those of nearest neighbours: test regret with few, noisy samples.
 
     python lab/studies/labels_study.py [--seeds 10] [--samples 100] [--methods spo+ pfyl pear-guided] [--epochs 20]
 
-draws paths through a 5×5 grid by PyEPO's generator (degree 4, noise 0.5). It trains a linear forecaster on the costs as
-they are, on costs mixed half and half with the mean costs of the 10 nearest neighbours (``label_neighbours=10``), and
-on costs of equal norms (``normalise_costs``). It prints the mean regret on 1,000 other samples with its standard error.
-``each neighbour`` (``label_mixing="each"``) replaces a sample by ten, each mixed with one neighbour, and takes a tenth
-of the epochs. The loss is then the mean over ten best decisions, and not that of the best decision under mean costs.
-``fixed`` trains for all epochs from the weights that torch draws, and takes the last weights, as notebooks do; ``race``
-is ``pear.fit`` with its defaults.
+The command draws paths through a 5×5 grid by PyEPO's generator (degree 4, noise 0.5). It trains a linear forecaster on
+the costs as they are, on costs mixed half and half with the mean costs of the 10 nearest neighbours
+(``label_neighbours=10``), and on costs of equal norms (``normalise_costs``). It prints the mean regret on 1,000 other
+samples with its standard error. ``each neighbour`` (``label_mixing="each"``) replaces a sample by ten, each mixed with
+one neighbour, and takes a tenth of the epochs. The loss is then the mean over ten best decisions, instead of the loss
+for the best decision under mean costs. The protocol ``fixed`` trains for all epochs from the weights that torch draws,
+and takes the last weights, as notebooks do. The protocol ``race`` is ``pear.fit`` with its defaults.
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
 
 
 def _regret(protocol: str, method: str, labels: str, seed: int, said: argparse.Namespace) -> float:
-    """Train one forecaster and return its normalised regret on the test samples."""
+    """Train one forecaster, and return its normalised regret on the test samples."""
     task = pear.tasks.shortest_path((5, 5))
     features, costs = task.samples(said.samples + TEST, degree=4, noise=0.5, seed=seed)
     train = features[: said.samples], costs[: said.samples]

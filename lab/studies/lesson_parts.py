@@ -1,4 +1,4 @@
-"""The shared parts of ``lessons.py``: samples, a training with its test regret, slopes, tables and lines."""
+"""The parts that several lessons of ``lessons.py`` use: samples, a training with its test regret, slopes, tables."""
 
 from __future__ import annotations
 
@@ -39,7 +39,10 @@ def spread(values: Sequence[float], form: str = ".2f") -> str:
 
 
 def band(axes: Any, x: Sequence[float], runs: Sequence[Sequence[float]], color: str, label: str) -> None:
-    """Draw the means over the runs as a line, and their standard errors as a band. ``runs`` has a row for each seed."""
+    """Draw the means over the seeds as a line, and their standard errors as a band.
+
+    ``runs`` has a row for each seed.
+    """
     mean, width = np.mean(runs, 0), np.std(runs, 0, ddof=1) / len(runs) ** 0.5
     axes.fill_between(x, mean - width, mean + width, color=color, alpha=0.18, lw=0)
     axes.plot(x, mean, "-o", color=color, markersize=4, lw=1.8, label=label)
@@ -65,19 +68,19 @@ class Trial(NamedTuple):
 
 
 def trial(task: Task, samples: Samples) -> Trial:
-    """Make a trial of one task: half of the samples for training, a quarter for validation, the rest for the test."""
+    """Return a trial of one task: half of the samples for training, a quarter for validation, the rest for the test."""
     return Trial(*(Subset(task, part, ()) for part in task.split(samples)))
 
 
 def fresh(make: Callable[[], nn.Module], seed: int) -> nn.Module:
-    """Make a model whose first weights depend on the seed alone."""
+    """Return a new model whose first weights depend on the seed alone."""
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(seed)
         return make()
 
 
 def flat_share(problem: pear.Problem, predicted: Tensor, true: Tensor, lam: float) -> float:
-    """Return the percentage of samples with a gradient of exactly zero, among those with a wrong smoothed decision."""
+    """Return the percentage of samples whose gradient is exactly zero, among those with a wrong smoothed decision."""
     relaxed, costs = problem.relaxed(), (predicted.double(), true.double())
     chosen, best = (pear.solve(relaxed, cost, smoothing=lam).x for cost in costs)
     wrong = (chosen - best).abs().amax(1) > SAME
@@ -86,7 +89,7 @@ def flat_share(problem: pear.Problem, predicted: Tensor, true: Tensor, lam: floa
 
 
 def least_squares(x: Tensor, c: Tensor) -> Tensor:
-    """Return the forecasts (N, n) of a linear model with the least squared error, for the samples of its fit."""
+    """Fit a linear model to features x (N, p) and costs c (N, n) by least squares, and return its forecasts (N, n)."""
     rows = torch.cat([x, torch.ones(len(x), 1)], 1).double()
     return rows @ torch.linalg.lstsq(rows, c.double()).solution
 
@@ -115,7 +118,10 @@ def assignment_samples(seed: int, size: int = 6) -> tuple[pear.Problem, Samples]
 
 
 def instances(count: int, degree: int, seed: int, features: int = 20, size: int = 10) -> Trial:
-    """Draw instances with a budget: ``count`` for training, a third as many for validation, and 300 for the test."""
+    """Draw instances of choosing items within a budget.
+
+    The numbers of instances are ``count`` for training, a third of it for validation, and 300 for the test.
+    """
     random = np.random.RandomState(seed)
     score, sizes = random.normal(size=features), (count, max(count // 3, 2), 300)
 
@@ -144,9 +150,9 @@ def mean_slope(task: ShortestPath, predicted: Tensor, true: Tensor, seed: int) -
 
 
 def cosine(way: Tensor, halves: Tensor) -> float:
-    """Return the cosine of ``way`` with the slope, over all samples together.
+    """Return the cosine between the directions ``way`` (B, n) and the slope of the regret, over all samples together.
 
-    ``halves`` has two independent estimates of the slope, whose product estimates its square without bias.
+    ``halves`` (2, B, n) has two independent estimates of the slope. Their product estimates its square without bias.
     """
     square = (halves[0] * halves[1]).sum().clamp(min=0)
     return float((way * halves.mean(0)).sum() / (way.square().sum() * square).sqrt())

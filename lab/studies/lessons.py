@@ -3,10 +3,10 @@
     python lab/studies/lessons.py vertices units
     PEAR_DATA=… python lab/studies/lessons.py gradients building
 
-prints each lesson's table, writes it between its marks on the page and draws ``docs/images/lessons-NAME.svg``. With
-``--out FOLDER`` pictures are drawn there, and the page is unchanged. A lesson takes up to three minutes on one core,
-and ``samples`` six. Losses have their present defaults if a lesson names no setting. Seeds begin at 100, so that no
-table of results has them.
+The command prints the table of each lesson, writes it between the lesson's marks on the page, and draws
+``docs/images/lessons-NAME.svg``. With ``--out FOLDER`` the pictures are drawn there, and the page is unchanged. A
+lesson takes up to three minutes on one core; ``samples`` takes six. Losses have their present defaults if a lesson
+names no setting. Seeds begin at 100, so that no table of results has them.
 """
 
 from __future__ import annotations
@@ -59,7 +59,7 @@ WIDE = (9.4, 3.4)
 
 
 def gradients(figure: Path) -> str:
-    """Measure how many gradients on energy prices are zero during training, with and without guidance."""
+    """Measure how many gradients are zero during training on energy prices, with and without guidance."""
     data, capacities, seeds = load_energy(), (120.0, 180.0), range(100, 108)
     losses = {MSE: {}, PEAR: PUBLISHED, HELPED: {**PUBLISHED, "guidance": 10.0}}
     runs: dict[tuple[str, float], list[EnergyRun]] = {}
@@ -87,7 +87,11 @@ STUCK = 1.5
 
 
 class EnergyRun(NamedTuple):
-    """Test regret in percent; for each epoch of ``WATCHED``, the percentage of zero gradients, and the deviation."""
+    """The result of one training on energy prices.
+
+    ``regret`` is the test regret in percent. The lists have an entry for each epoch of ``WATCHED``: the percentage of
+    zero gradients, and the standard deviation of the forecasts divided by that of the costs.
+    """
 
     regret: float
     flat: list[float]
@@ -95,7 +99,7 @@ class EnergyRun(NamedTuple):
 
 
 def energy_run(split: Any, weights: Tensor, make: Callable[[], nn.Module], seed: int) -> EnergyRun:
-    """Train from one start. The deviation is that of the forecasts relative to that of the costs."""
+    """Train from the first weights of one seed, and return the result."""
     one, (x, c) = Trial(split.train, split.validation, split.test), split.train.samples
     model, loss = fresh(lambda: SharedLinear(x.shape[-1], weights), seed), make()
     flat, deviation = [], []
@@ -112,7 +116,7 @@ def energy_run(split: Any, weights: Tensor, make: Callable[[], nn.Module], seed:
 
 
 def draw_gradients(figure: Path, runs: Mapping[str, Sequence[EnergyRun]], bound: float) -> None:
-    """Draw zero gradients and deviations over the epochs, and final regrets; each start is a line or a dot."""
+    """Draw zero gradients and deviations over the epochs as lines, and final regrets as dots. Each seed has its own."""
     with styled_figure(WIDE, widths=(1.0, 1.0, 0.8)) as (drawing, (left, middle, right)):
         for place, (name, found) in enumerate(runs.items()):
             color = COLORS[(PEAR, GUIDED)[place]]
@@ -132,7 +136,7 @@ def draw_gradients(figure: Path, runs: Mapping[str, Sequence[EnergyRun]], bound:
 
 
 def vertices(figure: Path) -> str:
-    """Measure how much smoothing moves decisions away from vertices, and the regret that this smoothing costs."""
+    """Measure how many gradients are zero, and what the smoothing costs in regret, by the strength of the smoothing."""
     multiples = (0.003, 0.01, 0.03, 0.1, 0.3, choose_smoothing.STRENGTH, 1.0, 3.0, 10.0)
     flat: dict[str, list[list[float]]] = {}
     price: dict[str, list[list[float]]] = {}
@@ -180,7 +184,7 @@ PROBLEMS: dict[str, Callable[[int], tuple[pear.Problem, Samples]]] = {
 
 
 def active_sets(figure: Path) -> str:
-    """Measure how often the active sets at ĉ and c differ, and the direction of the gradient if they do."""
+    """Measure how often the active sets at forecast and truth differ, and how good the gradient's direction is then."""
     epochs, degrees, task = (1, 5, 20, 60), (4, 8), pear.tasks.shortest_path((5, 5))
     share: dict[int, list[list[float]]] = {degree: [] for degree in degrees}
     points: dict[tuple[int, str], list[list[float]]] = {}
@@ -237,7 +241,7 @@ GUIDANCE, FORECAST = "the pull of guidance, z° − z*", "the forecast's error, 
 def directions(
     task: ShortestPath, predicted: Tensor, true: Tensor, lam: float, seed: int
 ) -> tuple[float, dict[str, float]]:
-    """Return the percentage of wrong active sets, and cosines of directions with the slope of the regret."""
+    """Return the percentage of wrong active sets, and the cosine of each direction with the slope of the regret."""
     chosen, best = (pear.solve(task.problem, cost, smoothing=lam) for cost in (predicted, true))
     wrong, slopes = ~chosen.active.same(best.active), mean_slope(task, predicted, true, seed)
     gradient = pear.regret_gradient(task.problem, predicted, true, smoothing=lam)
@@ -280,7 +284,7 @@ def trained(one: Trial, seed: int, loss: nn.Module, start: Start) -> float:
 
 
 def three(one: Trial, seed: int) -> dict[str, float]:
-    """Return the test regrets of the squared error, of PEAR without it, and of PEAR after it (our defaults)."""
+    """Return three test regrets: squared error alone, PEAR without it, and PEAR after it (our defaults)."""
     problem = one.train.task.problem
     starts: dict[str, Start] = {ALONE: "standardised", GUIDED: "mse"}
     ours = {name: trained(one, seed, pear.PEARLoss(problem), start) for name, start in starts.items()}
@@ -288,7 +292,7 @@ def three(one: Trial, seed: int) -> dict[str, float]:
 
 
 def samples(figure: Path) -> str:
-    """Measure the test regret on synthetic instances like those of building, by the number of training instances."""
+    """Measure the test regret by the number of training instances, on synthetic instances like those of building."""
     counts, degrees = (7, 22, 66, 200), (1, 6)
     regret: dict[tuple[int, str], list[list[float]]] = {}
     for degree in degrees:
@@ -317,7 +321,7 @@ def samples(figure: Path) -> str:
 
 
 def real_building(figure: Path) -> str:
-    """Measure the test regret on the real instances of building investment, with some of them and with all."""
+    """Measure the test regret on real instances of building investment, after training on some of them and on all."""
     data, counts, seeds = load_building(), (7, 14, 21), range(100, 103)
     regret: dict[str, list[list[float]]] = {}
     for seed in seeds:
@@ -342,7 +346,7 @@ def real_building(figure: Path) -> str:
 
 
 def first(subset: Subset[Any], count: int) -> Subset[Any]:
-    """Return the first ``count`` instances."""
+    """Return the first ``count`` instances of a subset."""
     features, costs = (part[:count] for part in subset.samples)
     return Subset(building(subset.task.weights[:count]), Samples(features, costs), subset.ids[:count])
 
@@ -358,7 +362,7 @@ LESSONS: dict[str, Callable[[Path], str]] = {
 
 
 def marks(name: str) -> tuple[str, str]:
-    """Return the marks before and after a lesson's table on the page."""
+    """Return the two comments that stand before and after a lesson's table on the page."""
     return f"<!-- lessons.py {name}: begin -->", f"<!-- lessons.py {name}: end -->"
 
 
@@ -370,7 +374,7 @@ def updated(page: str, name: str, text: str) -> str:
 
 
 def main() -> None:
-    """Measure, print, draw and write."""
+    """Run the lessons that the command line names, print their tables, and write pictures and page."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("lessons", nargs="*", default=list(LESSONS), metavar="NAME", help=f"of {', '.join(LESSONS)}")
     parser.add_argument("--out", type=Path, help="draw into this folder and leave the page as it is")

@@ -1,4 +1,4 @@
-"""Time whole trainings of a linear model with and without the compiled epochs, taking turns in one process.
+"""Times of whole trainings of a linear model, with and without compiled epochs. Both take turns in one process.
 
 Run: OMP_NUM_THREADS=1 python lab/studies/linear_epochs_study.py
 """
@@ -22,7 +22,10 @@ SUPPORTS = LinearEpochs.supports
 
 
 def seconds(task: pear.tasks.Task, epochs: int, compiled: bool) -> float:
-    """Time one call of ``fit`` on 1,000 samples, including the start with the squared error and the checks."""
+    """Return the time of one call of ``fit`` on 1,000 samples.
+
+    The start with the squared error and the checks count.
+    """
     X, C = task.samples(1500, degree=4, seed=0)
     LinearEpochs.supports = staticmethod(SUPPORTS if compiled else lambda *_: False)  # type: ignore[method-assign]
     torch.manual_seed(0)

@@ -1,10 +1,10 @@
-"""The planted paths of Huang & Gupta 2024, with trainings of 100 epochs as in their experiment, and least squares.
+"""The planted paths of Huang & Gupta 2024: methods trained for 100 epochs as in that paper, and least squares.
 
     python lab/studies/planted_paths_study.py [--sizes 200,400] [--seeds 10] [--methods mse,spo+,pfyl,pg]
 
-trains a linear forecast with Adam at 1e-3 from PyTorch's first weights for 100 epochs, in batches of 32, and prints the
-mean test regret with its standard error beside the numbers read off their figure. A last row has the forecast with the
-least squared error. Regret is a share of the best cost, on samples without noise.
+The command trains a linear forecast with Adam at 1e-3 from PyTorch's first weights for 100 epochs, in batches of 32. It
+prints the mean test regret with its standard error, beside the numbers read off the paper's figure. A last row has the
+forecast with the least squared error. Regret is a share of the best cost, on samples without noise.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ def least_squares(samples: Samples) -> nn.Module:
 
 
 def make(name: str, problem: Problem | Model, samples: Samples) -> nn.Module:
-    """Return the loss of a method, calibrated if it has a unit; the plain squared error for "mse"."""
+    """Return the loss of a method, or the squared error for "mse". A loss with a unit is calibrated on the samples."""
     loss = nn.MSELoss() if name == "mse" else make_loss(name, problem)
     if hasattr(loss, "calibrate"):
         loss.calibrate(samples.costs)

@@ -2,11 +2,11 @@
 
     python lab/studies/pools_study.py [--seeds 3] [--epochs 60] [--methods …] [--set solve_ratio=0.5 …]
 
-trains a linear forecaster by each method on paths through a 5×5 grid, on a knapsack of 20 items, and on an assignment
-of 5 to 5 that a function decides (an ``Oracle`` without constraints). All methods get the same samples, start and
-number of epochs, and the weights after the last epoch count. The tables have means over the seeds: the regret before
-and after training on 500 samples that no training has seen, in % of the best values; the milliseconds of processor time
-of a training step of 32 samples; and the number of distinct solutions in the pool at the end.
+The command trains a linear forecaster by each method on paths through a 5×5 grid, on a knapsack of 20 items, and on an
+assignment of 5 to 5 that a function decides (an ``Oracle`` without constraints). All methods get the same samples,
+start and number of epochs, and the weights after the last epoch count. The tables have means over the seeds: the regret
+before and after training, in % of the best values, on 500 samples that no training has seen; the milliseconds of
+processor time of a training step of 32 samples; and the number of distinct solutions in the pool at the end.
 """
 
 from __future__ import annotations
@@ -67,7 +67,10 @@ CASES = {"paths": path_case, "knapsack": knapsack_case, "oracle": oracle_case}
 
 
 def train(case: Case, method: str, options: dict[str, float], epochs: int) -> tuple[float, float, float, int]:
-    """Return the regret before and after training, in %, the milliseconds of a step, and the size of the pool."""
+    """Train by a method, and return regret before, regret after, milliseconds of a step, and solutions in the pool.
+
+    The regrets are in percent of the best values.
+    """
     torch.manual_seed(0)
     model = torch.nn.Linear(case.features.shape[1], case.problem.n)
     known = {name: value for name, value in options.items() if method not in ("mse", "spo+")}

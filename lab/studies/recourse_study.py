@@ -2,9 +2,10 @@
 
     python lab/studies/recourse_study.py [--seeds 20] [--days 200] [--only newsvendor staffing]
 
-trains a linear forecaster of demand twice for every seed: on the squared error, and on the regret of its decisions. The
-table has the normalised regret of both on unseen days, the difference with its 95 % interval over seeds, and the number
-of seeds in which PEAR loses less. Training, the choice of the weights and the test use equally many days.
+The command trains a linear forecaster of demand twice for every seed: on the squared error, and on the regret of its
+decisions. The table has the normalised regret of both on unseen days, the difference with its 95 % interval over seeds,
+and the number of seeds in which PEAR loses less. Training, the choice of the weights and the test use equally many
+days.
 """
 
 from __future__ import annotations
@@ -20,7 +21,9 @@ from pear_lab.tasks.public.newsvendor_inventory import DemandDays, draw_product_
 
 
 def staffing(days: int, seed: int, hours: int = 12, length: int = 4) -> DemandDays:
-    """Draw a staffing problem: people on shifts cover the hours of a day, and missing hours are overtime, at a price.
+    """Draw a staffing problem: people work in shifts that cover the hours of a day.
+
+    Hours not covered are paid overtime.
 
     The people needed in every hour are predicted, and so is the pay of temporary workers, who may cover any hour. The
     wages of shifts are known.
@@ -49,7 +52,7 @@ EXAMPLES: dict[str, Callable[..., DemandDays]] = {"newsvendor": newsvendor, "sta
 
 
 def compare(example: DemandDays, seed: int, max_epochs: int = 60) -> dict[str, float]:
-    """Return the normalised regret in percent for each loss.
+    """Return the normalised test regret in percent, by loss.
 
     A third of the days is for training, a third for the choice of the weights, and a third for the test.
     """

@@ -1,11 +1,12 @@
-"""The tables of the pages on results (with its figure), reproduction and portfolios, and of both front pages.
+"""The tables of both front pages and of the pages on results, reproduction and portfolios, with the figure of results.
 
     pear reproduce --merge FOLDER --merge FOLDER --out docs/results              # comparisons: results.sqlite
     pear reproduce --merge FOLDER --out docs/results/published                   # seeds 0 to 4, the paper's tables
     pear reproduce --merge FOLDER --merge FOLDER --out docs/results/portfolio    # seeds 0 to 4, its portfolios
     python lab/studies/results.py
 
-A test compares them with the databases, so that no number in them is written by hand.
+The last command writes them from the databases that the others make. A test compares them with the databases, so that
+no number in them is written by hand.
 """
 
 from __future__ import annotations
@@ -39,7 +40,7 @@ BEGIN, END = "<!-- from the database: begin -->", "<!-- from the database: end -
 
 
 def generated(database: Path = FOLDER / FILE_NAME, figure: Path | None = None) -> str:
-    """Return the text between the marks of the page on results.
+    """Return the tables of the page on results, as the text between its marks.
 
     Args:
         database: the file of the runs.
@@ -58,7 +59,7 @@ def generated(database: Path = FOLDER / FILE_NAME, figure: Path | None = None) -
 
 
 def summary(database: Path = FOLDER / FILE_NAME) -> str:
-    """Return the table of both front pages: mean test regrets in % for costs nearly linear, far from it, and noisy."""
+    """Return the table of both front pages in Markdown: mean test regrets in percent of four methods, by task."""
     lines = ["| | MSE | SPO+ | PEAR as published | PEAR, our defaults |", "|---|---:|---:|---:|---:|"]
     for task, found in comparison_lines(read(database)).items():
         for line in found:
@@ -75,7 +76,10 @@ def summary(database: Path = FOLDER / FILE_NAME) -> str:
 
 
 def reproduction(database: Path = PUBLISHED) -> str:
-    """Return the tables of PEAR's paper beside ours, with a verdict for every cell. Tables need at least one run."""
+    """Return the tables of PEAR's paper beside ours, with a verdict for every cell.
+
+    A table without runs is left out.
+    """
     runs = read(database)
     compared = table_sections(runs)
     shown = [section for section in compared if any(cell.values for cell in section.cells)]
@@ -85,7 +89,10 @@ def reproduction(database: Path = PUBLISHED) -> str:
 
 
 def times(runs: StoredRuns) -> PageSection:
-    """Make the section on the time of the runs by task, method and time cap, with a sum without ``CAPPED``."""
+    """Return the section on the time of the runs by task, method and time cap.
+
+    A sentence gives the total without the tasks and methods in ``CAPPED``.
+    """
     spent: dict[tuple[str, str, float], list[float]] = {}
     for run in (*runs.done, *runs.failed):
         seconds = spent.setdefault((run.task, run.method, run.settings["time_cap"]), [])
@@ -106,7 +113,9 @@ def times(runs: StoredRuns) -> PageSection:
 
 
 def portfolio(database: Path = MARKETS) -> str:
-    """Return the portfolio tables of PEAR's paper with ours. The page shows only differences from exact PEAR.
+    """Return the portfolio tables of PEAR's paper beside ours.
+
+    Of the paired differences, only those from exact PEAR remain.
 
     Raises:
         SystemExit: the database does not hold the runs of one market.
@@ -136,7 +145,7 @@ def updated(page: str, text: str) -> str:
 
 
 def single_file(database: Path = FOLDER / FILE_NAME) -> None:
-    """Turn off the write-ahead log of a database, so that readers create no files beside it."""
+    """Turn off the write-ahead log of a database, so that programs that read it create no files beside it."""
     with contextlib.closing(sqlite3.connect(database)) as connection:
         connection.execute("PRAGMA journal_mode = DELETE")
 

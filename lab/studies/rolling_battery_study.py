@@ -2,12 +2,13 @@
 
     PEAR_DATA=… python lab/studies/rolling_battery_study.py [--seeds 5] [--methods …] [--epochs 12] [--out FOLDER]
 
-prints the objective of the long test rollout for 100 hours; lower is better. Every training is written to a file, from
-which a stopped run continues; ``--table`` prints the existing results. ``perfect`` knows all prices. ``two-stage``
-trains the network on the squared error of log-prices. From its weights, ``one-step`` trains on the regret of single
-plans from a half-full battery, and ``rollout`` through rollouts. ``guided rollout`` adds the squared error of
-log-prices, times ``--guidance``, to the cost of rollouts, and has no dropout. ``quantile 0.4`` and the like shift the
-two-stage forecast to a quantile of its errors on the training hours; ``yesterday`` repeats the last 24 prices.
+The command prints the objective of the long test rollout per 100 hours; lower is better. Every training is written to a
+file, from which a stopped run continues; ``--table`` prints the existing results. ``perfect`` knows all prices.
+``two-stage`` trains the network on the squared error of log-prices. Three methods start from its weights. ``one-step``
+trains on the regret of single plans from a half-full battery, and ``rollout`` through rollouts. ``guided rollout`` adds
+the squared error of log-prices, times ``--guidance``, to the cost of rollouts, and has no dropout. ``quantile 0.4`` and
+the like shift the two-stage forecast to a quantile of its errors on the training hours. ``yesterday`` repeats the last
+24 prices.
 """
 
 from __future__ import annotations
@@ -34,7 +35,7 @@ HELD_OUT = 0.1  # share of the training hours, the last ones, on which the epoch
 
 
 def two_stage(task: RollingBattery, seed: int, epochs: int) -> RollingBatteryNetwork:
-    """Train a network on the squared error of log-prices, with Adam at 1e-3 and batches of 64."""
+    """Return a network trained on the squared error of log-prices, with Adam at 1e-3 and batches of 64."""
     torch.manual_seed(seed)
     hours = task.training_hours()
     features, prices = task.features.float(), task.prices.log().float()
@@ -96,7 +97,7 @@ def through_rollouts(
 
 
 def on_single_plans(task: RollingBattery, network: RollingBatteryNetwork, seed: int, given: argparse.Namespace) -> str:
-    """Train a network in place, on the regret of 48-hour plans from a half-full battery; return a summary."""
+    """Train a network in place on the regret of 48-hour plans from a half-full battery; return a summary."""
     hours = task.training_hours()
     cut = int((1 - HELD_OUT) * len(hours))
     drawn = torch.randperm(cut, generator=torch.Generator().manual_seed(seed))[: given.rollouts * given.rollout_steps]
@@ -114,11 +115,14 @@ def fit(
     what: str,
     batch: int,
 ) -> str:
-    """Train with Adam, and keep the best epoch on the held-out samples, or the start if no epoch is better.
+    """Train a network in place with Adam, and return a summary of the training.
+
+    The network keeps the weights of the best epoch on the held-out samples, or those of the start if no epoch is
+    better.
 
     Args:
-        network: the network, which is changed.
-        losses: the loss of the training, and the loss without smoothing that judges the epochs.
+        network: the network.
+        losses: the loss of the training, and the loss without smoothing by which epochs are compared.
         parts: the samples for training, and the held-out samples.
         seed: the seed of the order of the samples.
         given: the command line.
@@ -169,7 +173,10 @@ def forecast(task: RollingBattery, method: str, seed: int, given: argparse.Names
 def trained(
     task: RollingBattery, method: str, seed: int, given: argparse.Namespace
 ) -> tuple[RollingBatteryNetwork, float, str]:
-    """Return the network of a method and a seed, from its file if there is one, its processor seconds, and a note."""
+    """Return the network of a method and a seed, the processor seconds of its training, and a summary of the training.
+
+    If there is a file of this network, it is read, and nothing is trained.
+    """
     file, network = given.out / f"{method}-{seed}.pt", RollingBatteryNetwork(torch.zeros(HOURS), torch.ones(HOURS))
     if not file.exists():
         began, note = time.process_time(), ""

@@ -1,10 +1,11 @@
-"""The processor time of plans with scenarios beside the deterministic plan: one day of unit commitment, relaxed.
+"""The processor time of plans with scenarios and of the deterministic plan: one day of unit commitment, relaxed.
 
     python lab/studies/scenario_cost_study.py [--scenarios 1 10 50 200] [--repeats 5]
 
-Both sides run in turn in one process; the table has medians. A plan is a linear program; a training step solves the
-smoothed program, the best recourse under the truth, and both derivatives. The last column compares the value of the
-plan with that of SciPy, which solves the same program over all scenarios with dense matrices.
+Both kinds of plans are computed in turn in one process; the table has medians. A plan is a linear program. A training
+step solves the smoothed program and the best recourse under the truth, and computes the derivatives of both. The last
+column compares the value of the plan with that of SciPy, which solves the same program over all scenarios with dense
+matrices.
 """
 
 from __future__ import annotations
@@ -40,7 +41,7 @@ def seconds(call: Callable[[], Any]) -> float:
 
 
 def training_step(plan: pear.Stochastic, values: Tensor, truth: Tensor) -> Callable[[], Any]:
-    """Return a function that computes the loss of one sample with its gradient, without warm starts."""
+    """Return a function that does one training step: the loss of one sample with its gradient, without warm starts."""
     loss = pear.ScenarioLoss(plan)
     loss.calibrate(days_of(50, seed=1), times=10.0)
 
@@ -52,7 +53,7 @@ def training_step(plan: pear.Stochastic, values: Tensor, truth: Tensor) -> Calla
 
 
 def by_scipy(plan: pear.Stochastic, values: Tensor) -> float:
-    """Return the value of the program over all scenarios by SciPy's HiGHS, on dense matrices."""
+    """Return the optimal value of the program over all scenarios, as SciPy's HiGHS computes it with dense matrices."""
     cost, fields = plan.extensive.data(values)
     problem = plan.problem
     A, G = (M.csr.toarray() if M.is_sparse else M.numpy() for M in (problem.A, problem.G))

@@ -1,11 +1,12 @@
-"""Staffing with shifts fixed before demand is known: scenarios from past errors beside scenarios that are trained.
+"""Staffing with shifts fixed before demand is known: scenarios from past errors compared with trained scenarios.
 
     python lab/studies/scenario_training_study.py [--seeds 10] [--days 150] [--scenarios 8]
 
-Shifts are the first stage; temporary workers, whose pay is predicted, and overtime follow the demand. A linear forecast
-is fitted to as many days as are tested; other days choose the epoch. Demand is skewed, and less certain the larger one
-feature is; past errors do not depend on this feature. The table has the mean regret over seeds on unseen days, and the
-difference from the fixed quantile of the errors that is best on these days.
+Shifts are the first stage. Temporary workers, whose pay is predicted, and overtime are decided when the demand is
+known. A linear forecast is fitted to as many days as are tested; as many other days choose the epoch. Demand is skewed,
+and the larger one of the features is, the less certain it is. Scenarios from past errors do not depend on this feature.
+The table has the mean regret over seeds on unseen days, and the difference from planning by a fixed quantile of the
+errors, with the level that is best on these days.
 """
 
 from __future__ import annotations
@@ -28,7 +29,7 @@ PARTS = 5
 
 
 def errors_of(X: np.ndarray, Y: np.ndarray) -> np.ndarray:
-    """Return the errors (N, k) of a ridge regression in a cross-validation."""
+    """Return the errors (N, k) of a ridge regression of Y (N, k) on X (N, p), from a cross-validation."""
     found = np.zeros_like(Y)
     for part in np.array_split(np.arange(len(X)), PARTS):
         rest = np.setdiff1d(np.arange(len(X)), part)
@@ -37,7 +38,7 @@ def errors_of(X: np.ndarray, Y: np.ndarray) -> np.ndarray:
 
 
 def linear_of(X: np.ndarray, Y: np.ndarray) -> torch.nn.Linear:
-    """Fit a ridge regression, and return it as a layer."""
+    """Return a linear layer with the weights of a ridge regression of Y (N, k) on X (N, p)."""
     ridge = RidgeCV(np.logspace(-2, 3, 11)).fit(X, Y)
     layer = torch.nn.Linear(X.shape[1], Y.shape[1], dtype=torch.float64)
     with torch.no_grad():
@@ -47,7 +48,7 @@ def linear_of(X: np.ndarray, Y: np.ndarray) -> torch.nn.Linear:
 
 
 def compare(days: int, scenarios: int, seed: int) -> dict[str, float]:
-    """Return the normalised regret of each rule in percent."""
+    """Return the normalised test regret in percent, by rule."""
     drawn = staffing(3 * days, seed)
     (X, V, T), (Y, W, U) = np.array_split(drawn.features, 3), np.array_split(drawn.values, 3)
     shifts = drawn.model.problem.n - 12

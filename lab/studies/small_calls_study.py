@@ -1,10 +1,10 @@
-"""Measure what one row costs through the public functions, beside the compiled method that they call.
+"""The time of public functions on a single sample, beside the time of the compiled method that they call.
 
     python lab/studies/small_calls_study.py [--structures path-5 battery …] [--rounds 20]
 
-prints a table for docs/speed.md. The measured calls take turns, many times, on one thread. A number is the least
-processor time of a call, in microseconds, followed by its ratio to the compiled method on the same arrays. ``predict``
-and ``decide`` are methods of a fitted ``DecisionRegressor``; ``decide`` predicts and decides.
+The command prints a table for docs/speed.md. The measured calls take turns, many times, on one thread. A number is the
+least processor time of a call, in microseconds, followed by its ratio to the compiled method on the same arrays.
+``predict`` and ``decide`` are methods of a fitted ``DecisionRegressor``; ``decide`` predicts and decides.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ Calls = dict[str, Callable[[], object]]
 
 
 def calls_of(structure: Structure) -> Calls:
-    """Return the calls to compare for the first sample of a structure."""
+    """Return the calls to compare by name, each on one sample of a structure."""
     draw = structure.draw(np.random.default_rng(0), structure.size, 1)
     problem, smoothing = pear.Problem(**draw.fields), draw.smoothing
     cost, true = torch.tensor(draw.cost), torch.tensor(draw.true)
@@ -93,7 +93,7 @@ def measure(calls: Calls, rounds: int) -> dict[str, float]:
 
 
 def row_of(name: str, found: dict[str, float]) -> str:
-    """Return the row of the structure ``name`` from the microseconds of its calls."""
+    """Return the table row of the structure ``name``, from the microseconds of its calls."""
     cells = [name]
     for call, microseconds in found.items():
         ratio = f" ({microseconds / found[BASES[call]]:.1f})" if call in BASES else ""

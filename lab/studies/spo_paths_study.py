@@ -1,11 +1,11 @@
-"""The protocol of Elmachtoub & Grigas 2022 on paths, beside their published replications.
+"""The experiment of Elmachtoub & Grigas 2022 on paths, repeated and compared with the published replications.
 
     PEAR_DATA=… python lab/studies/spo_paths_study.py [--sizes 1000] [--degrees 1,2,4,6,8] [--noises 0,0.5]
         [--replications 50] [--jobs J] [--out FILE]
 
-fits SPO+ and least squares with their ten lasso penalties in every replication, writes one line of JSON for each to
-FILE, and the table to the same name with the ending .md. A stopped study is continued by the same command. Without the
-file of the published replications the table holds our numbers alone.
+In every replication, SPO+ and least squares are fitted with ten lasso penalties. The command writes one line of JSON
+for each replication to FILE, and the table to the same name with the ending .md. The same command continues a stopped
+study. Without the file of the published replications the table holds our numbers alone.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ def _words(numbers: tuple[float, ...]) -> str:
 
 
 def parse(words: list[str] | None) -> argparse.Namespace:
-    """Read the command line."""
+    """Return the parsed arguments of the command line."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--sizes", type=_numbers, default="1000", help=f"training samples; theirs: {_words(SPO_SIZES)}")
     parser.add_argument("--degrees", type=_numbers, default=_words(SPO_DEGREES), help="degrees of the polynomial")
@@ -52,7 +52,7 @@ def parse(words: list[str] | None) -> argparse.Namespace:
 
 
 def main(words: list[str] | None = None) -> int:
-    """Do the missing replications, seed by seed, and write the table. The result is the exit code."""
+    """Do the missing replications, seed by seed, write the table, and return the exit code."""
     given = parse(words)
     cells = [PathCell(int(n), int(d), w) for n in given.sizes for w in given.noises for d in given.degrees]
     keys = [SpoProtocolKey(cell, seed) for seed in range(given.replications) for cell in cells]
