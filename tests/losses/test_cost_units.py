@@ -192,6 +192,14 @@ def test_normalised_regret_has_no_unit(s: float) -> None:
     np.testing.assert_allclose(found.by_group()["normalized_regret"], shares, rtol=1e-9)
 
 
+def test_normalised_regret_of_no_samples_is_refused() -> None:
+    """It was 0, the regret of a perfect forecast; a filter that leaves no row is more likely."""
+    problem, none = pear.Problem(lb=0.0, ub=1.0, n=2), torch.zeros(0, 2)
+    with pytest.raises(pear.ProblemError, match=r"predicted and true have no rows.*pass at least one row"):
+        pear.normalized_regret(problem, none, none)
+    assert pear.regret(problem, none, none).shape == (0,)
+
+
 def test_normalised_regret_where_the_best_is_worth_nothing() -> None:
     choose_one = pear.Problem(A=[[1.0, 1.0]], b=[1.0], lb=0.0)
     true = torch.tensor([[0.0, 3.0]])

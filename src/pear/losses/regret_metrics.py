@@ -12,7 +12,7 @@ from pear.decisions.continuous_programs import solve_continuous_programs
 from pear.decisions.decision_device import on_chosen_device
 from pear.decisions.failures import OnFailure, check_on_failure, report_failures
 from pear.decisions.regret_finder import CostRegretFinder
-from pear.errors import name_variables_in_errors
+from pear.errors import ProblemError, name_variables_in_errors
 from pear.losses.cost_pairs import detach_cost_pair, true_curvature_of_pair
 from pear.losses.defaults import GRADIENT
 from pear.losses.regret_outcome import regret_outcome_of_forecast
@@ -168,5 +168,7 @@ def normalized_regret(
     tables = {"true": series_as_sample_row(true), "predicted": series_as_sample_row(predicted), "weight": weight}
     check_pandas_rows(tables)
     outcome = regret_outcome_of_forecast(problem, predicted, true, solver, Q, true_Q, time_limit, known)
+    if not len(outcome.regret):
+        raise ProblemError("predicted and true have no rows, and no samples have no regret; pass at least one row")
     weights = None if weight is None else read_weights(weight, len(outcome.regret))
     return outcome.weighted(weights).normalized
