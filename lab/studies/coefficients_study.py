@@ -61,7 +61,7 @@ def draw(seed: int) -> Split:
 
 
 def run(method: str, seed: int, max_epochs: int) -> tuple[float, float]:
-    """Train by a method; return the normalised test regret in percent, and the seconds of processor time."""
+    """Train by a method; return the normalised test regret in percent, and the processor seconds of the training."""
     split, begin = draw(seed), time.process_time()
     config = pear.FitConfig(
         max_epochs=max_epochs, check_every=2, patience=5, learning_rate=0.01, start="mse", seed=seed

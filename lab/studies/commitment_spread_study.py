@@ -237,8 +237,8 @@ def quantile_regressions(fold: Fold, level: float) -> Array:
 def neighbour_weights(fold: Fold) -> Array:
     """Return weights (T, N) of the past days for each test day.
 
-    The weight falls with the distance between the roots of the forecast winds of both days. It is zero from the
-    neighbour with number ``NEIGHBOURS`` on.
+    The weight falls with the distance between the roots of the forecast winds of both days. It is zero if at least
+    ``NEIGHBOURS`` − 1 past days are nearer.
     """
     apart = np.linalg.norm(fold.now[:, None, :, 0] - fold.past[None, :, :, 0], axis=2)
     reach = np.sort(apart, 1)[:, NEIGHBOURS - 1 : NEIGHBOURS]

@@ -45,10 +45,8 @@ class Trial(NamedTuple):
 def battery(kind: str) -> pear.Model:
     """Return a battery that buys and sells energy over a day.
 
-    Its variables are charge, discharge, and the state at 25 hours.
-
-    ``kind`` says which variables have curvature: all ("full" or, with a hundredth of it, "weak"), the states ("state"),
-    or the discharge ("out").
+    Its variables are charge and discharge in 24 hours, and the state at 25 hours. ``kind`` says which variables have
+    curvature: all ("full"), all with a smaller factor ("weak"), the states ("state"), or the discharge ("out").
     """
     n, hours = 3 * HOURS + 1, np.arange(HOURS)
     charge, discharge, state = hours, HOURS + hours, 2 * HOURS + np.arange(HOURS + 1)
@@ -175,10 +173,7 @@ def curved_model(model: pear.Model, values: Array, rule: str) -> pear.Model:
 
 
 def test_regret(job: tuple[str, str, int, int]) -> tuple[str, str, int, float]:
-    """Train and test once.
-
-    The job has a task, a rule, a seed and the epochs; return task, rule, seed and mean test regret.
-    """
+    """Do one training, and return its task, rule, seed and mean test regret. The job is (task, rule, seed, epochs)."""
     task, rule, seed, epochs = job
     torch.set_num_threads(1)
     torch.manual_seed(seed)

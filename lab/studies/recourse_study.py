@@ -23,10 +23,8 @@ from pear_lab.tasks.public.newsvendor_inventory import DemandDays, draw_product_
 def staffing(days: int, seed: int, hours: int = 12, length: int = 4) -> DemandDays:
     """Draw a staffing problem: people work in shifts that cover the hours of a day.
 
-    Hours not covered are paid overtime.
-
-    The people needed in every hour are predicted, and so is the pay of temporary workers, who may cover any hour. The
-    wages of shifts are known.
+    Hours that are not covered are overtime, at a price. The people needed in every hour are predicted, and so is the
+    pay of temporary workers, who may cover any hour. The wages of shifts are known.
     """
     random = np.random.default_rng(seed)
     features, demand = draw_product_demand(random, days, hours, level=10.0)

@@ -55,7 +55,7 @@ def two_stage(task: RollingBattery, seed: int, epochs: int) -> RollingBatteryNet
 
 
 def worth(state: dict[str, Tensor], true: dict[str, Tensor]) -> Tensor:
-    """Return minus the value of the energy left after a rollout, at the mean price of the next 24 hours."""
+    """Return minus the value (B,) of the energy left after B rollouts, at the mean price of the next 24 hours."""
     return -true["price"][:, 1:25].mean(1) * state["state"]
 
 

@@ -279,7 +279,7 @@ def _reproduce_runs(wanted: list[RunSpec], database: Database, options: Reproduc
 
 
 def _start_reproduce_engine(options: ReproduceOptions, needed: bool) -> Engine:
-    """Start the engine that the options name or, if no run is left and it is not ``needed``, the local engine."""
+    """Start the engine that the options name. If it is not ``needed``, because no run is left, start the local one."""
     with err.status(Text(f"Starting the engine {options.engine} …")):
         return start_engine(options.engine, options.jobs) if needed else start_engine()
 

@@ -31,7 +31,7 @@ def current_commit() -> str | None:
 def _run_git(*words: str) -> str | None:
     """Return the output of a git command; None if the command fails.
 
-    Git takes no lock, which a killed run could leave.
+    Git is told to take no locks, because a killed run would leave them behind.
     """
     try:
         told = subprocess.run(

@@ -43,7 +43,7 @@ logger = logging.getLogger(__name__)
 
 
 class Database:
-    """Results in a SQLite file.
+    """A database of results in a SQLite file.
 
     Args:
         path: the file; created with its folder if it is missing.
@@ -103,7 +103,7 @@ class Database:
             self._connection.execute("INSERT OR REPLACE INTO meta VALUES ('writer', ?)", (words,))
 
     def _writer(self) -> str:
-        """Describe the process that has claimed the database."""
+        """Return a description of the process that has claimed the database."""
         with _explain_errors(self.path):
             found = self._connection.execute("SELECT value FROM meta WHERE name = 'writer'").fetchone()
         return str(found[0]) if found else "another process"
@@ -139,7 +139,7 @@ class Database:
         return found and found[0]
 
     def records(self) -> list[RunRecord]:
-        """All records, in the order they were first written."""
+        """Return all records, in the order in which they were first written."""
         return self._select("ORDER BY runs.rowid")
 
     def statuses(self) -> dict[str, str]:
@@ -148,7 +148,7 @@ class Database:
             return dict(self._connection.execute("SELECT key, status FROM runs"))
 
     def timings(self) -> list[tuple[str, str, dict[str, Any], dict[str, float]]]:
-        """Task, method, settings and timings of every run that is done."""
+        """Return task, method, settings and timings of every run that is done."""
         with _explain_errors(self.path):
             found = self._connection.execute(
                 "SELECT task, method, settings, timings FROM runs WHERE status = 'done'"

@@ -89,7 +89,7 @@ _NO_JSON = object()
 
 
 def _has_expected_type(name: str, value: Any) -> bool:
-    """Whether a value that was read is valid for this field of ``RunRecord``."""
+    """Return whether a value that was read has the type of this field of ``RunRecord``."""
     if value is None:
         return name in _MAY_BE_MISSING
     kind: Any = _KINDS.get(name, str)

@@ -137,7 +137,7 @@ def check_data_of_runs(runs: Iterable[RunSpec], say: Callable[[str], None] = lam
     """Read the files and make the environments that these runs need, so that errors come before the first run.
 
     Args:
-        runs: what is wanted.
+        runs: the runs that will be done.
         say: called with one line on what is being done.
 
     Raises:
@@ -153,7 +153,7 @@ def unfinished_runs(runs: Sequence[RunSpec], statuses: dict[str, str], retry_fai
     """Return the runs that are still to be done.
 
     Args:
-        runs: what is wanted.
+        runs: the runs that are wanted.
         statuses: the statuses of the stored records, by key.
         retry_failed: whether failed runs are to be done again.
     """

@@ -51,7 +51,7 @@ class Estimate:
             self._add(task, method, settings, spent)
 
     def add(self, run: RunSpec, spent: dict[str, float]) -> None:
-        """Learn from a run that has just ended."""
+        """Add the times of a run that has just ended to the data behind the estimate."""
         self._add(run.task, run.method, run.settings, spent)
 
     def seconds(self, run: RunSpec) -> float:
@@ -67,7 +67,7 @@ class Estimate:
         return _rough_seconds(run)
 
     def is_rough(self, runs: Sequence[RunSpec]) -> bool:
-        """Whether the estimate of any of these runs is a rough guess."""
+        """Return whether the estimate of any of these runs is a rough guess."""
         return any(not self._seen[_kinds_of_run(run.task, run.method, run.settings)[-1]] for run in runs)
 
     def wall_seconds(self, runs: Sequence[RunSpec], jobs: int) -> float:

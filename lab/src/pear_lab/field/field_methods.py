@@ -80,7 +80,8 @@ class FieldMethod:
 def field_methods() -> dict[str, FieldMethod]:
     """Return all methods of the comparison by name.
 
-    They are the methods of the library, PEAR with its defaults, and PEAR and ``RIVALS_BY_FIT`` trained by ``pear.fit``.
+    They are the methods of the library, PEAR with its defaults, and some methods that ``pear.fit`` trains: PEAR and
+    those in ``RIVALS_BY_FIT``.
     """
     rows = [FieldMethod(one.name, one.title, one.name, TRIES.get(one.name, LEARNING_RATES)) for one in METHODS]
     titles = {OURS: "PEAR, five tries", "pear": "PEAR as published"}

@@ -153,7 +153,8 @@ def warm_up_field_protocol(run: RunSpec, prepared: PreparedTask) -> None:
 
     Raises:
         ProblemError: the method does not apply to the task.
-        TooSlowError: a training exceeds its time limit, ``COMPILE_SECONDS`` or ``STEP_SHARE`` times the time cap.
+        TooSlowError: the first training takes longer than ``COMPILE_SECONDS``, or the second one takes longer than
+            the share ``STEP_SHARE`` of the time cap.
     """
     few = tuple(rows[:FEW] for rows in prepared.train)
     held_out = tuple(rows[:FEW] for rows in prepared.split.validation)

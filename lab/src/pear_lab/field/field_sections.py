@@ -33,7 +33,7 @@ _DECIMALS = 2
 
 
 def field_protocol_section(found: Sequence[TaskResults]) -> PageSection:
-    """Return the section that describes the protocol, with the numbers in the recorded settings."""
+    """Return the section that describes the protocol. Its numbers come from the recorded settings."""
     settings = next(run for runs in found[0].done.values() for run in runs.values()).settings
     train, validation, test = settings["most"]
     sentences = (

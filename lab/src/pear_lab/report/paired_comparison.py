@@ -162,7 +162,7 @@ class ComparisonLine:
     """One line of a comparison: the runs of all methods on one task with one set of conditions.
 
     Attributes:
-        item: the cell with these conditions in the table of PEAR as published.
+        item: the cell of the method PEAR as published, under these conditions.
         label: the name of the conditions, such as "degree 8".
         runs: the runs of each method.
         values: the regrets in percent, by method and seed, for the seeds that all methods have.

@@ -61,9 +61,8 @@ class Building(Task):
     def _whole_units(self) -> tuple[Ints, Ints]:
         """Integer costs (N, n) and budgets (N,) for dynamic programming.
 
-        A budget of −1 marks instances that it cannot solve.
-
-        It cannot solve instances whose costs are not whole numbers, or whose table would be too large.
+        A budget of −1 marks an instance that dynamic programming cannot solve, because its costs are not whole numbers
+        or its table would be too large.
         """
         units, capacities = np.zeros(self.weights.shape, np.int64), np.full(len(self.weights), -1)
         for i, (own, most) in enumerate(zip(self.weights.numpy(), self.budget.numpy(), strict=True)):

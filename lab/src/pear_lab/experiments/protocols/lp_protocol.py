@@ -37,7 +37,7 @@ _PUBLISHED_FIT: dict[str, Any] = {
 
 
 def paper_order(count: int, generator: torch.Generator) -> Tensor:
-    """Draw an order of samples like a ``DataLoader`` of torch with ``shuffle=True`` and without a ``generator``.
+    """Return an order of samples, drawn as a ``DataLoader`` of torch with ``shuffle=True`` draws it.
 
     Example:
         >>> generator = torch.Generator().manual_seed(0)
@@ -84,7 +84,7 @@ def make_split(run: RunSpec, task: LPTask) -> Split:
 def train_as_published(
     run: RunSpec, task: LPTask, split: Split, progress: Listener = None, loss: nn.Module | None = None
 ) -> tuple[nn.Linear, History]:
-    """Train a linear layer as the paper does.
+    """Train a linear layer as the paper does, and return it with its history.
 
     Adam has the learning rate 1e-2, and a batch has 32 samples. The model is validated after the first epoch and then
     after every tenth. Training ends after 3 checks in a row that improve by at most 1 %. The best weights are kept.

@@ -64,7 +64,7 @@ class PortfolioProtocol(Protocol):
         return {"peer": next(one for one in _layer_peer(method).requirements if one.startswith(method))}
 
     def check(self, run: RunSpec, say: Say = lambda line: None) -> None:
-        """Make the environment of a run's peer if there is none yet.
+        """Make the environment of the library (called a peer) that computes the run's method, if there is none yet.
 
         Raises:
             PeerError: the environment cannot be made; the message says what to do.
@@ -75,7 +75,8 @@ class PortfolioProtocol(Protocol):
     def train(self, run: RunSpec, progress: Listener = None) -> TrainingResult:
         """Train as the paper does: Adam at 1e-3, halved on a plateau, batches of 64, a patience of 10 epochs.
 
-        A peer computes portfolios in a process of its own. The transfer of numbers does not count as training time.
+        If another library computes the portfolios, it does so in a process of its own. The transfer of numbers does not
+        count as training time.
         """
         market = make_market(run)
         split, stride = market.split, run.settings["stride"]

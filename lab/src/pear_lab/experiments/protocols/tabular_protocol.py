@@ -44,7 +44,7 @@ class _TabularData:
 
 
 class TabularProtocol(Protocol):
-    """The protocol of tasks whose instances are rows of a table. One linear model predicts the values of all items."""
+    """The protocol of tasks on tables of real data. One linear model predicts the values of all items."""
 
     def method_settings(self, method: str) -> dict[str, Any]:
         """Return the settings of a method, among them the candidates that training chooses from.
@@ -116,7 +116,7 @@ def _compile_before_training(run: RunSpec, prepared: _TabularData) -> None:
 def _train_candidate(
     run: RunSpec, prepared: _TabularData, options: dict[str, float], progress: Listener
 ) -> tuple[SharedLinear, History]:
-    """Train one model whose loss has these options."""
+    """Train one model whose loss has the given options, and return it with its history."""
     train, validation = prepared.split.train, prepared.split.validation
     model = prepared.model(run.seed)
     start = run.settings.get("start", "given")
@@ -137,7 +137,7 @@ def _train_candidate(
 
 
 def _load_tabular_data(run: RunSpec) -> _TabularData:
-    """Load the data set of the run and split it."""
+    """Return the data set of a run, split into training, validation and test."""
     data = _load_data_set(run.task, run.settings.get("features", ""), os.environ.get(VARIABLE))
     if isinstance(data, BuildingData):
         names = ("fold", "instance_size", "budget", "version")
@@ -149,5 +149,5 @@ def _load_tabular_data(run: RunSpec) -> _TabularData:
 
 @lru_cache(maxsize=4)
 def _load_data_set(task: str, features: Any, root: str | None) -> BuildingData | EnergyData:
-    """Read a data set, once per process. ``root`` is the value of ``$PEAR_DATA``."""
+    """Return a data set, which is read once per process. ``root`` is the value of ``$PEAR_DATA``."""
     return load_building(root, features) if task == "building" else load_energy(root)

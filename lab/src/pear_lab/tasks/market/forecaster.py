@@ -16,8 +16,8 @@ class Forecaster(nn.Module):
     """A model that returns known daily returns followed by predicted ones.
 
     RevIN standardises every window, with a learned scale and offset for each asset, and transforms the forecast back.
-    DLinear splits the standardised window into a moving average, the trend, and the rest, the season. Trend and season
-    each have a linear map from ``window`` to ``ahead`` days, which all assets share.
+    DLinear splits the standardised window into its moving average (the trend) and the rest (the season). Trend and
+    season each have a linear map from ``window`` to ``ahead`` days, which all assets share.
 
     Args:
         assets: n, the number of assets.

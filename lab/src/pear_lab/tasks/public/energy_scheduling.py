@@ -38,10 +38,7 @@ class EnergyScheduleJobs(NamedTuple):
     load: Array
 
     def starts(self) -> list[tuple[int, int]]:
-        """Return all pairs of a job and a slot in which it may start.
-
-        A pair is a variable of the program, in this order.
-        """
+        """Return all pairs of a job and a slot in which it may start. Each pair is a variable, in this order."""
         rows = zip(self.earliest, self.latest, self.duration, strict=True)
         return [
             (job, slot) for job, (low, high, long) in enumerate(rows) for slot in range(int(low), int(high - long) + 1)

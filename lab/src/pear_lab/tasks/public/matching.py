@@ -36,8 +36,9 @@ def draw_matching(seed: int) -> Drawing:
 
     A paper has one of eight topics. The paper contains each of 16 words with a probability of 80 % if the word is
     typical of the topic, and of 10 % otherwise. The probability of a citation is 3 %, plus 50 % if two papers share
-    their topic, plus 40 % if their topics are one of a few randomly drawn pairs. The features (N, 49, 48) of a pair are
-    the words of both papers and the words that they share. The predicted values (N, 49) are 1 for a citation, else 0.
+    their topic, plus 40 % if their topics are one of a few randomly drawn pairs. The features (N, 49, 48) of the 49
+    pairs are the words of both papers and the words that they share. The predicted values (N, 49) are 1 for a citation,
+    else 0.
     """
     random = np.random.RandomState(seed)
     count = sum(_SIZES)
