@@ -284,7 +284,7 @@ def trained(one: Trial, seed: int, loss: nn.Module, start: Start) -> float:
 
 
 def three(one: Trial, seed: int) -> dict[str, float]:
-    """Return three test regrets: of the squared error, of PEAR without that start, and of PEAR with it (our defaults)."""
+    """Return three test regrets: of the squared error, of PEAR alone, and of PEAR after it (our defaults)."""
     problem = one.train.task.problem
     starts: dict[str, Start] = {ALONE: "standardised", GUIDED: "mse"}
     ours = {name: trained(one, seed, pear.PEARLoss(problem), start) for name, start in starts.items()}
