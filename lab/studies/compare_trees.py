@@ -9,7 +9,7 @@ measure the start of the package have no repeats. Each job runs once in each tre
 kernels. Trainings begin with ``start="mse"`` or "given", because the default start is not the same in all trees. Jobs
 of a battery need the days of the PJM market under ``$PEAR_DATA``. Of these jobs, those with "epochs" run a training
 loop written by hand, and those with "fit" run ``pear.fit`` with the same loss, for a linear model and for a network
-with a hidden layer of 64 units.
+with a hidden layer of 64 units. Those with "race" fit a ``DecisionRegressor`` with nothing set.
 """
 
 from __future__ import annotations
@@ -92,6 +92,11 @@ def fit(count, *layers):
     pear.fit(net.double(), pear.PEARLoss(model, smoothing=0.0, injection=0.0), (X, Y), (X[:32], Y[:32]), config=config)
 
 mlp = lambda: (torch.nn.Linear(101, 64), torch.nn.ReLU(), torch.nn.Linear(64, 24))
+
+def race(kind):
+    began = time.process_time()
+    pear.DecisionRegressor(model, kind).fit(X.numpy(), Y.numpy())
+    print(time.process_time() - began)
 """
 DENSE = """
 generator = torch.Generator().manual_seed(0)
@@ -164,6 +169,7 @@ fastest(lambda: loss(cost.clone().requires_grad_(), true).backward(), 5)
         for name, layers in {"linear": "", "mlp": ", *mlp()"}.items()
         for count in (1, 5)
     },
+    **{f"battery-race-{kind}": f"{BATTERY}race({kind!r})" for kind in ("linear", "mlp")},
     "scaling-grid": """
 task = pear.tasks.shortest_path((40, 40))
 c = torch.rand(2, task.problem.n, dtype=torch.float64, generator=torch.Generator().manual_seed(0))
