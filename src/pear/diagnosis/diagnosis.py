@@ -189,7 +189,7 @@ class Diagnosis:
 
         The column ``samples`` counts the samples with such a violation, and ``amount`` is the mean violation in these
         samples. The columns ``cost`` and ``best_cost`` are what the violations by decisions and by best decisions cost
-        in all samples together.
+        in all samples together; they are NaN if the recourse has no prices.
         """
         count = (self.violation > 0).sum(0)
         columns = {

@@ -107,20 +107,25 @@ def make_page_grids(found: Diagnosis, rows: int) -> dict[str, PageGrid]:
 
 
 def _make_page_grid(
-    title: str, frame: pandas.DataFrame, columns: PageColumns, rows: int, caption: str = "", there: int | None = None
+    title: str,
+    frame: pandas.DataFrame,
+    columns: PageColumns,
+    rows: int,
+    caption: str = "",
+    total_rows: int | None = None,
 ) -> PageGrid:
     """Return the first rows of a DataFrame as a formatted table.
 
     Args:
-        title: heading of the table.
+        title: heading of the table. If rows are left out, the heading says so.
         frame: the DataFrame.
         columns: the columns to show.
         rows: the largest number of rows to show.
         caption: text below the table.
-        there: the number of rows of the whole table, if ``frame`` is only its beginning.
+        total_rows: the number of rows of the whole table, if ``frame`` is only its beginning.
     """
-    there = len(frame) if there is None else there
-    title = title if there <= rows else f"{title}: {rows} of {there:,}, the dearest first"
+    total_rows = len(frame) if total_rows is None else total_rows
+    title = title if total_rows <= rows else f"{title}: {rows} of {total_rows:,}, the dearest first"
     texts = [map(write, frame[name].head(rows)) for _, name, write in columns]
     return PageGrid(title, tuple(heading for heading, _, _ in columns), tuple(zip(*texts, strict=True)), caption)
 

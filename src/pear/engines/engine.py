@@ -6,8 +6,7 @@ import itertools
 import time
 from abc import ABC, abstractmethod
 from collections import Counter
-from collections.abc import Callable, Iterable
-from concurrent.futures import FIRST_COMPLETED, Future, wait
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -19,8 +18,6 @@ MAX_LOSSES = 20
 
 MESSAGE_SECONDS = 0.2
 """The shortest time between two messages of a task in another process."""
-
-_TICK_SECONDS = 0.1
 
 SendMessage = Callable[[Any], None]
 """The function by which a task reports its progress."""
@@ -148,65 +145,6 @@ class Engine(ABC):
     @abstractmethod
     def _hand_over(self, ticket: int) -> None:
         """Begin the task with this ticket as soon as a slot is free."""
-
-
-class FutureEngine(Engine):
-    """The base class of engines that run tasks in other processes. Each running task has a ``Future`` of its result."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self._futures: dict[Future[Any], int] = {}
-        self._begun: set[int] = set()
-
-    def wait(self, on_update: OnUpdate, seconds: float | None = None) -> None:
-        """Wait a short time, or until a task ends, and report updates."""
-        tick = _TICK_SECONDS if seconds is None else min(seconds, _TICK_SECONDS)
-        ended, _ = wait(list(self._futures), tick, FIRST_COMPLETED)
-        for ticket, message in self._read_messages():
-            if ticket in self.tasks:
-                self._report_start(ticket, on_update)
-                if message is not None:
-                    on_update(TaskMessage(ticket, message))
-        for future in ended:
-            self._collect_result(self._futures.pop(future), future, on_update)
-
-    @abstractmethod
-    def _read_messages(self) -> Iterable[tuple[int, Any]]:
-        """Return new messages, each with its ticket. The message None says that a task has begun."""
-
-    @abstractmethod
-    def _collect_result(self, ticket: int, future: Future[Any], on_update: OnUpdate) -> None:
-        """Report the result of a future, raise the task's error, or begin the task again."""
-
-    def _report_start(self, ticket: int, on_update: OnUpdate) -> None:
-        """Report that a task has begun, if this is not reported yet."""
-        if ticket not in self._begun:
-            self._begun.add(ticket)
-            on_update(TaskStart(ticket))
-
-    def _report_result(self, ticket: int, value: Any, on_update: OnUpdate) -> None:
-        """Report the value of a task, and forget the task."""
-        self._report_start(ticket, on_update)
-        del self.tasks[ticket]
-        on_update(TaskResult(ticket, value))
-
-    def _begin_again(self, ticket: int, how: str, on_update: OnUpdate, to_blame: bool = True) -> None:
-        """Begin a task again after its process has ended, or give it up.
-
-        Args:
-            ticket: the ticket of the task.
-            how: how the process ended, in words.
-            on_update: a function that is called with a ``TaskLoss`` if the task is given up.
-            to_blame: whether the task may have caused the end of its process; False if a machine was lost.
-        """
-        self._begun.discard(ticket)
-        self._deaths[ticket] += to_blame
-        self.losses[ticket] += 1
-        if self._deaths[ticket] < MAX_DEATHS and self.losses[ticket] < MAX_LOSSES:
-            self._hand_over(ticket)
-            return
-        del self.tasks[ticket]
-        on_update(TaskLoss(ticket, f"its process died {self.losses[ticket]} times, the last time with {how}"))
 
 
 def throttle_messages(send: SendMessage) -> SendMessage:

@@ -12,7 +12,8 @@ from typing import Any, NamedTuple
 import torch
 
 from pear.compile import thread_pools
-from pear.engines.engine import Engine, FutureEngine, OnUpdate, Resources, Task, throttle_messages
+from pear.engines.engine import Engine, OnUpdate, Resources, Task, throttle_messages
+from pear.engines.future_engine import FutureEngine
 from pear.engines.process_deadline import process_deadline
 from pear.errors import EngineError
 from pear.optional_packages import import_optional

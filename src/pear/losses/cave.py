@@ -103,7 +103,7 @@ class _CaveCone(NamedTuple):
 
     @classmethod
     def at(cls, program: Problem, points: Tensor) -> _CaveCone:
-        """Return the normal cones at exact solutions (B, n). Constraints with a slack of zero are active."""
+        """Return the normal cones at exact solutions (B, n). Slacks of at most ``TIGHT`` are active."""
         z = points.to(program.device)
         scale = z.abs().amax(1, keepdim=True).clamp_min(1.0)
         none = torch.zeros_like(z, dtype=torch.bool)

@@ -58,12 +58,13 @@ def guided_regret(
 
     Args:
         inputs: predicted costs, true costs, predicted curvature and true curvature, which may require gradients.
-        call: the same inputs, detached.
-        parts: the regrets. If right-hand sides are predicted, they already contain guidance, violations and gradient.
+        call: the same inputs, detached, with the settings of the call.
+        parts: the results of the call: regrets, decisions and gradients. If right-hand sides are predicted,
+            ``parts.extra`` holds the guidance and the cost of violations, which are added to the regrets.
         shares: the number by which the sum over the samples is divided. With 0 there is no sum, and the result is the
             value of each sample, (B,).
         sign: 1 for minimisation, −1 for maximisation.
-        all_good: whether all samples are solved.
+        all_good: whether all samples are solved; if not, F is 0 for those that failed.
     """
     if torch.is_grad_enabled() and any(map(input_requires_gradient, inputs)):
         found: Tensor = GuidedRegret.apply(*inputs, call, parts, shares, sign, all_good)

@@ -134,7 +134,8 @@ class _UniquenessProgram:
         """Return whether the rows Hd = 0 and Jd = 0 prove by simple propagation that d = 0 is the only direction.
 
         A row with a single variable fixes this variable at zero. Other rows may then be left with a single variable. In
-        a smoothed linear program every row of H has one entry, so that only slacks remain after the first pass.
+        a smoothed linear program with elastic slacks, H has one entry in the row of each decision variable and none in
+        the row of a slack, so that only slacks remain after the first pass.
         """
         used = sparse.csr_array(self.held != 0).astype(float)
         loose = (self.low < 0) | (self.high > 0)

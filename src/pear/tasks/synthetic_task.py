@@ -114,11 +114,11 @@ class SyntheticTask(Task):
         return Samples(torch.from_numpy(x).to(dtype), torch.from_numpy(self._costs(c)).to(dtype))
 
     def _random(self, seed: int | None) -> np.random.RandomState:
-        """Return the random state from which samples are drawn. Subclasses override this method."""
+        """Return the random state from which samples are drawn. Subclasses may override this method."""
         return np.random.RandomState(0 if seed is None else seed)
 
     def _costs(self, polynomial: Array) -> Array:
-        """Return the costs (N, n) of the task from polynomial costs (N, n). Subclasses override this method."""
+        """Return the costs (N, n) of the task from polynomial costs (N, n). Subclasses may override it."""
         return polynomial
 
     def _checked(self, cost: Any) -> Tensor:

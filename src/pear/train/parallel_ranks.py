@@ -160,7 +160,12 @@ class ParallelRanks:
         )
 
     def from_rank_0(self, place: str, find: Callable[[], T]) -> T:
-        """Call ``find`` on rank 0 alone, and return its result on all ranks."""
+        """Call ``find`` on rank 0 alone, and return its result on all ranks. All ranks must call this method.
+
+        Args:
+            place: the place in the training, in words, as in ``meet``.
+            find: a function without arguments; its result must be picklable.
+        """
         if self.device is None:
             return find()
         value = find() if self.first else None

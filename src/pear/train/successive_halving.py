@@ -82,7 +82,7 @@ class SuccessiveHalving:
         return False
 
     def _leave_out(self, number: int) -> None:
-        """Write in a candidate's note that no time was left for it, unless it has a result from an earlier stage."""
+        """Write in a candidate's note that the time was up, unless it was validated in an earlier stage."""
         if not self.field[number].history.checks:
             self.field[number].note = LATE
 

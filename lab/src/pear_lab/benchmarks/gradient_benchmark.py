@@ -266,7 +266,7 @@ class _GradientBenchmarkPoint:
         """Make the row of a measured peer.
 
         Raises:
-            PeerError: the result of the peer has another shape than expected.
+            PeerError: the result of the peer is missing, or has another shape than expected.
         """
         answers = self.programs.answers
         errors = {"gradient": answers.errors, "decision": answers.decision_errors}[peer.measures]

@@ -162,7 +162,7 @@ class Database:
             self._connection.execute("DELETE FROM meta WHERE name = 'tried'")
 
     def close(self) -> None:
-        """Close the file and release the claim."""
+        """Close the file. If ``claim`` made this process the only writer, other processes may write again."""
         self._connection.close()
         if self._lock is not None:
             self._lock.close()

@@ -21,7 +21,8 @@ import torch
 
 from pear.compile.thread_pools import thread_count
 from pear.engines import Engine, EngineError, start
-from pear.engines.engine import FutureEngine, OnUpdate, Task, throttle_messages
+from pear.engines.engine import OnUpdate, Task, throttle_messages
+from pear.engines.future_engine import FutureEngine
 
 MAX_STARTS = 5
 """The engine gives up after this many processes in a row that died before they began a task."""

@@ -52,7 +52,7 @@ class SpoProtocolResult:
         size, degree, noise, seed: the setting and the seed of the replication.
         regret: for each of ``METHODS``, the total test regret in percent of the total best cost.
         penalty: for each of ``METHODS``, the chosen weight of the lasso penalty.
-        seconds: the time of all fits.
+        seconds: the time of all fits, with their validation and test.
         commit: the commit of the code; None if it is unknown.
     """
 

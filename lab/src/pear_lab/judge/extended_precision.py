@@ -52,7 +52,10 @@ class ExtendedFactor:
         return self.Q[:, rank:]
 
     def least_squares(self, rhs: Wide, rank: int) -> Wide:
-        """Return the v (k,) that solves ``M v ≈ rhs`` (n,) by least squares, with zeros for columns beyond the rank."""
+        """Return the v (k,) that solves ``M v ≈ rhs`` (n,) by least squares.
+
+        The entries of the columns after the first ``rank`` in ``order`` are zero.
+        """
         v = np.zeros(self.R.shape[1], np.longdouble)
         v[self.order[:rank]] = solve_extended_upper(self.R[:rank, :rank], (self.Q.T @ rhs)[:rank])
         return v

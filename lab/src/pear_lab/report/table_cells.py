@@ -201,10 +201,11 @@ def _best_run_group(runs: Iterable[RunRecord]) -> list[RunRecord]:
 
 
 def _rank_run_group(group: list[RunRecord]) -> tuple[bool, bool, int, float, str]:
-    """Return the sort key of a group of runs with the same settings. The preferred group has the largest key.
+    """Return the sort key of a group of runs with equal settings, except for the fold; the largest key is preferred.
 
-    Groups are compared by these criteria in turn: full problems before reduced ones; the start of the task's own
-    protocol before others; then more runs, a larger time cap, and a later date.
+    Groups are compared by these criteria in turn: full problems before reduced ones; runs whose setting ``start`` (the
+    first weights) is the one that the task's protocol prescribes before others; then more runs, a larger time cap, and
+    a later date.
     """
     run = group[0]
     budget = float(run.settings.get("time_cap", TIME_CAP))

@@ -359,12 +359,10 @@ def set_nonbasic_variables(D: ProgramData, w: Workspace) -> bool:
 
 @inner
 def refresh_basis_inverse(D: ProgramData, w: Workspace) -> bool:
-    """Invert the basis anew if there were more than REFRESH pivots since the last time.
-
-    The start that samples share is refreshed before it is saved, so that the samples do not repeat this work.
+    """Invert the basis anew if it has changed in more than REFRESH pivots since it was last inverted.
 
     Returns:
-        False if the basic columns are dependent.
+        False if it was inverted and the basic columns are dependent.
     """
     return w.tally[ix.AGE] <= REFRESH or invert_basis(D, w)
 

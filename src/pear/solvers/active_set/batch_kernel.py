@@ -81,7 +81,7 @@ def run_batch_task(
     elif load_sample_program(P, D, cost, at, w):
         if task == ix.SOLVE or task == ix.DECIDE:
             solve_sample_decision(D, table.predicted, slot, default, outcome, i, task == ix.SOLVE, w)
-        elif find_feasible_basis_start(D, w) and refresh_basis_inverse(D, w):
+        elif find_feasible_basis_start(D, w) and refresh_basis_inverse(D, w):  # once, and not by every sample
             save_basis_start(D, table.predicted, slot, np.bool_(True), w)
 
 

@@ -114,8 +114,8 @@ class _HighsClock:
     Attributes:
         seconds: the seconds for the whole call.
         waiting: the number of samples that have not begun.
-        at_a_time: the number of samples that are solved at the same time. If it is the number of all samples, each
-            sample may use all the time.
+        at_a_time: the number of samples that are solved at the same time and share the time evenly; the number of all
+            samples if each sample may use all the time that is left.
         stop: set when all samples have to stop.
     """
 

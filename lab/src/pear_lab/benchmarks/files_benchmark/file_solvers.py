@@ -219,8 +219,9 @@ def _file_status_from_words(said: str) -> str:
     """Translate the message of a solver that failed into "infeasible", "unbounded" or "inaccurate".
 
     Example:
-        >>> [_file_status_from_words(said) for said in ("PrimalInfeasible", "PROXQP_DUAL_INFEASIBLE", "MaxIterations")]
-        ['infeasible', 'unbounded', 'inaccurate']
+        >>> said = ("PrimalInfeasible", "primal infeasible", "PROXQP_DUAL_INFEASIBLE", "MaxIterations")
+        >>> [_file_status_from_words(words) for words in said]
+        ['infeasible', 'infeasible', 'unbounded', 'inaccurate']
     """
-    plain = said.lower().replace("_", "")
+    plain = said.lower().replace("_", "").replace(" ", "")
     return "infeasible" if "primalinf" in plain else "unbounded" if "dualinf" in plain else "inaccurate"

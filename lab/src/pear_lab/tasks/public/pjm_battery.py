@@ -31,14 +31,14 @@ _OBJECTIVES: dict[str, tuple[tuple[float, float | None], ...]] = {
 
 
 def draw_pjm_battery(seed: int, order: str, spec: Battery = PJM) -> Drawing:
-    """Return the battery with the days in float32.
+    """Return the planning problem of a battery, and the days of PJM as samples in float32, split in the given order.
 
-    The last fifth is for the test, the last fifth of the rest for validation.
+    The last fifth of the days is for the test, the last fifth of the other days for validation.
 
     Args:
         seed: the seed of the shuffled order; 0 gives the order of Yeh et al. It is ignored if ``order`` is "time".
-        order: "time" or "shuffled".
-        spec: the battery.
+        order: the order of the days, "time" or "shuffled".
+        spec: the sizes and costs of the battery.
     """
     days = load_pjm_days()
     features, prices, count = days.features.float(), days.prices.float(), len(days.features)
