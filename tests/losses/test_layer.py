@@ -242,6 +242,40 @@ def test_calls_do_not_disturb_each_other() -> None:
     torch.testing.assert_close(first.grad, 2 * alone.grad, rtol=1e-12, atol=1e-13)
 
 
+@pytest.mark.parametrize("name", ["Q", "G"])
+def test_a_matrix_changed_in_place_before_the_backward_pass_is_refused(name: str) -> None:
+    """The decisions share the memory of matrices, so that the gradient would be that of another problem."""
+    problem = pear.Problem(Q=np.eye(2), G=[[1.0, 1.0]], h=[1.0])
+    matrix = {"Q": torch.eye(2).double(), "G": torch.ones(1, 2).double()}[name].repeat(2, 1, 1)
+    cost, layer = leaf(-torch.ones(2, 2)), pear.DecisionLayer(problem)
+    z = layer(cost, **{name: matrix})
+    matrix *= torch.tensor([1.0, 3.0]).double()
+    with pytest.raises(pear.ProblemError, match=rf"{name} was changed in place.*{name}\.clone\(\)"):
+        z[:, 0].sum().backward()
+    z = layer(cost, **{name: matrix.clone()})
+    z[:, 0].sum().backward()
+    assert cost.grad is not None
+
+
+@pytest.mark.parametrize("name", ["layer", "loss"])
+def test_data_made_in_inference_mode_is_data(name: str) -> None:
+    """Torch refuses to save such tensors for a backward pass. They need no derivative."""
+    case = ZOO["simplex"]
+    gradients = []
+    for inference in (False, True):
+        with torch.inference_mode(inference):
+            true = case.true.double().clone()
+            Q = torch.eye(true.shape[1]).double().repeat(len(true), 1, 1)
+        cost = leaf(case.cost)
+        if name == "layer":
+            found = pear.DecisionLayer(case.problem, case.smoothing)(cost, Q=Q)[:, 0].sum()
+        else:
+            found = pear.PEARLoss(case.problem, case.smoothing)(cost, true, Q=Q, true_Q=Q)
+        found.backward()
+        gradients.append(cost.grad)
+    torch.testing.assert_close(*gradients, rtol=0, atol=0)
+
+
 @pytest.mark.parametrize("power", [1, 2])
 @pytest.mark.parametrize("name", ["layer", "loss", "dbb", "rfwo"])
 def test_second_derivatives_are_refused(name: str, power: int) -> None:

@@ -16,8 +16,9 @@ from pear.losses.autograd_inputs import fit_gradient_to_input, input_requires_gr
 from pear.losses.decision_module import DecisionModule, on_module_device
 from pear.losses.defaults import DECISION
 from pear.losses.eager import eager
-from pear.losses.second_derivatives import refuse_second_derivatives
+from pear.losses.second_derivatives import refuse_second_derivatives, save_inputs
 from pear.problem import Model, Problem
+from pear.problem.matrix import MATRICES
 from pear.problem.model import model_variable_names, problem_of_model
 from pear.problem.problem_fields import FIELDS
 from pear.problem.sample_keys import as_keys
@@ -178,7 +179,10 @@ class _LayerDecision(torch.autograd.Function):
     ) -> Tensor:
         ctx.decisions, ctx.sign, ctx.names, ctx.given = decisions, sign, names, ("cost", *given)
         ctx.inputs = [(t.dtype, tuple(t.shape)) if isinstance(t, Tensor) else None for t in (cost, *fields)]
-        ctx.save_for_backward(*[t for t in (cost, *fields) if isinstance(t, Tensor)])
+        save_inputs(ctx, cost, *fields)
+        ctx.matrices = [
+            (name, t, t._version) for name, t in zip(given, fields, strict=True) if _is_tracked_matrix(name, t)
+        ]
         # a copy: the caller may change it in place, and the backward pass needs the original
         return decisions.x.to(cost.dtype, copy=True)
 
@@ -186,6 +190,7 @@ class _LayerDecision(torch.autograd.Function):
     @refuse_second_derivatives
     def backward(ctx: Any, up: Tensor) -> tuple[Tensor | None, ...]:
         """Compute ∂L/∂input for each input that requires a gradient, from ``up`` (B, n), which is ∂L/∂z."""
+        _check_unchanged_matrices(ctx.matrices)
         decisions, w, needed = ctx.decisions, up.double(), ctx.needs_input_grad[4:]
         by_rows = any(need and name in _ROW_FIELDS for name, need in zip(ctx.given, needed, strict=True))
         with name_variables_in_errors(ctx.names):
@@ -198,3 +203,25 @@ class _LayerDecision(torch.autograd.Function):
             for name, need, kind in zip(ctx.given, needed, ctx.inputs, strict=True)
         ]
         return (None, None, None, None, *grads)
+
+
+def _is_tracked_matrix(name: str, value: Any) -> bool:
+    """Return whether a field is a matrix in a tensor that counts its in-place changes."""
+    return name in MATRICES and isinstance(value, Tensor) and not value.is_inference()
+
+
+def _check_unchanged_matrices(matrices: list[tuple[str, Tensor, int]]) -> None:
+    """Raise an error if a matrix was changed in place after the forward pass, which does not copy matrices.
+
+    Args:
+        matrices: the name of each matrix, its tensor, and the version of the tensor in the forward pass.
+
+    Raises:
+        ProblemError: a matrix has another version now.
+    """
+    for name, value, version in matrices:
+        if value._version != version:
+            raise ProblemError(
+                f"{name} was changed in place between the decision and backward(), which needs the old values; pass "
+                f"{name}.clone() to the layer, or change {name} after backward()"
+            )

@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from pear.losses.decision_loss import CostSettings, Decide, DecisionLoss
-from pear.losses.second_derivatives import refuse_second_derivatives
+from pear.losses.second_derivatives import refuse_second_derivatives, save_inputs
 from pear.optimality.rule import RANK, ROUNDOFF, SHARP, TIGHT
 from pear.problem import Model, Problem
 from pear.setting_checks import check_count_setting, check_positive_setting
@@ -197,13 +197,12 @@ class _FrankWolfePoint(torch.autograd.Function):
 
     @staticmethod
     def forward(ctx: Any, cost: Tensor, z: Tensor, directions: Tensor, rate: float) -> Tensor:
-        ctx.save_for_backward(cost, directions)
-        ctx.rate = rate
+        save_inputs(ctx, cost)
+        ctx.directions, ctx.rate = directions, rate
         return z.to(cost)
 
     @staticmethod
     @refuse_second_derivatives
     def backward(ctx: Any, up: Tensor) -> tuple[Tensor, None, None, None]:
-        directions = ctx.saved_tensors[1]
-        along = torch.einsum("brn,bn->br", directions, up.double())
-        return -ctx.rate * torch.einsum("brn,br->bn", directions, along).to(up), None, None, None
+        along = torch.einsum("brn,bn->br", ctx.directions, up.double())
+        return -ctx.rate * torch.einsum("brn,br->bn", ctx.directions, along).to(up), None, None, None

@@ -18,7 +18,7 @@ import torch
 from torch import Tensor
 
 from pear.losses.autograd_inputs import fit_gradient_to_input, input_requires_gradient
-from pear.losses.second_derivatives import refuse_second_derivatives
+from pear.losses.second_derivatives import refuse_second_derivatives, save_inputs
 from pear.problem.matrix import matvec
 from pear.solvers.regret_call import RegretCall, RegretCallResults
 
@@ -100,7 +100,7 @@ class GuidedRegret(torch.autograd.Function):
         all_good: bool,
     ) -> Tensor:
         """Compute ``R + α F``; the arguments are those of ``guided_regret``."""
-        ctx.save_for_backward(predicted, true, Q, true_Q)
+        save_inputs(ctx, predicted, true, Q, true_Q)
         ctx.parts, ctx.shares, ctx.sign, ctx.guidance = parts, shares, sign, call.guidance
         ctx.inputs = [None if t is None else (t.dtype, tuple(t.shape)) for t in (predicted, true, Q, true_Q)]
         return _guided_value(call, parts, shares, sign, all_good)

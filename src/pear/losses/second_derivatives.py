@@ -1,4 +1,7 @@
-"""``refuse_second_derivatives``: a decorator for autograd functions that have no second derivative."""
+"""``refuse_second_derivatives``: a decorator for autograd functions that have no second derivative.
+
+``save_inputs`` saves what the decorator reads.
+"""
 
 from __future__ import annotations
 
@@ -10,6 +13,7 @@ import torch
 from torch import Tensor
 
 from pear.errors import ProblemError
+from pear.losses.autograd_inputs import input_requires_gradient
 
 Backward = Callable[..., "tuple[Tensor | None, ...]"]
 
@@ -20,7 +24,7 @@ def refuse_second_derivatives(backward: Backward) -> Backward:
     Torch's ``once_differentiable`` raises an error only if the upstream gradient has a derivative. Otherwise the result
     looks like a constant: a Hessian would be zero, and a penalty of the gradient would lack a part of its derivative.
 
-    The ``forward`` of the function must save its inputs by ``ctx.save_for_backward``.
+    The ``forward`` of the function must save its inputs by ``save_inputs``.
     """
 
     @wraps(backward)
@@ -29,10 +33,18 @@ def refuse_second_derivatives(backward: Backward) -> Backward:
             found = backward(ctx, *upstream)
         if not torch.is_grad_enabled():  # it is enabled only by create_graph=True
             return found
-        sources = [one for one in (*ctx.saved_tensors, *upstream) if one is not None and one.requires_grad]
+        sources = [one for one in (*ctx.saved_tensors, *upstream) if input_requires_gradient(one)]
         return tuple(None if one is None else _FirstDerivative.apply(one, *sources) for one in found)
 
     return call
+
+
+def save_inputs(ctx: Any, *inputs: Any) -> None:
+    """Save the inputs that require a gradient, for ``refuse_second_derivatives``.
+
+    Torch refuses to save a tensor made in ``torch.inference_mode``. Such tensors never require a gradient.
+    """
+    ctx.save_for_backward(*filter(input_requires_gradient, inputs))
 
 
 class _FirstDerivative(torch.autograd.Function):

@@ -8,7 +8,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from pear.losses.second_derivatives import refuse_second_derivatives
+from pear.losses.second_derivatives import refuse_second_derivatives, save_inputs
 
 PullBack = Callable[[Tensor], Tensor]
 """Maps the gradient with respect to decisions (B, n) to that with respect to costs (B, n)."""
@@ -42,7 +42,7 @@ class _SurrogateDecision(torch.autograd.Function):
 
     @staticmethod
     def forward(ctx: Any, cost: Tensor, z: Tensor, pull_back: PullBack) -> Tensor:
-        ctx.save_for_backward(cost)
+        save_inputs(ctx, cost)
         ctx.pull_back = pull_back
         return z.to(cost, copy=True)
 

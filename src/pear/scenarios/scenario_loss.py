@@ -18,7 +18,7 @@ from pear.errors import ProblemError
 from pear.losses.autograd_inputs import fit_gradient_to_input
 from pear.losses.eager import eager
 from pear.losses.sample_weights import Reduction, check_weighted_reduction, read_weights, reduce_weighted
-from pear.losses.second_derivatives import refuse_second_derivatives
+from pear.losses.second_derivatives import refuse_second_derivatives, save_inputs
 from pear.optimality.status import Status
 from pear.problem import Model
 from pear.problem.problem_fields import FIELDS
@@ -237,7 +237,7 @@ class _ScenarioLossFirstStage(torch.autograd.Function):
 
     @staticmethod
     def forward(ctx: Any, solved: VerifiedSolutions, first: int, strict: bool, *data: Tensor | None) -> Tensor:
-        ctx.save_for_backward(*data)
+        save_inputs(ctx, *data)
         ctx.solved, ctx.strict = solved, strict
         ctx.inputs = [None if one is None else (one.dtype, tuple(one.shape)) for one in data]
         return solved.x[:, :first].clone()
