@@ -94,6 +94,21 @@ def test_exchanges_alone_leave_samples(monkeypatch: pytest.MonkeyPatch) -> None:
     assert sum(int((~repaired(seed)[0].solved).sum()) for seed in range(4)) >= 8
 
 
+def test_costs_that_have_changed_a_lot_do_not_exhaust_the_search() -> None:
+    """A first program with a small μ would need too many steps from far away; it would leave most of these samples."""
+    rng, n, m, batch = np.random.default_rng(1), 300, 200, 24
+    G = sparse.random_array((m, n), density=0.03, rng=rng).tocsr()
+    curved = sparse.diags_array(rng.uniform(0, 1, n) * (rng.random(n) < 0.5)).tocsr()
+    problem = pear.Problem(Q=curved, G=G, h=G @ rng.uniform(0, 1, n) + rng.uniform(0, 0.2, m), lb=0.0, ub=1.0)
+    first = torch.from_numpy(rng.uniform(-0.5, 0.5, (batch, n)))
+    second = first * torch.from_numpy(rng.uniform(0.0, 2.0, (batch, n)))
+    found = repair_sparse(
+        problem.canonical(second), solve_continuous_programs(problem, first, 0.0, "auto").as_start(), 8
+    )
+    assert found is not None
+    assert bool(found.solved.all())
+
+
 @pytest.mark.parametrize("seed", range(2))
 def test_a_start_without_any_information_is_enough(seed: int) -> None:
     given, cost, _, demand = draws(seed)

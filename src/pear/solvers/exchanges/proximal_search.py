@@ -46,10 +46,11 @@ from pear.solvers.exchanges.exchange_matrix import multiply_exchange_matrix
 from pear.solvers.exchanges.exchange_plan import HELD, ExchangePlan
 from pear.solvers.exchanges.masked_system import factor_whole_system, solve_masked_factor
 
-FIRST_SHARE, LAST_SHARE, SHARE_FACTOR = 1e-5, 1e-9, 0.1
+FIRST_SHARE, LAST_SHARE, SHARE_FACTOR = 1e-2, 1e-9, 0.1
 """μ of the first program, the smallest μ, and the factor between two programs.
 
-μ is relative to the size of the decisions over that of the costs.
+μ is relative to the size of the decisions over that of the costs. From a far start, a program with a smaller μ needs
+more steps, and the first program may not be solved at all.
 """
 
 _DELTA = 1e-3  # δ over μ, relative to the square of the size of the costs over that of the decisions
