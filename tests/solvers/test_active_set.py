@@ -636,3 +636,22 @@ def test_equalities_that_depend_on_each_other_in_any_unit(name: str) -> None:
         )
         value = pear.solve(problem, money * c[None] / unit).value.item() / money
         assert value == pytest.approx(DEPENDENT[name]["value"], rel=1e-9)
+
+
+def test_flat_direction_gets_no_curvature_from_rounding() -> None:
+    """In these units an entry of 3e-17 curved a direction without curvature, and a point of 2e32 counted as solved."""
+    unit = np.array([0.007165404364390099, 72.33911940644133, 6.808704603293725, 0.037569087124086444])
+    rows = np.array([604.5993823092194, 4902.194695147551, 4061.2015359520883, 4.82604137674135, 1.7342324586589783])
+    row, money = 0.6832434875075266, 0.035494255519056314
+    G = np.array([[-1.0, 1, -1, 1], [-1, 1, -1, 1], [1, -2, 1, -1], [-1, -1, -1, -2], [2, -2, 0, 1]])
+    problem = pear.Problem(
+        Q=money * np.diag([0.0, 0, 0, 5]) / unit[:, None] / unit,
+        A=np.array([[-1.0, 1, 1, 1]]) * row / unit,
+        b=[row],
+        G=G * rows[:, None] / unit,
+        h=np.array([-1.0, 0, 3, 2, -2]) * rows,
+        lb=np.array([-1, 0, 0, -np.inf]) * unit,
+    )
+    cost = money * np.array([[-2.0, 1, 1, 3]]) / unit  # (1, 1, 0, 0) lowers the cost without end
+    solution = pear.solve(problem, cost, solver="active-set", on_failure="mask")
+    assert solution.status.tolist() == [int(pear.Status.UNBOUNDED)]

@@ -132,7 +132,7 @@ def is_column_entry_rounding(D: ProgramData, w: Workspace, b: int, j: int) -> bo
 
     Rows that depend on each other give such entries: the slack of one of them is basic, and no variable moves it.
     """
-    return abs(w.column[b]) <= ROUNDOFF * _basis_inverse_terms(D, w, b, j)
+    return abs(w.column[b]) <= ROUNDOFF * basis_inverse_terms(D, w, b, j)
 
 
 @inner
@@ -149,12 +149,12 @@ def is_basic_rate_rounding(D: ProgramData, w: Workspace, b: int) -> bool:
     if abs(w.column[b]) > ROUNDOFF * steep * most:  # no sum of terms is larger
         return False
     for t in span(w.tally[ix.SUPERS]):
-        terms += abs(w.along[t]) * _basis_inverse_terms(D, w, b, w.sup[t])
+        terms += abs(w.along[t]) * basis_inverse_terms(D, w, b, w.sup[t])
     return abs(w.column[b]) <= ROUNDOFF * terms
 
 
 @inner
-def _basis_inverse_terms(D: ProgramData, w: Workspace, b: int, j: int) -> float:
+def basis_inverse_terms(D: ProgramData, w: Workspace, b: int, j: int) -> float:
     """Return the sum of the sizes of the terms of entry b of B⁻¹ times the column of variable j."""
     R, n = D.J.shape
     if j >= n:

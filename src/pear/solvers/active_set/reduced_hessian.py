@@ -5,8 +5,9 @@ from __future__ import annotations
 import math
 
 from pear.compile.jit import inner, span
-from pear.optimality.rule import FLAT
+from pear.optimality.rule import FLAT, ROUNDOFF
 from pear.solvers.active_set import kernel_arrays as ix
+from pear.solvers.active_set.basis_and_superbasics import basis_inverse_terms
 from pear.solvers.active_set.kernel_arrays import ProgramData, Workspace
 
 
@@ -17,32 +18,66 @@ def factorise_reduced_hessian(D: ProgramData, w: Workspace) -> int:
     Returns:
         The position of the first superbasic variable along which the objective is flat; −1 if there is none.
     """
-    R, n = D.J.shape
-    L = w.L
     for t in span(w.tally[ix.FACTORED], w.tally[ix.SUPERS]):
-        # z = e_s − Σ W[t, b] e_basis[b] for s = sup[t]; H z, first on the basic variables
-        set_reduced_hessian_product(D, w, t)
-        for b in span(R):
-            i = w.basis[b]
-            w.column[b] = w.step[i] - D.smoothing * w.W[t, b] if i < n else 0.0
-        for a in span(t + 1):
-            i = w.sup[a]
-            h = w.step[i] + (D.smoothing if a == t else 0.0) if i < n else 0.0
-            top = abs(h)
-            for b in span(R):
-                h -= w.W[a, b] * w.column[b]
-            for k in span(a):
-                h -= L[t, k] * L[a, k]
-            if a < t:
-                L[t, a] = h / L[a, a]
-                continue
-            for b in span(R):
-                top += abs(w.W[t, b] * w.column[b])
-            if not h > FLAT * top:
-                return t
-            L[t, t] = math.sqrt(h)
+        h, top, length = set_reduced_hessian_factor_row(D, w, t)
+        if h <= FLAT * w.number[ix.MAX_CURVATURE] * length and drop_rounding_of_tangent(D, w, t):
+            h, top, length = set_reduced_hessian_factor_row(D, w, t)
+        if not h > FLAT * top:
+            return t
+        w.L[t, t] = math.sqrt(h)
         w.tally[ix.FACTORED] = t + 1
     return -1
+
+
+@inner
+def set_reduced_hessian_factor_row(D: ProgramData, w: Workspace, t: int) -> tuple[float, float, float]:
+    """Set row t of ``w.L`` but for its diagonal entry.
+
+    Returns:
+        The square of the diagonal entry, the size of the terms that it is summed from, and the squared length of the
+        tangent direction z of the superbasic variable at position t.
+    """
+    R, n = D.J.shape
+    L = w.L
+    # z = e_s − Σ W[t, b] e_basis[b] for s = sup[t]; H z, first on the basic variables
+    set_reduced_hessian_product(D, w, t)
+    for b in span(R):
+        i = w.basis[b]
+        w.column[b] = w.step[i] - D.smoothing * w.W[t, b] if i < n else 0.0
+    h = top = 0.0
+    for a in span(t + 1):
+        i = w.sup[a]
+        h = w.step[i] + (D.smoothing if a == t else 0.0) if i < n else 0.0
+        top = abs(h)
+        for b in span(R):
+            h -= w.W[a, b] * w.column[b]
+        for k in span(a):
+            h -= L[t, k] * L[a, k]
+        if a < t:
+            L[t, a] = h / L[a, a]
+    length = 1.0
+    for b in span(R):
+        top += abs(w.W[t, b] * w.column[b])
+        length += w.W[t, b] * w.W[t, b]
+    return h, top, length
+
+
+@inner
+def drop_rounding_of_tangent(D: ProgramData, w: Workspace, t: int) -> bool:
+    """Set the entries of row t of ``w.W`` that are only the rounding of their terms to zero.
+
+    In units far apart, such an entry can give a direction along which the objective is flat a curvature. It is looked
+    for where the curvature is tiny.
+
+    Returns:
+        True if an entry has changed.
+    """
+    changed = False
+    for b in span(len(w.inverse)):
+        entry = abs(w.W[t, b])
+        if entry > 0.0 and entry <= ROUNDOFF * basis_inverse_terms(D, w, b, w.sup[t]):
+            w.W[t, b], changed = 0.0, True
+    return changed
 
 
 @inner
