@@ -201,3 +201,10 @@ def test_the_gate_is_needed() -> None:
     assert bool(verdict.wrong.count() == 0)
     assert float(verdict.unbalanced) < FEASIBLE
     assert float(verdict.kkt_residual) > 100 * OPTIMAL
+
+
+def test_exact_residuals_prove_what_float64_cannot() -> None:
+    """Multipliers of ±1e14 cancel: the residual of zero counts only if it was computed exactly."""
+    p = point(2, H=np.eye(2), A=np.ones((2, 2)), b=[1.0, 1.0], x=[0.5, 0.5], equality=[1e14, -1e14])
+    assert verify(*tensors(p), exact=True).solved
+    assert not verify(*tensors(p)).solved

@@ -73,6 +73,27 @@ def _(judge: Callable[[Point], Verdict]) -> None:
     assert not judge(replace(p, c=np.array([-0.5 + 1e-7, -0.5]))).solved
 
 
+@judged("EPSILON")
+def _(judge: Callable[[Point], Verdict]) -> None:
+    """Multipliers of ±1e14 that cancel leave a residual of zero that may be off by a tenth of the cost."""
+    p = point(2, H=np.eye(2), A=np.ones((2, 2)), b=[1.0, 1.0], x=[0.5, 0.5], equality=[1e11, -1e11])
+    assert judge(p).solved
+    assert not judge(replace(p, equality=np.array([1e14, -1e14]))).solved
+
+
+@judged("LOST")
+def _(judge: Callable[[Point], Verdict]) -> None:
+    """Multipliers of ±1e14 prove nothing, except where the multiplier of a bound absorbs what is lost."""
+    bound = {"lb": [-INF, 1.0], "x": [1e14, 1.0], "bound": [0.0, -1e14]}
+    assert judge(point(2, G=[[-1.0, 1e14]], h=[0.0], inequality=[1.0], rows=[True], **bound)).solved
+    assert judge(point(2, A=[[-1.0, 1e14]], b=[0.0], equality=[1.0], **bound)).solved
+    rows = {"A": [[0.0, 1.0], [0.0, 1.0]], "b": [1.0, 1.0], "equality": [1e14, -1e14]}
+    pinned = point(2, H=np.eye(2), x=[0.5, 1.0], lb=[-INF, 1.0], ub=[INF, 1.0], **rows)
+    assert judge(pinned).solved
+    assert not judge(replace(pinned, lb=np.array([-INF, 0.0]))).solved
+    assert judge(replace(pinned, lb=np.array([-INF, 0.0]), equality=np.array([1e10, -1e10]))).solved
+
+
 @judged("FEASIBLE")
 def _(judge: Callable[[Point], Verdict]) -> None:
     p = point(2, H=np.eye(2), x=[1.0, 1e-3])

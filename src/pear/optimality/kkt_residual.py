@@ -9,7 +9,7 @@ from torch import Tensor
 
 from pear.optimality.duals_and_active_sets import Duals
 from pear.optimality.natural_sizes import PointSizes, Sizes, positive_size
-from pear.optimality.rule import SHARE_OF_FORCE, SHARE_OF_TERMS
+from pear.optimality.rule import EPSILON, SHARE_OF_FORCE, SHARE_OF_TERMS
 from pear.optimality.tensor_record import TensorRecord
 from pear.problem.matrix import matvec, plus_matvec, plus_tmatvec
 from pear.problem.quadratic_program import QuadraticProgram
@@ -105,11 +105,7 @@ def scaled_kkt_residual(
         sizes: the sizes of the data.
         units: the sizes at the points.
     """
-    # if x is huge along a flat direction, the rounding error of Hx must not exceed the cost
-    limit = torch.where(units.cost > 0, units.cost / SHARE_OF_FORCE, torch.inf)
-    largest = torch.maximum(units.abs_c, units.abs_hx).amax(-1, keepdim=True)
-    largest = torch.maximum(largest, torch.minimum(SHARE_OF_TERMS * units.curvature, limit))
-    unit, size = positive_size(torch.maximum(largest, units.least)), units.size
+    unit, size = _dual_unit(units), units.size
     slack = torch.where(duals.bound < 0, left.lower, left.upper)  # of the bound that the multiplier belongs to
     parts = [
         units.gradient / unit,
@@ -122,6 +118,33 @@ def scaled_kkt_residual(
         slack, multiplier = left.rows / sizes.norms_G / size, duals.inequality * sizes.norms_G / unit
         parts += [slack.clamp(max=0), multiplier.clamp(max=0), multiplier * _finite_kkt_slack(slack)]
     return torch.linalg.vector_norm(torch.cat(parts, -1), torch.inf, dim=-1)
+
+
+def stationarity_rounding(duals: Duals, sizes: Sizes, units: PointSizes) -> Tensor:
+    """Compute a bound (B,) on the rounding of the residual of stationarity, in the dual unit of the KKT residual.
+
+    If multipliers of dependent rows cancel each other, their terms may be 1e16 times the cost. A residual of zero then
+    proves nothing, because its rounding errors are as large as the cost. The multiplier of a bound
+    absorbs an error that is smaller than the multiplier itself, because its sign stays right. A variable whose bounds
+    coincide absorbs any error.
+
+    Args:
+        duals: the multipliers of the points.
+        sizes: the sizes of the data.
+        units: the sizes at the points.
+    """
+    error = (EPSILON * units.terms - duals.bound.abs()).clamp(min=0)
+    error = error if sizes.pinned is None else error.masked_fill(sizes.pinned, 0.0)
+    return error.amax(-1) / _dual_unit(units)[..., 0]
+
+
+def _dual_unit(units: PointSizes) -> Tensor:
+    """Return the dual unit (B, 1) of the KKT residual."""
+    # if x is huge along a flat direction, the rounding error of Hx must not exceed the cost
+    limit = torch.where(units.cost > 0, units.cost / SHARE_OF_FORCE, torch.inf)
+    largest = torch.maximum(units.abs_c, units.abs_hx).amax(-1, keepdim=True)
+    largest = torch.maximum(largest, torch.minimum(SHARE_OF_TERMS * units.curvature, limit))
+    return positive_size(torch.maximum(largest, units.least))
 
 
 def _finite_kkt_slack(slack: Tensor) -> Tensor:

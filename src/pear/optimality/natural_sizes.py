@@ -141,6 +141,8 @@ class PointSizes:
         abs_c: (B, n) absolute values of the cost c.
         abs_hx: (B, n) absolute values of Hx.
         gradient: (B, n) residual of the gradient of the Lagrangian, multipliers of the bounds included.
+        terms: (B, n) sums of the sizes of the terms of this gradient: Hx, the cost, and the products of rows and their
+            multipliers.
         cost: (B, 1) the largest entry of ``abs_c``.
         size: (B, 1) the largest entry of ``abs_x``, but at least ``rule.FLOOR`` times the result of ``least_size``.
         least: (B, 1) that minimum times the largest diagonal entry of H, which is the smallest dual unit.
@@ -152,6 +154,7 @@ class PointSizes:
     abs_c: Tensor
     abs_hx: Tensor
     gradient: Tensor
+    terms: Tensor
     cost: Tensor
     size: Tensor
     least: Tensor
@@ -168,14 +171,18 @@ class PointSizes:
             left: the residuals of the optimality conditions at the points.
             sizes: the sizes of the data.
         """
-        abs_x, abs_c = x.abs(), qp.c.abs()
+        abs_x, abs_c, abs_hx = x.abs(), qp.c.abs(), left.curvature.abs()
+        terms = abs_hx + abs_c
+        terms = plus_tmatvec(terms, sizes.abs_A, duals.equality.abs()) if qp.p else terms
+        terms = plus_tmatvec(terms, sizes.abs_G, duals.inequality.abs()) if qp.m else terms
         cost = abs_c.amax(-1, keepdim=True)
         floor = FLOOR * least_size(cost, sizes)
         return cls(
             abs_x=abs_x,
             abs_c=abs_c,
-            abs_hx=left.curvature.abs(),
+            abs_hx=abs_hx,
             gradient=left.gradient + duals.bound,
+            terms=terms,
             cost=cost,
             size=torch.maximum(abs_x.amax(-1, keepdim=True), floor),
             least=floor * sizes.top,
@@ -195,9 +202,7 @@ def divide_by_natural_sizes(
         sizes: the sizes of the data.
         units: the sizes at the points.
     """
-    terms = units.abs_hx + units.abs_c
-    terms = plus_tmatvec(terms, sizes.abs_A, duals.equality.abs()) if qp.p else terms
-    terms = plus_tmatvec(terms, sizes.abs_G, duals.inequality.abs()) if qp.m else terms
+    terms = units.terms
     largest = torch.maximum(torch.maximum(terms.amax(-1, keepdim=True), units.least), units.curvature)
     dual_scale = _nonzero_size(torch.maximum(terms, SHARE_OF_FORCE * largest))
     size = decision_sizes(units.abs_x, units.size, sizes)

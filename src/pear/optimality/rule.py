@@ -9,6 +9,13 @@ from __future__ import annotations
 OPTIMAL = 1e-9
 """Largest KKT residual of a sample with the status SOLVED, for every solver, dense, sparse and on a GPU."""
 
+EPSILON = 2.0**-52
+"""Rounding error of a residual in float64, as a fraction of the terms that it is computed from."""
+
+LOST = 1e-3
+"""Largest rounding error of the residual of stationarity, in the dual unit of the KKT residual, at a point that float64
+can verify. If more is lost, a residual of zero may be luck. Smaller errors rarely leave a residual below OPTIMAL."""
+
 FEASIBLE = 1e-12
 """Largest violation of a constraint, and largest residual of stationarity, at a solved point."""
 

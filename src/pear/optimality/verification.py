@@ -9,9 +9,14 @@ import torch
 from torch import Tensor
 
 from pear.optimality.duals_and_active_sets import ActiveSet, Duals
-from pear.optimality.kkt_residual import OptimalityResiduals, optimality_residuals, scaled_kkt_residual
+from pear.optimality.kkt_residual import (
+    OptimalityResiduals,
+    optimality_residuals,
+    scaled_kkt_residual,
+    stationarity_rounding,
+)
 from pear.optimality.natural_sizes import PointSizes, RelativeResiduals, Sizes, divide_by_natural_sizes
-from pear.optimality.rule import FEASIBLE, OPTIMAL, SIGN
+from pear.optimality.rule import FEASIBLE, LOST, OPTIMAL, SIGN
 from pear.problem.quadratic_program import QuadraticProgram
 
 
@@ -28,6 +33,7 @@ class Verification:
         sizes: the sizes of the data, by which residuals are divided.
         units: the sizes at the points, by which residuals are divided.
         relative: slacks, multipliers and residuals, each divided by its natural size.
+        exact: whether ``left`` is accurate to the last digit. If False, it has the rounding errors of float64.
     """
 
     qp: QuadraticProgram
@@ -38,6 +44,7 @@ class Verification:
     sizes: Sizes
     units: PointSizes
     relative: RelativeResiduals
+    exact: bool = False
 
     @cached_property
     def _margins(self) -> tuple[Tensor, Tensor, Tensor]:
@@ -98,9 +105,12 @@ class Verification:
         """Whether the point is a solution. Shape (B,), bool.
 
         The point must be ``balanced``, and the KKT residual must be small as well, because a tolerance relative to huge
-        multipliers that cancel each other is meaningless.
+        multipliers that cancel each other is meaningless. So is a residual that is rounding.
         """
-        return self.balanced & (self.kkt_residual <= OPTIMAL)
+        small = self.balanced & (self.kkt_residual <= OPTIMAL)
+        if self.exact:
+            return small
+        return small & (stationarity_rounding(self.duals, self.sizes, self.units) <= LOST)
 
 
 def verify(
@@ -110,6 +120,7 @@ def verify(
     working: ActiveSet,
     left: OptimalityResiduals | None = None,
     sizes: Sizes | None = None,
+    exact: bool = False,
 ) -> Verification:
     """Return the result of checking points and their multipliers against the optimality conditions.
 
@@ -123,10 +134,11 @@ def verify(
         working: the constraints that were held with equality to compute the points.
         left: the residuals at the points, which may be more accurate than those computed from x; None to compute them.
         sizes: the sizes of the data; None to compute them.
+        exact: whether ``left`` is accurate to the last digit.
     """
     left = optimality_residuals(qp, x, duals) if left is None else left
     sizes = Sizes.cached(qp) if sizes is None else sizes
     units = PointSizes.at(qp, x, duals, left, sizes)
     return Verification(
-        qp, x, duals, working, left, sizes, units, divide_by_natural_sizes(qp, duals, left, sizes, units)
+        qp, x, duals, working, left, sizes, units, divide_by_natural_sizes(qp, duals, left, sizes, units), exact
     )

@@ -168,7 +168,7 @@ def refine_solution(qp: QuadraticProgram, x: Tensor, duals: Duals, working: Acti
     left = RefinementSystem(qp, working).refine(point, y)
     equality, inequality = torch.from_numpy(y.high.copy())[None].split([qp.p, qp.m], 1)
     refined = Duals(equality, inequality, torch.where(working.fixed, -left.gradient, 0.0))
-    return verify(qp, torch.from_numpy(point.high.copy())[None], refined, working, left)
+    return verify(qp, torch.from_numpy(point.high.copy())[None], refined, working, left, exact=True)
 
 
 def refine_projection(

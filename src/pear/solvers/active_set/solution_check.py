@@ -7,7 +7,18 @@ import math
 import numpy as np
 
 from pear.compile.jit import inner, span
-from pear.optimality.rule import FEASIBLE, FLOOR, OPTIMAL, SHARE_OF_FORCE, SHARE_OF_TERMS, SHARP, TIGHT, WEAK
+from pear.optimality.rule import (
+    EPSILON,
+    FEASIBLE,
+    FLOOR,
+    LOST,
+    OPTIMAL,
+    SHARE_OF_FORCE,
+    SHARE_OF_TERMS,
+    SHARP,
+    TIGHT,
+    WEAK,
+)
 from pear.solvers.active_set import kernel_arrays as ix
 from pear.solvers.active_set.basis_and_superbasics import solve_for_basics
 from pear.solvers.active_set.compiled_sizes import compiled_size_or_one, measure_compiled_sizes
@@ -21,6 +32,7 @@ from pear.solvers.active_set.multipliers import (
     subtract_multipliers_from_gradient,
 )
 from pear.solvers.active_set.program_products import (
+    add_abs_column_products,
     curvature_terms,
     set_gradient_by_hessian_product,
     subtract_row_products,
@@ -87,9 +99,9 @@ def check_refined_solution(D: ProgramData, w: Workspace, unbalanced: float) -> i
 
 @inner
 def check_solution_multipliers(D: ProgramData, w: Workspace) -> bool:
-    """Set the multipliers of tight constraints, and return True if the KKT residual is then at most OPTIMAL."""
+    """Set the multipliers of tight constraints, and return True if the KKT residual is then small."""
     set_tight_multipliers(D, w)
-    return checked_kkt_residual(D, w) <= OPTIMAL
+    return is_kkt_residual_small(D, w)
 
 
 @inner
@@ -198,23 +210,24 @@ def write_checked_solution(D: ProgramData, outcome: CompiledSolutions, k: int, w
 
 
 @inner
-def checked_kkt_residual(D: ProgramData, w: Workspace) -> float:
-    """Compute the KKT residual as ``pear.optimality.kkt_residual`` defines it, keep it in ``w.number`` and return it.
+def is_kkt_residual_small(D: ProgramData, w: Workspace) -> bool:
+    """Return True if the KKT residual is at most OPTIMAL, and its rounding errors at most LOST.
 
-    ``w.left`` must hold the slacks of the rows.
+    ``w.left`` must hold the slacks of the rows. The residual is kept in ``w.number``.
     """
+    dual = checked_dual_unit(D, w)
+    w.number[ix.KKT] = checked_kkt_residual(D, dual, w)
+    return w.number[ix.KKT] <= OPTIMAL and checked_stationarity_rounding(D, dual, w) <= LOST
+
+
+@inner
+def checked_kkt_residual(D: ProgramData, dual: float, w: Workspace) -> float:
+    """Compute the KKT residual in the dual unit ``dual``, as ``pear.optimality.kkt_residual`` defines it."""
     R, n = D.J.shape
     p = D.equalities
     size = FLOOR * w.number[ix.LEAST_SIZE]
-    dual, cost = size * w.number[ix.MAX_CURVATURE], 0.0
-    for j in span(n):
-        cost = max(cost, abs(w.c[j]))
-    limit = cost / SHARE_OF_FORCE if cost > 0.0 else math.inf
-    dual = max(dual, min(SHARE_OF_TERMS * curvature_terms(D, w), limit))
     for j in span(n):
         size = max(size, abs(w.x[j]))
-        dual = max(dual, abs(w.c[j]), abs(w.grad[j] - w.c[j]))
-    dual = compiled_size_or_one(dual)
     worst = 0.0
     for j in span(n):
         bound = w.bound[j]
@@ -232,7 +245,41 @@ def checked_kkt_residual(D: ProgramData, w: Workspace) -> float:
         else:
             multiplier = -w.y[i] * norm / dual
             worst = max(worst, -slack, -multiplier, abs(slack * multiplier))
-    w.number[ix.KKT] = worst
+    return worst
+
+
+@inner
+def checked_dual_unit(D: ProgramData, w: Workspace) -> float:
+    """Return the dual unit of the KKT residual, as ``pear.optimality.kkt_residual`` defines it."""
+    dual, cost = FLOOR * w.number[ix.LEAST_SIZE] * w.number[ix.MAX_CURVATURE], 0.0
+    for j in span(D.n):
+        cost = max(cost, abs(w.c[j]))
+    limit = cost / SHARE_OF_FORCE if cost > 0.0 else math.inf
+    dual = max(dual, min(SHARE_OF_TERMS * curvature_terms(D, w), limit))
+    for j in span(D.n):
+        dual = max(dual, abs(w.c[j]), abs(w.grad[j] - w.c[j]))
+    return compiled_size_or_one(dual)
+
+
+@inner
+def checked_stationarity_rounding(D: ProgramData, dual: float, w: Workspace) -> float:
+    """Bound the rounding of stationarity in the dual unit ``dual``, as ``pear.optimality.kkt_residual`` defines it.
+
+    If multipliers have ordinary sizes, the result is a larger bound that is cheap to compute.
+    """
+    n, force = D.n, 0.0
+    for k in span(len(D.J)):
+        force += abs(w.y[k]) * math.sqrt(w.norm[k])
+    coarse = EPSILON * (2.0 + force / dual)  # no entry of Hx, of the cost or of a row is larger
+    if coarse <= LOST:
+        return coarse
+    for j in span(n):
+        w.step[j] = abs(w.grad[j] - w.c[j]) + abs(w.c[j])
+    add_abs_column_products(D, w.y, w.step)
+    worst = 0.0
+    for j in span(n):
+        if w.lo[j] != w.up[j]:
+            worst = max(worst, (EPSILON * w.step[j] - abs(w.bound[j])) / dual)
     return worst
 
 
