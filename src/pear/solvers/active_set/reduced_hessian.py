@@ -20,7 +20,8 @@ def factorise_reduced_hessian(D: ProgramData, w: Workspace) -> int:
     """
     for t in span(w.tally[ix.FACTORED], w.tally[ix.SUPERS]):
         h, top, length = set_reduced_hessian_factor_row(D, w, t)
-        if h <= FLAT * w.number[ix.MAX_CURVATURE] * length and drop_rounding_of_tangent(D, w, t):
+        tiny = FLAT * w.number[ix.MAX_CURVATURE] * length
+        if FLAT * top < h <= tiny and drop_rounding_of_tangent(D, w, t):
             h, top, length = set_reduced_hessian_factor_row(D, w, t)
         if not h > FLAT * top:
             return t
