@@ -524,7 +524,8 @@ def test_a_batch_of_no_samples(name: str, keys: Any) -> None:
     assert s.x.shape == (0, 3)
     assert len(s.value) == len(s.status) == len(s.kkt_residual) == len(s.weakly_active) == 0
     assert pear.regret_gradient(problem, none, none, smoothing, injection=0.1 if smoothing else 0.0).shape == (0, 3)
-    assert pear.normalized_regret(problem, none, none) == 0.0
+    with pytest.raises(pear.ProblemError, match="have no rows"):
+        pear.normalized_regret(problem, none, none)
     for reduction, shape in (("mean", ()), ("sum", ()), ("none", (0,))):
         predicted = none.clone().requires_grad_()
         value = pear.PEARLoss(problem, smoothing, 0.0, reduction=reduction, guidance=0.0)(predicted, none, keys=keys)
@@ -542,7 +543,8 @@ def test_a_batch_of_no_samples(name: str, keys: Any) -> None:
 def test_a_batch_of_no_integer_samples() -> None:
     problem = pear.Problem(lb=0.0, ub=1.0, n=2, integer=True)
     assert pear.solve(problem, torch.zeros(0, 2)).x.shape == (0, 2)
-    assert pear.normalized_regret(problem, torch.zeros(0, 2), torch.zeros(0, 2)) == 0.0
+    with pytest.raises(pear.ProblemError, match="have no rows"):
+        pear.normalized_regret(problem, torch.zeros(0, 2), torch.zeros(0, 2))
 
 
 def test_a_solution_says_what_it_holds_in_one_line() -> None:
