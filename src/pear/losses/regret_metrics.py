@@ -169,6 +169,8 @@ def normalized_regret(
     check_pandas_rows(tables)
     outcome = regret_outcome_of_forecast(problem, predicted, true, solver, Q, true_Q, time_limit, known)
     if not len(outcome.regret):
-        raise ProblemError("predicted and true have no rows, and the regret of no samples is undefined; pass at least one row")
+        raise ProblemError(
+            "predicted and true have no rows, and the regret of no samples is undefined; pass at least one row"
+        )
     weights = None if weight is None else read_weights(weight, len(outcome.regret))
     return outcome.weighted(weights).normalized
