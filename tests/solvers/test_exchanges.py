@@ -18,7 +18,7 @@ from pear.optimality.duals_and_active_sets import ActiveSet, Duals
 from pear.problem import quadratic_program as rule
 from pear.problem.quadratic_program import QuadraticProgram
 from pear.sensitivity.sparse_reduced_systems import sparse_system_plan
-from pear.sensitivity.uniqueness import _UniquenessProgram
+from pear.sensitivity.uniqueness import only_zero_is_left
 from pear.solvers.candidate import Start
 from pear.solvers.exchanges.exchange_calls import call_exchange_systems
 
@@ -155,4 +155,4 @@ def test_slacks_of_held_rows_stand_still_without_a_linear_program() -> None:
         none = torch.zeros(1, 0, dtype=torch.bool)
         active = ActiveSet(none, lower, torch.zeros_like(lower))
         weak = ActiveSet(none, torch.tensor([[False, False, True, weak_second]]), torch.zeros_like(lower))
-        assert _UniquenessProgram(qp, active, weak, 0).has_only_zero() == still
+        assert bool(only_zero_is_left(qp, active, weak)) == still

@@ -172,6 +172,7 @@ class Decider:
         keys: list[Hashable] | None,
         rows: Tensor | None = None,
         known: Tensor | None = None,
+        near: Start | None = None,
         **fields: Any,
     ) -> VerifiedSolutions:
         """Solve a batch in the pipeline; samples with keys start from their stored solutions.
@@ -183,13 +184,19 @@ class Decider:
             rows: for samples without keys, their row numbers in a problem with fields per sample; None for all rows.
             known: (B,) int8 of ``Status``, the statuses of samples that are known to fail and SOLVED for all other
                 samples; None if no sample is known to fail.
+            near: solutions of similar programs, from which samples without a stored solution start if the problem is
+                sparse; None for no such solutions.
             **fields: fields that replace those of the problem in this call.
         """
         problem = self.problem_of(keys, rows)
+        near = near if problem.is_sparse else None
         if keys is None:
-            return solve_continuous_programs(problem, cost, smoothing, self.solver, known=known, **fields)
+            return solve_continuous_programs(problem, cost, smoothing, self.solver, near, known, **fields)
         table, slots = self._start_table("predicted", cost, keys, fields)
         starts = self._stored_starts(table, slots)
+        if near is not None and not bool(starts.has_start.all()):
+            new = (~starts.has_start).nonzero()[:, 0]
+            starts.put(new, near[new])
         solved = solve_continuous_programs(problem, cost, smoothing, self.solver, starts, known, **fields)
         table.put(slots, solved.as_start())
         self._keep_failures("predicted", solved.status, cost, smoothing, keys, fields)

@@ -135,7 +135,11 @@ class RecourseDecider:
         return RecourseValues(self.model.cost(values, keys), sides, self.model.coefficients(values, keys))
 
     def decide(
-        self, forecast: RecourseValues, keys: list[Hashable] | None, known: Tensor | None = None
+        self,
+        forecast: RecourseValues,
+        keys: list[Hashable] | None,
+        known: Tensor | None = None,
+        near: Start | None = None,
     ) -> ForecastDecisions:
         """Return the decisions under a forecast, and the least violation that the forecast allows.
 
@@ -144,12 +148,13 @@ class RecourseDecider:
             keys: sample ids, or None.
             known: (B,) int8 of ``Status``, the statuses of samples that are known to fail and SOLVED for all other
                 samples; None if no sample is known to fail.
+            near: solutions of the elastic problem under other values, from which new samples may start; or None.
         """
         fields, size = self.elastic.fields(forecast.sides, forecast.matrices), forecast.cost.abs().amax(1)
         times = None if self.weights is None else _FIRST_PRICE * torch.where(size > 0, size, 1.0)
         for _ in range(_PRICES):
             cost = self.elastic.cost(forecast.cost, times)
-            solved = self.forecasts.solve(cost, 0.0, keys, known=known, **fields)
+            solved = self.forecasts.solve(cost, 0.0, keys, known=known, near=near, **fields)
             violated, negligible = self.elastic.charge(solved.x), OPTIMAL * forecast.size() * self.elastic.price.amax()
             least = self.least_violation(forecast, keys, solved.solved & (violated > negligible))
             more = solved.solved & (violated > least.value + negligible)

@@ -112,14 +112,14 @@ class RecourseRegretFinder(RegretFinder):
         decider, ids = self.decider, call.keys
         forecast, truth = self._forecast_and_truth(call)
         with Stopwatch(seconds, "solve"):
-            found = decider.decide(forecast, ids)
             ideal, ideal_status = decider.best(truth, ids)
+            found = decider.decide(forecast, ids, near=ideal if decider.weights is None else None)
             n, solved = decider.elastic.n, found.solved
             realised = decider.realise(solved.x[:, :n], truth, ids, wanted)
             true_status = torch.where(ideal_status == Status.SOLVED, realised.status, ideal_status)
             good = solved.solved & (true_status == Status.SOLVED)
             value = self.regret_of_decisions(decider.truths.problem, realised.x, ideal, realised.program)
-            cost_gap, by_cost = self._cost_gap(call, (forecast, truth), ideal.x)
+            cost_gap, by_cost = self._cost_gap(call, (forecast, truth), ideal)
             side_gap, by_sides = self._side_gap(call, (forecast, truth), found, (ideal, realised.program))
             excess, by_excess, least_at = self._excess_violation(found, truth, ids)
         exact = injected = gradient = value.new_zeros(len(value), decider.model.inputs)
@@ -204,7 +204,7 @@ class RecourseRegretFinder(RegretFinder):
         return add_normal_component(apply_inverse_curvature(program, error), tangent, call.injection) - tangent
 
     def _cost_gap(
-        self, call: RegretCall, pair: tuple[RecourseValues, RecourseValues], best: Tensor
+        self, call: RegretCall, pair: tuple[RecourseValues, RecourseValues], best: Start
     ) -> tuple[Tensor, Tensor]:
         """Compute α F (B,) and its derivative with respect to the costs (B, n).
 
@@ -213,11 +213,11 @@ class RecourseRegretFinder(RegretFinder):
         """
         decider, (forecast, truth), strength = self.decider, pair, call.guidance
         if strength == 0 or not decider.model.predicts_costs:
-            return torch.zeros_like(best[:, 0]), torch.zeros_like(forecast.cost)
+            return torch.zeros_like(best.x[:, 0]), torch.zeros_like(forecast.cost)
         cost, fields = decider.true_data(truth._replace(cost=forecast.cost))
-        solved = decider.guides.solve(cost, 0.0, call.keys, **fields)
-        gap = self.regret_of_decisions(decider.truths.problem, best, solved.as_start(), solved.qp)
-        pull = decider.plain.sign * (best - solved.x)[:, : decider.elastic.n]
+        solved = decider.guides.solve(cost, 0.0, call.keys, near=best, **fields)
+        gap = self.regret_of_decisions(decider.truths.problem, best.x, solved.as_start(), solved.qp)
+        pull = decider.plain.sign * (best.x - solved.x)[:, : decider.elastic.n]
         keep = solved.solved
         return strength * torch.where(keep, gap, 0.0), strength * torch.where(keep[:, None], pull, 0.0)
 
@@ -247,7 +247,7 @@ class RecourseRegretFinder(RegretFinder):
         if decider.model.predicts_costs or truth.matrices:
             cost = torch.cat([truth.cost, found.cost[:, decider.elastic.n :]], 1)
             fields = decider.elastic.fields(limits, truth.matrices)
-            solved = decider.side_guides.solve(cost, 0.0, call.keys, **fields)
+            solved = decider.side_guides.solve(cost, 0.0, call.keys, near=solved.as_start(), **fields)
         by_b, by_h = best.duals.equality, best.duals.inequality
         if decider.weights is not None:  # the true problem is not elastic, so that its bounds must become rows
             by_h = decider.elastic.as_rows(by_h, best.duals.bound)

@@ -59,7 +59,8 @@ class PEARLoss(DecisionModule):
         guidance: α before the first ``step()``. Every step multiplies α by 0.995. With 0 the loss is PEAR as
             published. Assigning another α starts the schedule again. The current α is part of ``state_dict``.
         solver: "auto" or a name that ``pear solvers`` lists.
-        on_failure: "raise", or "mask" to leave failed samples out of the loss, with a warning.
+        on_failure: "raise", or "mask" to leave failed samples out of the loss, with a warning. ``pear.fit`` leaves
+            INACCURATE samples out of a step in both cases.
         reduction: "mean" (over the samples that are solved), "sum" or "none".
 
     Attributes:

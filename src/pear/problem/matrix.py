@@ -143,10 +143,9 @@ class _SparseMatrixProduct(torch.autograd.Function):
 def _multiply_sparse_matrix(matrix: SparseMatrix, vectors: Tensor) -> Tensor:
     """Return the products (B, r), in float64, of a matrix (r, n) and every row of ``vectors`` (B, n)."""
     rows = vectors.detach().to(torch.float64).contiguous().numpy()
-    result = np.empty((len(rows), matrix.csr.shape[0]))
-    for i in range(len(rows)):  # row by row, because a product with the whole batch would first transpose a copy of it
-        result[i] = matrix.csr @ rows[i]
-    return torch.from_numpy(result)
+    if len(rows) == 1:
+        return torch.from_numpy((matrix.csr @ rows[0])[None])
+    return torch.from_numpy(np.ascontiguousarray((matrix.csr @ rows.T).T))
 
 
 def matvec(matrix: Matrix, vector: Tensor) -> Tensor:

@@ -13,7 +13,7 @@ from pear.errors import NotUniqueError, SolveError
 from pear.optimality.duals_and_active_sets import ActiveSet
 from pear.optimality.rule import DESCENT, PROJECTED
 from pear.optimality.status import Status
-from pear.problem.matrix import matrix_of_sample
+from pear.problem.matrix import SparseMatrix, matrix_of_sample, matvec, tmatvec
 from pear.problem.quadratic_program import QuadraticProgram
 from pear.sensitivity.convexity import lacks_strict_convexity
 from pear.sensitivity.kept_by_sets import keep_by_sets
@@ -102,9 +102,44 @@ def is_unique(qp: QuadraticProgram, active: ActiveSet, weak: ActiveSet) -> Tenso
     Returns:
         (B,) bool.
     """
-    return torch.tensor(
-        [_is_unique_sample(qp, active, weak, i) for i in range(qp.batch)], dtype=torch.bool, device=qp.c.device
-    )
+    unique = torch.zeros(qp.batch, dtype=torch.bool, device=qp.c.device)
+    if qp.is_sparse:
+        unique = only_zero_is_left(qp, active, weak)
+    for i in (~unique).nonzero()[:, 0].tolist():
+        unique[i] = _is_unique_sample(qp, active, weak, i)
+    return unique
+
+
+def only_zero_is_left(qp: QuadraticProgram, active: ActiveSet, weak: ActiveSet) -> Tensor:
+    """Return whether the rows Hd = 0 and Jd = 0 prove by simple propagation that d = 0 is the only direction.
+
+    A row with a single variable fixes this variable at zero. Other rows may then be left with a single variable. In a
+    smoothed linear program with elastic slacks, H has one entry in the row of each decision variable and none in the
+    row of a slack, so that only slacks remain after the first pass.
+
+    Args:
+        qp: sparse programs.
+        active: the tight constraints of the solutions.
+        weak: the tight constraints whose multiplier is zero.
+
+    Returns:
+        (B,) bool. False means that the propagation proves nothing.
+    """
+    used = qp.prepare_once("non-zeros", _stack_nonzeros)
+    held = torch.cat([active.rows.new_ones(qp.batch, qp.n + qp.p), active.rows & ~weak.rows], 1).double()
+    loose = ~((active.lower & ~weak.lower) | (active.upper & ~weak.upper))
+    while bool(loose.any()):
+        single = held * (matvec(used, loose.double()) == 1)
+        caught = loose & (tmatvec(used, single) > 0)
+        if not bool(caught.any()):
+            break
+        loose &= ~caught
+    return ~loose.any(1)
+
+
+def _stack_nonzeros(qp: QuadraticProgram) -> SparseMatrix:
+    """Return [H; A; G] with a one in place of every entry that is not zero."""
+    return SparseMatrix(sparse.csr_array(sparse.vstack([part.csr != 0 for part in (qp.H, qp.A, qp.G)])).astype(float))
 
 
 class _UniquenessProgram:
@@ -130,23 +165,6 @@ class _UniquenessProgram:
         self.low = np.where(pinned | self.weak_lower, 0.0, -1.0)
         self.high = np.where(pinned | self.weak_upper, 0.0, 1.0)
 
-    def has_only_zero(self) -> bool:
-        """Return whether the rows Hd = 0 and Jd = 0 prove by simple propagation that d = 0 is the only direction.
-
-        A row with a single variable fixes this variable at zero. Other rows may then be left with a single variable. In
-        a smoothed linear program with elastic slacks, H has one entry in the row of each decision variable and none in
-        the row of a slack, so that only slacks remain after the first pass.
-        """
-        used = sparse.csr_array(self.held != 0).astype(float)
-        loose = (self.low < 0) | (self.high > 0)
-        while loose.any():
-            single = used @ loose.astype(float) == 1
-            caught = loose & (used.T @ single.astype(float) > 0)
-            if not caught.any():
-                return False
-            loose &= ~caught
-        return True
-
     def solve(self, cost: NDArray[np.float64]) -> OptimizeResult:
         """Minimise ``costᵀd`` over the directions d, for a cost (n,)."""
         held, loose = np.zeros(self.held.shape[0]), np.zeros(self.loose.shape[0])
@@ -169,8 +187,6 @@ def _is_unique_sample(qp: QuadraticProgram, active: ActiveSet, weak: ActiveSet, 
 def _test_uniqueness(qp: QuadraticProgram, active: ActiveSet, weak: ActiveSet, i: int) -> bool:
     """Return whether no direction leaves a weakly active constraint of sample i, by one linear program."""
     flat = _UniquenessProgram(qp, active, weak, i)
-    if qp.is_sparse and flat.has_only_zero():
-        return True
     gain = np.asarray(flat.loose.sum(0)).reshape(-1) - flat.weak_lower.astype(float) + flat.weak_upper.astype(float)
     leave = flat.solve(gain)
     return bool(leave.status == 0 and leave.fun > -DESCENT)

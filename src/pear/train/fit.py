@@ -76,6 +76,9 @@ def fit(
     The ranks share every batch and take the same steps as one process would. Rank 0 validates, reports progress and
     writes the checkpoint.
 
+    A sample for which a ``PEARLoss`` finds no verified solution in a step (INACCURATE) is left out of the step, with a
+    warning the first time. ``History.left_out`` counts such samples. Samples with other failures raise an error.
+
     Rows of DataFrames with an index of dates are held out in the order of their dates, however the rows are sorted.
 
     A sample whose features are not finite, and for which the model predicts a value that is not finite, would make

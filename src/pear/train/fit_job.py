@@ -13,6 +13,7 @@ from pear.train.history import Callback
 from pear.train.parallel_ranks import ParallelRanks
 from pear.train.sample_order import Order
 from pear.train.samples.sample_source import SampleSource
+from pear.train.unsolved_samples import UnsolvedSamples
 from pear.train.validation_score import Score
 
 
@@ -31,6 +32,7 @@ class FitJob:
         file: the checkpoint file of the run. Only rank 0 reads and writes it.
         began: the time at which the call began, from ``read_clock``. The time cap counts from here.
         check_seconds: the seconds that one check is expected to take; 0 if that is not known.
+        unsolved: the count of samples that were left out of a step of a training.
     """
 
     model: nn.Module
@@ -43,6 +45,7 @@ class FitJob:
     file: CheckpointFile = field(default_factory=CheckpointFile)
     began: float = field(default_factory=read_clock)
     check_seconds: float = 0.0
+    unsolved: UnsolvedSamples = field(default_factory=UnsolvedSamples)
 
     def resumes(self, stage: str) -> bool:
         """Return whether the checkpoint file of rank 0 holds this stage."""

@@ -87,6 +87,8 @@ class History:
         start: a sentence on how ``fit`` changed the weights before the first step on the loss, or "".
         choice: a sentence on which contender won a race, and by how much; "" if there was no race.
         race: the results of all contenders of a race; empty if there was no race.
+        left_out: how often a sample was left out of a step, or of a comparison of a race by relaxed decisions, because
+            no verified solution was found (INACCURATE).
     """
 
     checks: list[Check] = field(default_factory=list)
@@ -102,6 +104,7 @@ class History:
     start: str = ""
     choice: str = ""
     race: tuple[RaceRow, ...] = ()
+    left_out: int = 0
 
     @property
     def interrupted(self) -> bool:
@@ -111,7 +114,8 @@ class History:
     def __str__(self) -> str:
         found = "no check" if self.best is None else f"best {self.best.metric:.4g} after epoch {self.best.epoch}"
         line = f"{self.epochs} epochs in {self.seconds:.1f} s, stopped by {self.stopped}, {found}"
-        return "\n".join(filter(None, (line, self.choice, self.start, self.note)))
+        left_out = f"{self.left_out} times a sample was left out, for want of a verified solution" * (self.left_out > 0)
+        return "\n".join(filter(None, (line, self.choice, self.start, self.note, left_out)))
 
     def as_dict(self) -> dict[str, Any]:
         """Return the history as numbers, texts, lists and dicts, which JSON can hold."""
@@ -142,6 +146,7 @@ class History:
             start=str(said["start"]),
             choice=str(said["choice"]),
             race=tuple(RaceRow.from_dict(row) for row in said["race"]),
+            left_out=int(said["left_out"]),
         )
 
 

@@ -13,7 +13,7 @@ from torch import Tensor, nn
 from torch.optim.lr_scheduler import ReduceLROnPlateau
 
 from pear.clock import read_clock
-from pear.errors import TrainingError
+from pear.errors import SolveError, TrainingError
 from pear.losses import PEARLoss
 from pear.train.checkpoint import Checkpoint
 from pear.train.compiled import LinearEpochs
@@ -25,7 +25,7 @@ from pear.train.optimizer import STANDARDISED, make_optimizer
 from pear.train.run_identity import identity_digest
 from pear.train.samples.features import call_on_features
 from pear.train.samples.memory_samples import MemorySamples
-from pear.train.samples.sample_batch import SampleBatch
+from pear.train.samples.sample_batch import SampleBatch, join_batch_keys
 from pear.train.samples.sample_source import SampleSource
 from pear.train.samples.usable_samples import masks_unusable_samples
 from pear.train.training_loss import (
@@ -286,9 +286,15 @@ class TrainingRun:
             Two values: the loss, and the number of samples over which it is the mean. With several ranks, failed
             samples are not counted if the loss masks them.
         """
-        value = call_training_loss(
-            self.keyed_loss, call_on_features(self.model, batch.features), batch, self.loss_is_sum
-        )
+        try:
+            value = call_training_loss(
+                self.keyed_loss, call_on_features(self.model, batch.features), batch, self.loss_is_sum
+            )
+        except SolveError as error:
+            count, keys = len(batch.costs), None if batch.keys is None else join_batch_keys([batch.keys])
+            rest = self.job.unsolved.solved_rows(self.loss, error, count, keys)
+            self.history.left_out += count - len(rest)
+            return self._gradient(batch.only(rest)) if len(rest) else (batch.costs.new_zeros(()), 0)
         self.flat.step()
         value.backward()
         loss, count = self.loss, len(batch.costs)

@@ -27,7 +27,8 @@ class HeldOutLosses:
     """What the decisions of a model lose on held-out samples.
 
     Attributes:
-        each: (M,) the regret of each of M samples; with a metric of the user, (F,) its value in each of F folds.
+        each: (M,) the regret of each of M samples, NaN for a sample without a verified relaxed decision; with a metric
+            of the user, (F,) its value in each of F folds.
         metric: the metric of all samples: the normalised regret, or the metric of the user.
         unit: the number that divides the mean regret in ``metric``: the mean absolute value of the best decisions;
             1 if that is zero, and with a metric of the user.
@@ -56,8 +57,10 @@ class HeldOutLosses:
         if len(self.each) == 1 and self.by_fold:
             mean, error = self.metric - start.metric, 0.5 * abs(start.metric) / self.samples**0.5
             return PairedDifference(mean, error, (mean - 2 * error, mean + 2 * error), 1)
-        pair = self.each / start.unit, start.each / start.unit
-        return paired_difference(*pair, 1 if self.by_fold else None, weight=self.weight)
+        known = ~(np.isnan(self.each) | np.isnan(start.each))
+        pair = self.each[known] / start.unit, start.each[known] / start.unit
+        weight = None if self.weight is None else self.weight[known]
+        return paired_difference(*pair, 1 if self.by_fold else None, weight=weight)
 
     @staticmethod
     def join(parts: list[HeldOutLosses]) -> HeldOutLosses:

@@ -179,7 +179,8 @@ class Race:
     def _run_contenders(self, loss: Callable[..., Tensor]) -> None:
         """Run and judge the trainings on the loss in stages. Then judge weights between start and correction."""
         self.progress.part = "loss"
-        self._screen = RelaxationScreen.of(loss, [fold.judge for fold in self.folds], self.starts, self.starting.unit)
+        judges, unit = [fold.judge for fold in self.folds], self.starting.unit
+        self._screen = RelaxationScreen.of(loss, judges, self.starts, unit, self.job.unsolved)
         if self._screen is not None and "screen" in self._saved:
             self._screen.restore(self._saved.pop("screen"))
         correction = self._contender("correction", loss, self.starts)
@@ -336,6 +337,7 @@ class Race:
         content: dict[str, Any] = {
             "seconds": self.progress.seconds(),
             "judging": self.progress.judging_seconds,
+            "left out": self.job.unsolved.count,
             "contenders": {one.name: one.state() for one in field},
             "screen": None if self._screen is None else self._screen.state(),
             "random": self._random.drawn(),
@@ -385,6 +387,7 @@ class Race:
         if said.get("screen") is not None:
             self._saved["screen"] = said["screen"]
         load_training_loss_warm_starts(self.loss, said["samples"])
+        self.job.unsolved.count = int(said["left out"])
         if "rows" in said:
             self.rows = [RaceRow.from_dict(row) for row in said["rows"]]
             self.checks = [Check.from_dict(check) for check in said["checks"]]

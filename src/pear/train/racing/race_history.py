@@ -34,6 +34,7 @@ def write_race_history(race: Race, loss: Any, counted: dict[str, float]) -> Hist
         start=start.sentence,
         race=tuple(race.rows),
         held_out=0 if race.whole is None else race.held_out_count,
+        left_out=race.job.unsolved.count,
     )
     history.split = split_history_seconds(history, counted, training_loss_seconds(loss))
     if race.rows:

@@ -7,20 +7,23 @@ screen only chooses: the winner is found with integer decisions, among the start
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import asdict
 from typing import Any
 
 import torch
 from torch import Tensor
 
+from pear.errors import SolveError
 from pear.losses import PEARLoss
 from pear.problem import Model, Problem
 from pear.problem.model import problem_of_model
 from pear.train.model_weights import Weights, load_model_weights
 from pear.train.racing.held_out_judge import HeldOutJudge, HeldOutLosses
 from pear.train.racing.race_row import RaceRow
+from pear.train.samples.sample_batch import join_batch_keys
 from pear.train.training_loss import problem_of_loss
+from pear.train.unsolved_samples import UnsolvedSamples
 from pear.train.validation_score import forecast_validation
 
 FINALISTS = 2
@@ -41,20 +44,33 @@ class RelaxationScreen:
         loss: the loss, which solves the smoothed relaxation.
         starts: the weights of the start in each fold.
         unit: the unit of the losses with integer decisions (``HeldOutLosses.unit``). Relaxed losses get the same unit.
+        unsolved: counts the samples without a verified relaxed decision, which take no part in comparisons.
 
     Attributes:
         starting: the losses of the start with relaxed decisions.
         rows: by the name of each contender, its best row and the weights of that row in each fold.
     """
 
-    def __init__(self, judges: Sequence[HeldOutJudge], loss: PEARLoss, starts: list[Weights], unit: float) -> None:
-        self.judges, self.loss, self.unit = judges, loss, unit
+    def __init__(
+        self,
+        judges: Sequence[HeldOutJudge],
+        loss: PEARLoss,
+        starts: list[Weights],
+        unit: float,
+        unsolved: UnsolvedSamples,
+    ) -> None:
+        self.judges, self.loss, self.unit, self.unsolved = judges, loss, unit, unsolved
         self.rows: dict[str, tuple[RaceRow, list[Weights]]] = {}
         self.starting = self(starts)
 
     @classmethod
     def of(
-        cls, loss: Callable[..., Tensor], judges: Sequence[HeldOutJudge], starts: list[Weights], unit: float
+        cls,
+        loss: Callable[..., Tensor],
+        judges: Sequence[HeldOutJudge],
+        starts: list[Weights],
+        unit: float,
+        unsolved: UnsolvedSamples,
     ) -> RelaxationScreen | None:
         """Return a screen if decisions are long searches and the loss solves their relaxations; None otherwise.
 
@@ -62,7 +78,7 @@ class RelaxationScreen:
         """
         if not isinstance(loss, PEARLoss) or any(judge.outcomes is None for judge in judges):
             return None
-        return cls(judges, loss, starts, unit) if decides_by_search(problem_of_loss(loss)) else None
+        return cls(judges, loss, starts, unit, unsolved) if decides_by_search(problem_of_loss(loss)) else None
 
     def __call__(self, weights: list[Weights]) -> HeldOutLosses:
         """Return what the relaxed decisions lose on the samples of all folds, given the weights in each fold."""
@@ -75,14 +91,25 @@ class RelaxationScreen:
         predicted, true, keys = forecast_validation(judge.model, judge.held_out)
         if keys is None:  # the names only identify warm starts: the problem has no fields for each sample
             keys = [f"held out {fold}, {row}" for row in range(len(true))]
-        with torch.no_grad():
-            each = self.loss.detailed(predicted, true, keys)[1].regret.cpu()
+        each = self._relaxed_regrets(predicted, true, join_batch_keys([keys]) or []).cpu()
         weight = judge.held_out.weight
         shares = torch.ones_like(each) if weight is None else weight.cpu().to(each) / weight.to(each).mean()
-        metric = float((shares * each).mean()) / self.unit
+        metric = float((shares * each).nanmean()) / self.unit
         return HeldOutLosses(
             each.numpy(), metric, self.unit, len(each), None if weight is None else weight.cpu().numpy()
         )
+
+    def _relaxed_regrets(self, predicted: Tensor, true: Tensor, keys: list[Hashable]) -> Tensor:
+        """Return the regrets (B,) of the relaxed decisions, NaN for samples without a verified decision."""
+        try:
+            with torch.no_grad():
+                return self.loss.detailed(predicted, true, keys)[1].regret
+        except SolveError as error:
+            rest = self.unsolved.solved_rows(self.loss, error, len(true), keys)
+        each = torch.full_like(true[:, 0], torch.nan, dtype=torch.float64)
+        if len(rest):
+            each[rest] = self._relaxed_regrets(predicted[rest], true[rest], [keys[i] for i in rest.tolist()])
+        return each
 
     def note(self, row: RaceRow, weights: list[Weights]) -> None:
         """Keep a row and its weights in each fold if the row is the best one of its contender."""
