@@ -17,6 +17,7 @@ import torch
 
 from pear.cli.csv_table import split_at_commas
 from pear.cli.model_columns import parse_cost_columns, read_wide_model_columns
+from pear.compile.thread_pools import one_thread
 from pear.losses.regret_outcome import regret_outcome_of_forecast
 from pear.train.estimator.regressor import DecisionRegressor
 from pear_lab.benchmarks.bench_settings import BenchSettings, setting
@@ -36,7 +37,7 @@ class CommitmentSettings(BenchSettings):
     hours: int = setting(24, "The number of hours of a schedule.", least=2, quick=3)
     days: int = setting(360, "The number of days in the table; the last fifth judges.", least=20, quick=24)
     max_epochs: int = setting(64, "The largest number of epochs.", least=1, quick=8)
-    time_cap: float = setting(300.0, "Seconds for each of the two trainings.", positive=True)
+    time_cap: float = setting(600.0, "Seconds for each of the two trainings.", positive=True)
     seed: int = setting(0, "Seed of plants, days and trainings.")
     folder: str = setting("pear-output/bench/commitment-files", "Where model file and table are written.")
     threads: int | None = setting(None, "The number of threads that solve.", shown="one a core")
@@ -104,9 +105,14 @@ class CommitmentBenchmark(Benchmark[CommitmentSettings, CommitmentRow]):
         for name, loss in _LOSSES.items():
             callbacks.say(f"training with {name}")
             began, spent = time.perf_counter(), time.process_time()
-            estimator = DecisionRegressor(
-                model, loss=loss, max_epochs=settings.max_epochs, time_cap=settings.time_cap, random_state=settings.seed
-            ).fit(train[features], train[paid])
+            with one_thread():  # as in pear train
+                estimator = DecisionRegressor(
+                    model,
+                    loss=loss,
+                    max_epochs=settings.max_epochs,
+                    time_cap=settings.time_cap,
+                    random_state=settings.seed,
+                ).fit(train[features], train[paid])
             seconds, processor = time.perf_counter() - began, time.process_time() - spent
             predicted = torch.tensor(estimator.predict(test[features]).to_numpy())
             found, history = regret_outcome_of_forecast(model, predicted, true), estimator.history_
