@@ -277,7 +277,7 @@ def test_the_command_line_trains_and_decides_with_predicted_rows(plan: Path, tmp
     common = [str(plan), str(tmp_path / "days.csv"), "--out", str(model), "--max-epochs", "3"]
     result = CliRunner().invoke(app, ["train", *common, "--costs", "y,cover=10"])
     assert result.exit_code == 0, result.output
-    assert "1 of its 3 costs and 1 of its right-hand sides are predicted from 1 features" in " ".join(
+    assert "1 of its 3 costs and 1 of its right-hand sides are predicted from 1 feature" in " ".join(
         result.output.split()
     )
     result = CliRunner().invoke(app, ["decide", str(model), str(tmp_path / "days.csv"), "--out", str(out)])

@@ -8,8 +8,8 @@ import torch
 from torch import Tensor
 
 from pear.optimality.duals_and_active_sets import Duals
-from pear.optimality.natural_sizes import PointSizes, Sizes, positive_size
-from pear.optimality.rule import EPSILON, SHARE_OF_FORCE, SHARE_OF_TERMS
+from pear.optimality.natural_sizes import PointSizes, Sizes
+from pear.optimality.rule import EPSILON
 from pear.optimality.tensor_record import TensorRecord
 from pear.problem.matrix import matvec, plus_matvec, plus_tmatvec
 from pear.problem.quadratic_program import QuadraticProgram
@@ -105,7 +105,7 @@ def scaled_kkt_residual(
         sizes: the sizes of the data.
         units: the sizes at the points.
     """
-    unit, size = _dual_unit(units), units.size
+    unit, size = units.dual_unit, units.size
     slack = torch.where(duals.bound < 0, left.lower, left.upper)  # of the bound that the multiplier belongs to
     parts = [
         units.gradient / unit,
@@ -124,27 +124,18 @@ def stationarity_rounding(duals: Duals, sizes: Sizes, units: PointSizes) -> Tens
     """Compute a bound (B,) on the rounding of the residual of stationarity, in the dual unit of the KKT residual.
 
     If multipliers of dependent rows cancel each other, their terms may be 1e16 times the cost. A residual of zero then
-    proves nothing, because its rounding errors are as large as the cost. The multiplier of a bound
-    absorbs an error that is smaller than the multiplier itself, because its sign stays right. A variable whose bounds
-    coincide absorbs any error.
+    proves nothing, because its rounding errors are as large as the cost. The multiplier of a bound absorbs an error
+    that is smaller than the multiplier itself, because its sign stays right; the result is negative if all errors are
+    absorbed. A variable whose bounds coincide absorbs any error.
 
     Args:
         duals: the multipliers of the points.
         sizes: the sizes of the data.
         units: the sizes at the points.
     """
-    error = (EPSILON * units.terms - duals.bound.abs()).clamp(min=0)
+    error = EPSILON * units.terms - duals.bound.abs()
     error = error if sizes.pinned is None else error.masked_fill(sizes.pinned, 0.0)
-    return error.amax(-1) / _dual_unit(units)[..., 0]
-
-
-def _dual_unit(units: PointSizes) -> Tensor:
-    """Return the dual unit (B, 1) of the KKT residual."""
-    # if x is huge along a flat direction, the rounding error of Hx must not exceed the cost
-    limit = torch.where(units.cost > 0, units.cost / SHARE_OF_FORCE, torch.inf)
-    largest = torch.maximum(units.abs_c, units.abs_hx).amax(-1, keepdim=True)
-    largest = torch.maximum(largest, torch.minimum(SHARE_OF_TERMS * units.curvature, limit))
-    return positive_size(torch.maximum(largest, units.least))
+    return error.amax(-1) / units.dual_unit[..., 0]
 
 
 def _finite_kkt_slack(slack: Tensor) -> Tensor:

@@ -19,7 +19,7 @@ import torch
 from torch import Tensor
 
 from pear.optimality.duals_and_active_sets import Duals
-from pear.optimality.rule import FLOOR, NEGLIGIBLE, SHARE_OF_FORCE, SHARE_OF_SIZE
+from pear.optimality.rule import FLOOR, NEGLIGIBLE, SHARE_OF_FORCE, SHARE_OF_SIZE, SHARE_OF_TERMS
 from pear.problem.matrix import Matrix, matrix_row_squares, matvec, plus_matvec, plus_tmatvec
 from pear.problem.quadratic_program import QuadraticProgram
 
@@ -188,6 +188,15 @@ class PointSizes:
             least=floor * sizes.top,
             curvature=sizes.root_top * (sizes.root * abs_x).amax(-1, keepdim=True),
         )
+
+    @functools.cached_property
+    def dual_unit(self) -> Tensor:
+        """The dual unit (B, 1) of the KKT residual."""
+        # if x is huge along a flat direction, the rounding error of Hx must not exceed the cost
+        limit = torch.where(self.cost > 0, self.cost / SHARE_OF_FORCE, torch.inf)
+        largest = torch.maximum(self.abs_c, self.abs_hx).amax(-1, keepdim=True)
+        largest = torch.maximum(largest, torch.minimum(SHARE_OF_TERMS * self.curvature, limit))
+        return positive_size(torch.maximum(largest, self.least))
 
 
 def divide_by_natural_sizes(
