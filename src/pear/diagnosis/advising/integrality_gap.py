@@ -1,4 +1,4 @@
-"""Advice on the integrality gap: how much better relaxations look than integer programs, and how long these take."""
+"""Advice on the integrality gap between integer programs and their relaxations, and on the time of integer programs."""
 
 from __future__ import annotations
 

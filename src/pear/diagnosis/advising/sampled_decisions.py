@@ -57,7 +57,7 @@ class SampledDecisions:
         return torch.where(v.active.lower, v.qp.lb, torch.where(v.active.upper, v.qp.ub, v.x))
 
     def count_idle(self, s: AdviceSubject) -> int:
-        """Return the number of variables that are the same in all decisions and lack a finite lower or upper bound."""
+        """Return the number of variables that are constant over all decisions and have an infinite bound."""
         used = np.ptp(self.x[self.solved].numpy(), 0) if bool(self.solved.any()) else np.zeros(s.n)
         return int(((used == 0) & ~np.isfinite(s.ub - s.lb)).sum())
 
@@ -138,7 +138,8 @@ class _SampledDecisionsExamination:
     def count_degenerate(self) -> None:
         """Add a finding on the share of degenerate decisions.
 
-        At a degenerate decision, more constraints are tight than are linearly independent.
+        At a degenerate decision, the normals of the tight constraints are linearly dependent. Dependent rows of A alone
+        do not count.
         """
         s, sampled, findings = self.s, self.sampled, self.findings
         active = sampled.verified.active
