@@ -104,7 +104,7 @@ class Engine(ABC):
 
         Args:
             function: the function, called as ``function(send, *arguments)``.
-            arguments: the arguments after ``send``. Instead of a result of ``share``, the function gets the shared
+            arguments: the arguments after ``send``. An object that ``share`` has returned is replaced by the shared
                 value.
 
         Returns:
@@ -125,7 +125,7 @@ class Engine(ABC):
 
         Args:
             on_update: a function that is called with each update, in this thread.
-            seconds: the longest time to wait; 0 to report only updates that are there already.
+            seconds: the longest time to wait; with 0, only updates that have already arrived are reported.
 
         Raises:
             EngineError: the engine cannot continue.

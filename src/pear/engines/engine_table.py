@@ -34,7 +34,7 @@ def check_engine_name(name: str) -> tuple[EngineRow, str | None]:
     """Return the row of the engine that a user names, and the address in the name, or None if it contains no address.
 
     Raises:
-        EngineError: there is no such engine, or the name contains an address and the engine takes none. The message
+        EngineError: there is no such engine, or the name contains an address that the engine cannot use. The message
             lists all engines.
 
     Example:
@@ -59,7 +59,7 @@ def check_engine_plugin(name: str, value: Any) -> EngineRow:
     """Return ``value``, the row of an engine of another package, after a check.
 
     Raises:
-        PluginError: ``value`` is not an ``EngineRow``, or the name looks like an address.
+        PluginError: ``value`` is not an ``EngineRow``, or the name contains "://".
     """
     if not isinstance(value, EngineRow):
         raise PluginError(f"expected a pear.engines.EngineRow, got {value!r}")
@@ -69,7 +69,16 @@ def check_engine_plugin(name: str, value: Any) -> EngineRow:
 
 
 def start(name: str = "local", jobs: int | None = None, resources: Resources | None = None) -> Engine:
-    """Return an engine that is started, or connected to a running cluster."""
+    """Start an engine, or connect to a running cluster, and return the engine.
+
+    Args:
+        name: the name of an engine; ``name://address`` for the cluster at an address.
+        jobs: the number of tasks that run at the same time; None for as many as the engine has room for.
+        resources: what each task needs; the defaults of ``Resources`` if omitted.
+
+    Raises:
+        EngineError: there is no such engine, ``jobs`` is not valid for it, or it cannot be started.
+    """
     row, address = check_engine_name(name)
     if jobs is not None and jobs < 1:
         raise EngineError(f"jobs must be at least 1; got {jobs}")

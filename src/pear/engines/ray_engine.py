@@ -95,7 +95,7 @@ def _connect_ray(ray: Any, address: str | None, jobs: int | None) -> None:
 def _init_ray(ray: Any, where: str | None, jobs: int | None) -> None:
     """Connect to Ray at the address ``where``, or, if it is None, start Ray on this machine with ``jobs`` cores.
 
-    A process deadline limits the call of Ray if it cannot be interrupted.
+    Only a call with a ``ray://`` address can be interrupted. All other calls run under a ``process_deadline``.
     """
     quiet: dict[str, Any] = {"log_to_driver": False, "logging_level": "ERROR"}
     if where and where.startswith("ray://"):  # this call can be interrupted, and has a short limit
@@ -124,7 +124,8 @@ class RayEngine(FutureEngine):
         ray: the module ``ray``.
         jobs: the number of tasks at the same time; None for as many as the cluster has room for, which may change.
         resources: what a task needs.
-        ours: whether ``close`` disconnects from the cluster.
+        ours: True if this process was connected to Ray for this engine. ``close`` then disconnects it, and stops Ray if
+            Ray was started for it.
     """
 
     def __init__(self, ray: Any, jobs: int | None, resources: Resources, ours: bool) -> None:
@@ -161,7 +162,7 @@ class RayEngine(FutureEngine):
         return _SharedValue(self._ray.put(self._pack(value)))
 
     def close(self) -> None:
-        """End the tasks, and the cluster or connection if this engine has started it."""
+        """End the tasks. Disconnect from Ray, and stop a Ray started for this engine, unless it was in use before."""
         if self._ours:
             self._ray.shutdown()
             return
