@@ -131,9 +131,9 @@ def _label_comparison_dates(axes: Any) -> None:
 
 
 def _comparison_color(name: str, number: int) -> str:
-    """Return a colour: grey for the constant forecast, a green for names with "pear", others for all other names.
+    """Return the colour of a forecaster: grey for the constant forecast, and a green for names with "pear".
 
-    ``number`` is the forecaster's place in the list; it selects one of the greens or of the others.
+    All other names get other colours. ``number``, the forecaster's place in the list, selects one colour of its group.
     """
     if name == MEAN:
         return LIGHT["none"]

@@ -103,7 +103,7 @@ def _describe_difference(difference: PairedDifference, sign: int) -> tuple[str, 
 
 
 def _round_alike(*numbers: float, error: float) -> list[str]:
-    """Return numbers as texts, with as many decimals as show two digits of their standard error ``error``."""
+    """Return numbers as texts, rounded to two significant digits of their standard error ``error``."""
     known = 0 < error < math.inf
     decimals = max(0, 1 - math.floor(math.log10(error))) if known else _MOST_DECIMALS + 1
     texts = [format_amount(one) if decimals > _MOST_DECIMALS else f"{one:,.{decimals}f}" for one in numbers]

@@ -69,7 +69,7 @@ def walk_forward(
 
     Args:
         problem: the decision problem, with its integers. With a ``Model``, forecasters forecast the k values that the
-            model maps to costs. If samples have fields of their own, these are in the order of X.
+            model maps to costs. If fields of the problem differ between samples, their rows are in the order of X.
         X: (N, p), p features in time order: an array or a DataFrame. Dates in an index must be in order.
         C: (N, k) the true costs or values; (N,) if k is 1.
         forecasters: the forecasters by name. A forecaster is an estimator with ``fit(X, y)`` and ``predict(X)``
@@ -217,7 +217,7 @@ class _WalkForwardRun:
                 raise self._with_row_numbers(error) from error
 
     def notes(self) -> list[str]:
-        """Return sentences on how the comparison was made, if that is not what a user expects."""
+        """Return sentences about those details of the comparison that a user may not expect."""
         notes = [
             f"{name} takes one output, so that {one.models_per_fold} models were trained on each fold, one for each "
             "column."
