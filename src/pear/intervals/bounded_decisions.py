@@ -23,7 +23,7 @@ class BoundedDecisions:
     All amounts are values of the objective in the problem's own sense. If the problem maximises, they are gains.
 
     Attributes:
-        decisions: (B, n) an array, or a DataFrame.
+        decisions: (B, n) an array, or a DataFrame if the forecasts or features are one.
         planned: (B,) what each decision costs if its forecast comes true.
         lower, upper: (B,) bounds on the realised cost, or on the regret, of each decision. The lower bound of a regret
             is 0.

@@ -82,7 +82,8 @@ class ConformalRule:
         order: "time" for samples in time order; "exchangeable" for samples whose order has no meaning.
         half_life: in time order, the number of samples after which the weight of a score has halved; None for equal
             weights.
-        rate: in time order, how fast bounds follow their misses; with 0, bounds are quantiles of the scores.
+        rate: in time order, the factor of the step by which each bound moves after a sample (see the module), from 0 to
+            1; with 0, bounds are quantiles of the scores.
 
     Example:
         >>> rule = ConformalRule("exchangeable")
@@ -133,7 +134,7 @@ class ConformalRule:
             known: residuals of the calibration samples.
             size: (M,) absolute values of the planned costs of the new samples.
             level: the probability with which a residual lies within its bounds.
-            two_sided: False for upper bounds only, which get the whole probability of a miss.
+            two_sided: False for upper bounds only, which residuals then exceed with the probability 1 − level.
 
         Raises:
             ProblemError: there are fewer calibration samples than ``samples_needed``.
@@ -156,8 +157,8 @@ class ConformalRule:
         Args:
             known: residuals in time order.
             level, two_sided: as for ``bounds``.
-            gap: the number of samples directly before each sample whose truth is not known yet when the sample is
-                decided.
+            gap: the number of samples directly before a sample that are not used for it, because their true values are
+                still unknown when the sample is decided.
         """
         needed, tail, count = (
             self.samples_needed(level, two_sided),

@@ -37,12 +37,14 @@ class CostIntervals:
     Args:
         problem: the decision problem. A ``Model`` maps predicted values to costs and to right-hand sides.
         of: "cost" for lower and upper bounds on what a decision costs; "regret" for upper bounds on its regret.
-        order: "time" for samples in time order. Bounds then follow their own misses, and later samples may have larger
-            weights (``half_life``). "exchangeable" for samples whose order has no meaning. Bounds then hold with
-            at least the promised probability, even with few samples.
+        order: "time" for samples in time order. Each bound then moves outwards after a sample that misses
+            it, and inwards after any other (``rate``). Later samples may have larger weights (``half_life``).
+            "exchangeable" for samples whose order has no meaning. Bounds then hold with at least the promised
+            probability, even with few samples.
         half_life: in time order, the number of samples after which the weight of a sample has halved; None for equal
             weights.
-        rate: in time order, how fast bounds follow their misses; with 0, bounds are quantiles.
+        rate: in time order, from 0 to 1, how far each bound moves after a sample, relative to the width of the
+            interval; with 0, bounds are quantiles.
 
     Attributes:
         planned: (N,) planned costs of the calibration samples.
@@ -93,7 +95,7 @@ class CostIntervals:
         Args:
             forecasts: (N, k), k predicted values of each sample.
             true: (N, k) true values.
-            problem: the problem of these samples, if they have fields of their own.
+            problem: the problem of these samples, if fields of the problem differ between samples.
             known: the known values of each sample, if the model has any; see ``Model.with_known``.
             append: True to keep the samples of earlier calls, which come before these samples.
 
@@ -153,12 +155,12 @@ class CostIntervals:
         The samples of ``calibrate`` are neither used nor changed.
 
         Args:
-            forecasts: (N, k), k predicted values of each sample, by forecasters that had not seen it. Samples are in
-                time order.
+            forecasts: (N, k), k predicted values of each sample, in time order. The forecaster must not have been
+                trained on the samples that it forecasts.
             true: (N, k) true values.
             level: the probability that the bounds promise.
-            gap: the number of samples directly before each sample whose truth is not known yet when the sample is
-                decided.
+            gap: the number of samples directly before a sample that are not used for it, because their true values are
+                still unknown when the sample is decided.
             problem, known: as for ``calibrate``.
         """
         if isinstance(gap, bool) or not isinstance(gap, (int, np.integer)) or gap < 0:

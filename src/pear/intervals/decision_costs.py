@@ -58,8 +58,8 @@ def plan_decision_costs(problem: Problem | Model, predicted: Any) -> PlannedDeci
 def cost_of_decisions(problem: Problem | Model, z: Tensor, values: Any) -> Array:
     """Return what decisions cost under given values, in the problem's own sense and with constants.
 
-    Violations of predicted right-hand sides have the prices of a ``Penalty``. With a ``Projection``, the result is the
-    cost of the nearest feasible point.
+    If the model's recourse is a ``Penalty``, the costs include its prices for violated right-hand sides. If it is a
+    ``Projection``, they are the costs of the nearest feasible points.
 
     Args:
         problem: the problem of these samples, with their known values.
@@ -109,7 +109,7 @@ def read_forecasts_and_truth(problem: Problem | Model, predicted: Any, true: Any
 
 
 def read_cost_values(problem: Problem | Model, given: Any, name: str) -> tuple[Any, Tensor]:
-    """Return the problem and the k values of each sample, (B, k) in float64, on the device that decides.
+    """Return the problem and the k values of each sample, (B, k) in float64, on the device that computes decisions.
 
     Raises:
         ProblemError: the shape is wrong, or a number is not finite.

@@ -40,8 +40,8 @@ class SafeDecisions:
         acted: (B,) bool, True for the plan, False for the fallback.
         planned: (B,) what the plan costs if its forecast comes true. Unless the policy has a limit, the cost of the
             fallback under the same forecast is subtracted.
-        bound: (B,) the bound on the amount that ``planned`` forecasts: an upper bound of costs, a lower bound of gains.
-        limit: the value with which the bound is compared.
+        bound: (B,) the bound on what ``planned`` turns out to be: an upper bound of costs, a lower bound of gains.
+        limit: the value with which the bound is compared; 0 if the policy has no limit.
         variables: names of the n variables.
     """
 
@@ -65,11 +65,10 @@ class SafePolicy:
     """A policy that takes the plan, the decision under a forecast, if it is safe enough, and otherwise a fallback.
 
     Without a limit, the policy bounds the cost of the plan minus the cost of the fallback, and takes the plan if the
-    bound is at most 0. The plan is then no worse than the fallback with the probability ``level``. With a limit, the
-    policy bounds the cost of the plan, and takes the plan if the bound is at most the limit. If the problem maximises,
-    the lower bound on the gain must be at least 0, or at least the limit.
+    bound is at most 0. With a limit, the policy bounds the cost of the plan, and takes the plan if the bound is at most
+    the limit. If the problem maximises, the lower bound on the gain must be at least 0, or at least the limit.
 
-    The probability holds for a sample before it is known whether the plan is taken. Among the samples for which
+    Bounds hold with the probability ``level`` over all samples, with and without the plan. Among the samples for which
     the plan is taken, bounds may be missed more often. Test the policy on past samples, and see ``CostIntervals.walk``.
 
     Args:
@@ -126,10 +125,10 @@ class SafePolicy:
     def calibrate(self, X: Any, y: Any, *, append: bool = False, **rows: Any) -> Self:
         """Learn from past samples that the model has not seen, and return this object.
 
-        In time order, the latest comes last.
+        In time order, the latest sample comes last.
 
         Args:
-            X: features as the model takes them.
+            X: features, in the form that the model's ``predict`` accepts.
             y: (N, k) the k true values of each sample.
             append: True to keep the samples of earlier calls, which come before these samples.
             **rows: further arguments for these samples, if the model needs them: ``groups``, ``base_forecast``,
@@ -152,7 +151,7 @@ class SafePolicy:
         """Return the plan or the fallback for every row of X.
 
         Args:
-            X: features as the model takes them.
+            X: features, as for ``calibrate``.
             **rows: further arguments, as for ``calibrate``.
 
         Raises:
