@@ -14,7 +14,7 @@ def input_requires_gradient(value: Any) -> bool:
 
 
 def detach_input(value: Any) -> Any:
-    """Return a tensor without its gradient, and any other value unchanged."""
+    """Return a tensor detached from the graph of autograd, and any other value unchanged."""
     return value.detach() if isinstance(value, Tensor) else value
 
 

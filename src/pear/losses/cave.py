@@ -1,4 +1,4 @@
-"""``CaVELoss``: the angle between the predicted costs and the nearest costs with the right best decision."""
+"""``CaVELoss``: the angle between the predicted costs and the costs for which the true best decision is optimal."""
 
 from __future__ import annotations
 

@@ -51,8 +51,8 @@ class DecisionLayer(DecisionModule):
             derivatives of zero.
 
     Attributes:
-        status: (B,) int8 of ``pear.Status``, the statuses of the last call, on the device that decides; None before the
-            first call.
+        status: (B,) int8 of ``pear.Status``, the statuses of the last call, on the device that computed its decisions;
+            None before the first call.
 
     Example:
         >>> import torch, pear

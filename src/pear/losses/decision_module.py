@@ -74,7 +74,8 @@ class DecisionModule(nn.Module):
         given: the problem as the user gave it, with its integers or as an oracle.
         cost_map: the map from predicted values to costs; None if the costs themselves are predicted.
         recourse_model: the model if it predicts right-hand sides, otherwise None.
-        decider: the ``Decider`` of the problem. If right-hand sides are predicted, it decides under forecasts only.
+        decider: the ``Decider``, which solves the problem and stores warm starts. If right-hand sides are predicted,
+            others solve under the true values.
     """
 
     def __init__(
@@ -111,7 +112,7 @@ class DecisionModule(nn.Module):
 
     @property
     def decision_device(self) -> torch.device | None:
-        """The device that decides; None until a call has costs on another device than the problem.
+        """The device that computes decisions; None until a call has costs on another device than the problem.
 
         The first such call chooses the device and logs the reason. It chooses the CPU if one core is faster for a batch
         of this size, and otherwise the device of the costs, to which the problem is copied. A problem on a GPU stays
@@ -125,7 +126,7 @@ class DecisionModule(nn.Module):
         self._decision_device = None if device is None else torch.empty(0, device=device).device
 
     def device_for(self, costs: Tensor) -> torch.device:
-        """Return the device that decides for costs (B, n), and move the problem to that device if necessary."""
+        """Return the device that computes decisions for costs (B, n), and move the problem there if necessary."""
         own = self._problem.device
         if self._decision_device is None:
             if own == costs.device:

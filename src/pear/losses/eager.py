@@ -23,7 +23,7 @@ def eager(function: Callable[Given, Result]) -> Callable[Given, Result]:
     ``torch.compiler.disable`` does the same, but it imports the compiler, which takes as long as importing torch. This
     decorator imports the compiler only during compilation.
 
-    Nor can the transforms of ``torch.func`` trace the function; for them, it raises a ``ProblemError``.
+    The transforms of ``torch.func`` cannot trace the function either: under them, it raises a ``ProblemError``.
     """
 
     @wraps(function)

@@ -29,8 +29,8 @@ class ForecastJudge:
     Args:
         problem: the decision problem; it may have integers, recourse and fields per sample.
         true: (B, k) true costs, or the true values that the cost map maps to costs.
-        keys: B sample ids, which are row numbers in a problem or cost map with fields per sample; None if sample i is
-            its row i.
+        keys: B sample ids, which select rows of a problem or cost map with fields per sample; None if sample i
+            belongs to row i.
 
     Attributes:
         best: (B,) the objective value of each sample's best decision, in the problem's own sense.

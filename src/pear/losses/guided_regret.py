@@ -24,7 +24,7 @@ from pear.solvers.regret_call import RegretCall, RegretCallResults
 
 
 def guidance_gap(call: RegretCall, parts: RegretCallResults, sign: int, all_good: bool) -> Tensor:
-    """Compute F (B,), the suboptimality of the true decision under the forecast; zero for failed samples.
+    """Compute F (B,), the suboptimality under the forecast of the best decision; zero for failed samples.
 
     Args:
         call: the inputs of the regrets.
@@ -53,8 +53,7 @@ def guided_regret(
 ) -> Tensor:
     """Compute the regret plus guidance, ``R + α F``, in the dtype of the predicted costs.
 
-    F is the suboptimality of the true decision under the forecast, and α is ``call.guidance``. The result is
-    differentiable if an input requires a gradient.
+    F is as in the module, and α is ``call.guidance``. The result is differentiable if an input requires a gradient.
 
     Args:
         inputs: predicted costs, true costs, predicted curvature and true curvature, which may require gradients.

@@ -18,7 +18,7 @@ from pear.solvers.regret_call import RegretCall, RegretCallResults
 
 @dataclass(repr=False)
 class LastCall:
-    """The decisions and statistics of the last call of a loss. All tensors are on the device that decides.
+    """The decisions and statistics of the last call of a loss. All tensors are on the device that computed them.
 
     Attributes:
         decision: (B, n) decisions under the predicted costs, in float64; zero for failed samples.
@@ -49,7 +49,10 @@ class LastCall:
 
     @cached_property
     def status(self) -> Tensor:
-        """The status of each sample, (B,) int8: under the predicted costs or, if solved there, under the true costs."""
+        """The status of each sample, (B,) int8.
+
+        It is the status under the predicted costs, or, if that is SOLVED, the status under the true costs.
+        """
         return torch.where(self._parts.status == 0, self._parts.true_status, self._parts.status)
 
     @property
@@ -65,7 +68,7 @@ class LastCall:
 
     @cached_property
     def _verified(self) -> VerifiedSolutions:
-        """The verified solutions of the same programs, which the pipeline solves again on first use."""
+        """The verified solutions under the predicted costs. The pipeline solves the programs again on first use."""
         return self._finder.solve_again(self._call)
 
     @property

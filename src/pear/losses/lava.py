@@ -1,4 +1,4 @@
-"""``LAVALoss``: how much cheaper than the best vertex its adjacent vertices are under the predicted cost."""
+"""``LAVALoss``: compares the best vertex with its adjacent vertices under the predicted costs."""
 
 from __future__ import annotations
 

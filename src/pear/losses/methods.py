@@ -52,8 +52,8 @@ REQUIREMENTS: dict[str, str] = {
 class MethodTask(Protocol):
     """The interface of a task that a method can train on; LAVA also needs a method ``adjacent``.
 
-    The default metric of ``pear.fit`` uses the decisions of ``decide``. If a task has an attribute ``decides_problem``
-    that is True, ``pear.fit`` solves its problem instead, which must give the same decisions.
+    The default metric of ``pear.fit`` uses the decisions of ``decide``. If these are optimal decisions of ``problem``,
+    the task may have an attribute ``decides_problem`` that is True, and ``pear.fit`` then solves ``problem`` instead.
     """
 
     @property
@@ -130,9 +130,9 @@ class Method:
 
     @property
     def published_unit(self) -> dict[str, float]:
-        """The option ``cost_unit=1.0``, by name, with which settings are in the unit of the costs, as in the paper.
+        """The option ``cost_unit=1.0`` as a dict; {} if the loss has no ``cost_unit``.
 
-        The result is {} if the loss has no ``cost_unit``.
+        With this option, settings are absolute, as in the published experiments.
 
         Example:
             >>> from pear.losses import method

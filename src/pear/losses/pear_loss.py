@@ -39,7 +39,7 @@ class PEARLoss(DecisionModule):
     ĉ and c are the predicted and the true costs, z* the best decision, and f the objective with smoothing. The loss is
     never negative and is zero at ĉ = c, and its gradient agrees with finite differences. P projects onto the tangent
     space of the active constraints; ``pear.regret_gradient`` has its formula. Guidance adds ``α F`` to R. F is the
-    suboptimality of the true decision under the forecast. At vertices the gradient of R is zero, and that of F is not.
+    suboptimality of z*(c) under ĉ. At a vertex other than z*(c) the gradient of R is zero, and that of F is not.
     α falls to zero during training, so that only the regret is left. ``step()`` lowers α. Call it after each step of
     the optimiser, as ``pear.fit`` does.
 
@@ -51,11 +51,12 @@ class PEARLoss(DecisionModule):
         problem: the decision problem. If its fields differ by sample, ``keys`` selects its rows. With a ``Model`` that
             predicts values ŷ, costs are ``ĉ = M ŷ + known`` with the matrix M of its cost map, and gradients are those
             with respect to ŷ. If the model predicts right-hand sides, the loss is the regret with recourse, plus the
-            least violation of an infeasible forecast.
-        smoothing: λ, the curvature added to the objective. "auto" chooses λ once from true costs and decisions, those
-            of the training set (``calibrate``, which ``pear.fit`` calls) or of the first batch. The choice does not
-            depend on units.
-        injection: β, the share of the normal component that is added to the gradient of ĉ; 0 for the exact gradient.
+            least possible violation if the forecast is infeasible.
+        smoothing: λ, the curvature added to the objective. "auto" chooses λ once, from true costs and the decisions
+            under them: in ``calibrate``, which ``pear.fit`` calls with the training set, or from the first batch. The
+            choice does not depend on units.
+        injection: β. A vector of β times the length of g is added to g, in the direction of the component of
+            ``H⁻¹(ĉ − c)`` that P removes. With 0 the gradient is exact.
         guidance: α before the first ``step()``. Every step multiplies α by 0.995. With 0 the loss is PEAR as
             published. Assigning another α starts the schedule again. The current α is part of ``state_dict``.
         solver: "auto" or a name that ``pear solvers`` lists.
@@ -156,9 +157,9 @@ class PEARLoss(DecisionModule):
         Args:
             predicted: (B, n) predicted costs ĉ, or (B, k) predicted values.
             true: the true costs c or values, of the same shape.
-            keys: B sample ids. The solution of a sample is stored under its id: under predicted costs as a warm start,
-                which is checked before a solver is called; under true costs for reuse. If the problem has fields per
-                sample, ids are the numbers of its rows.
+            keys: B sample ids, under which solutions are stored for later calls. A solution under predicted costs is a
+                warm start, which is checked before a solver is called. A solution under true costs is reused. If the
+                problem has fields per sample, ids are the numbers of its rows.
             Q: (n, n) or (B, n, n) predicted curvature.
             true_Q: the curvature of the true objective; the problem's own if omitted.
             weight: (B,) how much each sample counts; all samples count equally if omitted. "mean" is then the weighted

@@ -51,7 +51,8 @@ def regret_gradient(
         predicted: (B, n) predicted costs ĉ.
         true: (B, n) true costs c.
         smoothing: λ, the curvature that is added to the objective, or "auto".
-        injection: β, the share of the normal component that is added to g; with 0 the gradient is exact.
+        injection: β. A vector of β times the length of g is added to g, in the direction of the component of the
+            rescaled error that P removes. With 0 the gradient is exact.
         solver: "auto" or a name that ``pear solvers`` lists.
         on_failure: "raise" raises an error for failed samples; "mask" warns, and the rows of failed samples are zero.
         Q: (n, n) or (B, n, n) predicted curvature Q̂.
