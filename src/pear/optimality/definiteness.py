@@ -15,7 +15,8 @@ def is_definite(Q: Tensor, sign: float = 1.0, smoothing: float = 0.0) -> Tensor:
     """Return whether ``sign·Q + smoothing·I`` is certainly positive definite.
 
     A result of True is certain. False may also mean that the matrix is definite, but close to singular. The matrix is
-    lowered by more than the rounding error of float32, and factored in float32, which takes half the time of float64.
+    factored in float32, which takes half the time of float64, after a multiple of the identity that exceeds the
+    rounding error of float32 is subtracted.
 
     Args:
         Q: (B or 1, n, n) symmetric matrices.

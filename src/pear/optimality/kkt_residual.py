@@ -121,12 +121,12 @@ def scaled_kkt_residual(
 
 
 def stationarity_rounding(duals: Duals, sizes: Sizes, units: PointSizes) -> Tensor:
-    """Compute a bound (B,) on the rounding of the residual of stationarity, in the dual unit of the KKT residual.
+    """Bound the rounding errors (B,) of the residual of stationarity, in the dual unit of the KKT residual.
 
-    If multipliers of dependent rows cancel each other, their terms may be 1e16 times the cost. A residual of zero then
-    proves nothing, because its rounding errors are as large as the cost. The multiplier of a bound absorbs an error
-    that is smaller than the multiplier itself, because its sign stays right; the result is negative if all errors are
-    absorbed. A variable whose bounds coincide absorbs any error.
+    If multipliers of dependent rows cancel each other, their terms may be 1e16 times the cost. The rounding errors are
+    then as large as the cost, and a residual of zero proves nothing. The absolute multiplier of a variable's bound is
+    subtracted from the error of the variable, because a smaller error does not change the sign of the multiplier. The
+    result is negative if all errors are smaller. For a variable whose bounds coincide, the error counts as zero.
 
     Args:
         duals: the multipliers of the points.

@@ -145,7 +145,7 @@ class PointSizes:
             multipliers.
         cost: (B, 1) the largest entry of ``abs_c``.
         size: (B, 1) the largest entry of ``abs_x``, but at least ``rule.FLOOR`` times the result of ``least_size``.
-        least: (B, 1) that minimum times the largest diagonal entry of H, which is the smallest dual unit.
+        least: (B, 1) the smallest dual unit: the minimum of ``size`` times the largest diagonal entry of H.
         curvature: (B, 1) an upper bound on the terms that Hx is summed from: ``|H_ij x_j| ≤ √H_ii √H_jj |x_j|``. If
             these terms cancel each other, Hx itself is only rounding, and does not show how large its error may be.
     """

@@ -48,10 +48,10 @@ class Verification:
 
     @cached_property
     def _margins(self) -> tuple[Tensor, Tensor, Tensor]:
-        """The margins of inequality rows (B, m), lower bounds (B, n) and upper bounds (B, n), negative for violations.
+        """The margins of inequality rows (B, m), lower bounds (B, n) and upper bounds (B, n); negative if one is wrong.
 
-        The margin of a held constraint is computed from its multiplier, whose sign may be wrong. The margin of any
-        other constraint is computed from its slack.
+        The margin of a held constraint is its multiplier plus a tolerance, counted as positive if it has the right
+        sign. The margin of any other constraint is its slack plus a tolerance.
         """
         s, held = self.relative, self.working
         return (
@@ -105,7 +105,8 @@ class Verification:
         """Whether the point is a solution. Shape (B,), bool.
 
         The point must be ``balanced``, and the KKT residual must be small as well, because a tolerance relative to huge
-        multipliers that cancel each other is meaningless. So is a residual that is rounding.
+        multipliers that cancel each other is meaningless. Unless the residuals are exact, their rounding errors must be
+        small, too.
         """
         small = self.balanced & (self.kkt_residual <= OPTIMAL)
         if self.exact:
