@@ -31,7 +31,7 @@ class PageGrid:
         header: headings of the columns; empty for a table without headings.
         rows: the entries of each row. The first entry names the row. An entry is a text, a ``RankedText``, or a
             comparison cell: an object that compares a number of this package with a published one. A comparison cell
-            has the attribute ``not_run``, which is True if there is no such number yet.
+            has the attribute ``not_run``, which is True if this package has no number yet.
         caption: text between the heading and the table.
     """
 
