@@ -74,9 +74,9 @@ class FixedVariableMultipliers:
 
 
 class SharedLimitMultipliers:
-    """The record of removed rows whose limits became limits of a bound or of another row.
+    """The record of removed rows whose limits became bounds of a variable or limits of another row.
 
-    The bound or row that took a limit over is called the taker, and the removed row the giver. If the limit is active,
+    The variable or row that took over a limit is called the taker, the removed row the giver. If the limit is active,
     its multiplier belongs to the giver.
 
     Args:

@@ -208,9 +208,10 @@ def remove_dependent_equality_rows(w: WorkingProgram) -> bool:
 
 
 def _find_possibly_dependent_rows(rows: sparse.csr_array) -> Index:
-    """Return the positions of the rows that may depend on others.
+    """Return the positions of the rows that may be linear combinations of others.
 
-    A row with a variable that is in no other row cannot. Such rows are left out, until no more are found.
+    A row with a variable that is in no other row cannot be one. Such rows are left out, and the rest is searched again,
+    at most ``_MOST_ROUNDS`` times.
     """
     left = np.arange(rows.shape[0])
     for _ in range(_MOST_ROUNDS):

@@ -38,9 +38,9 @@ def remove_fixed_variables(w: WorkingProgram) -> bool:
 
 
 def substitute_defined_variables(w: WorkingProgram) -> bool:
-    """Remove from ``w`` the variables that equalities define, with these equalities, and return True if there are any.
+    """Remove from ``w`` the variables that equalities define, and these equalities; return True if any was removed.
 
-    A variable is defined by an equality that it is part of, if it is continuous and has no bounds.
+    An equality can define any of its continuous variables that have no bounds.
     """
     chosen = _choose_defined_variables(w)
     if not chosen:
@@ -81,10 +81,9 @@ def _variable_substitution(
 
 @dataclass(frozen=True)
 class SubstitutedVariableCosts:
-    """Counts, for each variable, from which the costs of its substitution are computed.
+    """Counts for each variable, from which ``worth`` computes whether its substitution saves time.
 
-    The costs are the coefficients that the substitution adds to a program. They are compared with the coefficients that
-    it removes.
+    A substitution adds coefficients to a program and removes others. It saves time if it does not add too many.
 
     Attributes:
         in_rows: (n,) the number of rows with the variable.
@@ -122,9 +121,9 @@ class SubstitutedVariableCosts:
 
 
 def _choose_defined_variables(w: WorkingProgram) -> list[tuple[int, int]]:
-    """Return pairs (row, variable) of an equality and a variable that it defines.
+    """Choose variables to substitute; return pairs (row, variable) of an equality and the variable that it defines.
 
-    The variable of a pair is not in the equality of any other pair.
+    A substitution must save time. The variable of a pair is not in the equality of any other pair.
     """
     free = w.column_left & w.removable & ~w.integer & (w.lb == -np.inf) & (w.ub == np.inf)
     lengths = np.diff(w.R.indptr)

@@ -92,7 +92,7 @@ class WorkingProgram:
             gap: the lower limit minus the upper limit.
             scale: the sum of the absolute terms that the limits were computed from.
             row: a row that one of the limits belongs to.
-            what: the part of the error message that follows the name of the row, such as "asks for …".
+            what: the text after the name of the row in the error message, such as "asks for ≥ 2 and has no variables".
 
         Raises:
             ProblemError: the lower limit clearly exceeds the upper limit.
