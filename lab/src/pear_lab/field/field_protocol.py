@@ -1,9 +1,10 @@
 """``FieldProtocol``: the common training of all methods of the comparison.
 
-All methods start from the same weights, which minimise the squared error. First, each of up to five settings is trained
-for a few epochs; this is called a try. Then the setting with the lowest regret on the validation samples is trained to
-the end. During training the validation regret is checked several times. The result is the model with the weights of the
-best check, or with the weights of the start if no check was better. The test samples are used once, at the end.
+All methods start from the same weights, the common start, which is trained on the squared error. First, each of up to
+five settings of a method is trained for a few epochs; this is called a try. Then the setting with the lowest regret on
+the validation samples is trained to the end. During training the validation regret is checked several times. The result
+has the weights of the best check, or those of the common start if no check was better. The test samples are used once,
+at the end. Methods with the ``way`` "fit" are trained by ``pear.fit`` instead, from a start of their own.
 """
 
 from __future__ import annotations
@@ -108,7 +109,7 @@ class FieldProtocol(Protocol):
             return self._train(run, progress)
 
     def _train(self, run: RunSpec, progress: Listener) -> TrainingResult:
-        """Do the work of ``train``, and return its result. The clock already counts processor time."""
+        """Do the work of ``train``, which has switched the clock to processor time, and return the result."""
         unsuited = field_tasks()[run.task].unsuited
         if run.settings["loss"] in unsuited:
             raise RunError(f"{NOT_APPLICABLE}{unsuited[run.settings['loss']]}")
@@ -239,7 +240,10 @@ def _train_field_protocol_try(
 
 
 def _train_field_protocol_by_fit(run: RunSpec, prepared: PreparedTask, progress: Listener) -> TrainingResult:
-    """Train by ``pear.fit`` with its defaults, in the time that other methods have for the start and all tries."""
+    """Train by ``pear.fit`` with its defaults.
+
+    The time cap is the total that other methods have for the common start, all tries and the final training.
+    """
     model, loss = prepared.model(run.seed, start=False), _make_field_protocol_loss(run, prepared.problem, {})
     cap = prepared.start_seconds + run.settings["time_cap"] + 4 * run.settings["try_cap"]
     config = FitConfig(time_cap=cap, seed=run.seed)

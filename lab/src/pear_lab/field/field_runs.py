@@ -45,11 +45,12 @@ class FieldSelection:
     """The part of the comparison to run.
 
     Attributes:
-        tasks, methods, seeds: the names and seeds to run. None stands for all seeds, all methods, and all tasks with
-            data or, if ``quick``, for a few of them.
+        tasks: the names of the tasks; None for all tasks with data or, if ``quick``, for two tiny tasks.
+        methods: the names of the methods; None for all or, if ``quick``, for a few.
+        seeds: the seeds; None for ``SEEDS`` or, if ``quick``, for ``QUICK_SEEDS``.
         time_cap: the time limit in seconds for the training of the chosen setting, including its try; None for the
             default.
-        quick: whether to run two tiny tasks with a few methods, as a test.
+        quick: whether to run briefly, as a test.
     """
 
     tasks: Sequence[str] | None = None
@@ -104,10 +105,7 @@ def field_run_settings(row: FieldMethod, selection: FieldSelection) -> dict[str,
 
 
 def _tasks_of_field_runs(selection: FieldSelection) -> list[PublicTask]:
-    """Return the tasks that the selection names.
-
-    If it names none, they are all tasks with data, or those of ``--quick``.
-    """
+    """Return the tasks that the selection names; without names, all tasks with data, or those of ``--quick``."""
     rows = field_tasks()
     if selection.tasks is not None:
         for name in selection.tasks:

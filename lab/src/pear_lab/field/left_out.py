@@ -1,7 +1,7 @@
 """The tasks and methods that the published comparison leaves out, each with the reason.
 
-The reasons are running times, the small number of methods that apply to a task, and similar tasks or methods that are
-run. No result is a reason.
+A task or method is left out because its runs take too long, because few methods apply to the task, or because a similar
+task or method is run. Regrets are never a reason.
 """
 
 from __future__ import annotations

@@ -31,7 +31,7 @@ class PreparedTaskJudge:
         problem: the decision problem.
         costs: (N, k) the k true values of each of N samples.
         keys: (N,) the positions of the samples in a batch of problems; None if all samples share one problem.
-        measure: "normalized" for the sum of regrets over the sum of absolute best values; "mean" for the mean regret.
+        measure: "normalized" for ``Σ regret / Σ |best value|`` over the samples; "mean" for the mean regret.
 
     Attributes:
         check_seconds: the seconds of the last call, which ``pear.fit`` reads to keep the time cap.

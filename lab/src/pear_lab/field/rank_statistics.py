@@ -64,7 +64,7 @@ def critical_rank_difference(methods: int, tasks: int, level: float = LEVEL) -> 
     Args:
         methods: the number of methods, k.
         tasks: the number of tasks, N.
-        level: the probability of no false difference if all methods are equal.
+        level: the probability that no two methods are found to differ, if all methods are equally good.
 
     Returns:
         ``q √(k (k + 1) / (6 N))``, where q is the studentised range's quantile at ``level``, divided by √2.

@@ -45,7 +45,7 @@ class TaskResults:
 
     @property
     def methods(self) -> list[str]:
-        """The names of the methods with finished runs of all seeds, in the order of the table."""
+        """The names of the methods with finished runs of all seeds, in the order of ``field_methods``."""
         return [name for name, runs in self.done.items() if len(runs) == len(self.seeds)]
 
     def regrets(self, method: str) -> np.ndarray:
