@@ -81,7 +81,7 @@ class ForecasterTrainingSet:
 
 @dataclass(frozen=True)
 class ForecasterTableRow:
-    """One forecaster.
+    """The description of one forecaster.
 
     Attributes:
         title: the name in tables of results.
@@ -89,8 +89,8 @@ class ForecasterTableRow:
         rival: whether the forecaster is trained on the squared error, and is therefore a rival of PEAR.
         seeded: whether the result depends on the seed.
         package: the package that the forecaster needs; empty if it needs none.
-        instead_of: the package of the forecaster that this one replaces. If the package is installed, this forecaster
-            takes part only if it is named. Empty if the forecaster replaces no other.
+        instead_of: the package of the forecaster that this one stands in for; empty if there is none. If the package
+            is installed, this forecaster takes part only if the user names it.
     """
 
     title: str

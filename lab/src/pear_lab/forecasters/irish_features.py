@@ -31,7 +31,7 @@ class IrishFeatureDays(NamedTuple):
     Attributes:
         dates: the D dates.
         rows: (D,) the rows of these days in the data.
-        lagged: for each lag of ``LAGS``, in days, the rows (D,) of the days that are that much earlier.
+        lagged: for each number of days in ``LAGS``, the rows (D,) of the days that lie so many days earlier.
     """
 
     dates: list[datetime.date]
@@ -56,8 +56,9 @@ def irish_feature_prices(data: EnergyData) -> Array:
 def wide_irish_features(data: EnergyData) -> Array:
     """Return the features (D, 130) of each day.
 
-    They are the 24 hourly values of each forecast of ``FORECASTS``, the 24 prices of each day that is one of ``LAGS``
-    days earlier, and the calendar: indicators of the weekday (7) and of a holiday, and sine and cosine of the season.
+    They are the 24 hourly values of each forecast of ``FORECASTS``; the 24 prices of the day before, and of the day
+    seven days before; and the calendar: indicators of the weekday (7) and of a holiday, and sine and cosine of the
+    season.
     """
     days, prices = find_irish_feature_days(data), _irish_feature_means(data.prices.numpy())
     forecasts = [_irish_feature_forecast(data, name)[days.rows] for name in FORECASTS]
@@ -68,8 +69,8 @@ def long_irish_features(data: EnergyData) -> Array:
     """Return the features (D, 24, 49) of each hour.
 
     They are indicators of the hour (24); each forecast of ``FORECASTS`` at the hour, the hour before and the hour after
-    (9); the prices of the same hour on the days that are ``LAGS`` days earlier (2); mean, minimum, maximum and range of
-    the day's forecast prices (4); and the calendar (10).
+    (9); the prices of the same hour on the day before and on the day seven days before (2); mean, minimum, maximum and
+    range of the day's forecast prices (4); and the calendar (10).
     """
     days, prices = find_irish_feature_days(data), _irish_feature_means(data.prices.numpy())
     shape = (len(days.rows), _HOURS)

@@ -21,7 +21,7 @@ def read_json_lines(file: Path, decode: Callable[[dict[str, Any]], Result], what
         what: the kind of result, for the error message.
 
     Raises:
-        DataError: a line is no such result.
+        DataError: a complete line cannot be decoded.
     """
     found = []
     lines = file.read_text("utf-8").split("\n")[:-1] if file.is_file() else []  # complete lines end with a line break

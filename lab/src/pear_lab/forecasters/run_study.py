@@ -40,7 +40,7 @@ def run_study(
         again: whether to repeat runs that have a result; the later result of a run counts.
 
     Raises:
-        DataError: a line of the file is no result.
+        DataError: a line of the file cannot be decoded.
         EngineError: processes die before they are ready.
     """
     drop_partial_json_line(file)
@@ -86,7 +86,7 @@ def _compile_before_study(say: Callable[[str], None]) -> None:
 
 
 def _study_progress_line(result: StudyRunResult) -> str:
-    """Return a line of text with the run of a result, its mean loss, and the seconds of its training."""
+    """Return a line of text on a run: its mean loss and the seconds of its training, or why it failed."""
     key = result.key
     what = f"{key.case}, split {key.split}, {key.forecaster}, seed {key.seed}"
     if result.failed:

@@ -176,7 +176,7 @@ def read_spo_protocol_results(file: Path) -> dict[SpoProtocolKey, SpoProtocolRes
     """Read the results in a file of JSON lines. An incomplete last line is ignored.
 
     Raises:
-        DataError: a line is no result.
+        DataError: a line cannot be decoded.
     """
     return {one.key: one for one in read_json_lines(file, lambda line: SpoProtocolResult(**line), "replication")}
 

@@ -157,7 +157,7 @@ def read_study_runs(file: Path) -> dict[StudyRunKey, StudyRunResult]:
     """Read the results in a file of JSON lines. Of several results of a run, the last one counts.
 
     Raises:
-        DataError: a line is no result.
+        DataError: a line cannot be decoded.
     """
     return {one.key: one for one in read_json_lines(file, _decode_study_run, "result of this study")}
 

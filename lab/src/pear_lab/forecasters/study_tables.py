@@ -67,7 +67,7 @@ class StudyTableLosses:
 
     @property
     def percent(self) -> float:
-        """The total loss in percent of the total of absolute best values."""
+        """The sum of the losses in percent of the sum of |best value|."""
         return 100 * float(np.concatenate(self.regret).sum() / np.abs(np.concatenate(self.best)).sum())
 
 
@@ -219,7 +219,7 @@ def study_table_of_all_cases(results: Results, quick: bool) -> TextTable | None:
 
 
 def study_verdicts(results: Results, quick: bool) -> list[str]:
-    """Return a sentence for each forecaster of PEAR on how many cases it is better or worse in than the best rival."""
+    """Return, for each of PEAR's forecasters, a sentence with its wins and losses by case against the best rival."""
     counts: dict[str, list[PairedDifference]] = {}
     for name, row in CASES.items():
         losses = collect_study_losses(results, name, quick)
