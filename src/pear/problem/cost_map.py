@@ -151,10 +151,10 @@ class CostMap:
 
 
 def _cost_map_factor(M: Any) -> Tensor | tuple[Tensor, Tensor, Tensor] | None:
-    """Return the matrix of a cost map in the form in which ``_times`` multiplies by it; None for the identity.
+    """Return the matrix of a cost map in the form that ``_times`` needs; None for the identity.
 
-    A large sparse matrix becomes the rows, columns and values of its non-zeros, whose products ``_times`` sums, because
-    torch's sparse tensors would issue warnings. Any other matrix becomes a dense tensor.
+    A large sparse matrix becomes the rows, columns and values of its non-zeros, because torch's sparse tensors issue
+    warnings. Any other matrix becomes a dense tensor.
     """
     if M is None or isinstance(M, Tensor):
         return M

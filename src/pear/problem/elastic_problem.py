@@ -20,8 +20,8 @@ from pear.problem.quadratic_program import QuadraticProgram
 class ElasticProblem:
     """A problem with slack variables s ≥ 0, which measure how much z violates the rows and bounds with a price.
 
-    The plain problem is the problem without slacks, with the minimised objective f. The elastic problem minimises
-    ``f(z) + price·s``, and no forecast of the priced rows makes it infeasible. An equality with a price becomes
+    The plain problem is the problem without slacks. f is its objective, negated if it maximises. The elastic problem
+    minimises ``f(z) + price·s``. No forecast of the priced rows makes it infeasible. An equality with a price becomes
     ``Az + s⁻ − s⁺ = b``, with one slack for too little and one for too much. An inequality with a price becomes
     ``Gz − s ≤ h``, and a bound with a price becomes a row of G with a slack. The variables are, in this order: z; s⁻
     of all priced equalities; s⁺ of all priced equalities; s of the priced inequalities; s of the priced lower bounds;
@@ -82,7 +82,7 @@ class ElasticProblem:
 
     @cached_property
     def violations(self) -> Problem:
-        """The continuous relaxation without Q. If z costs nothing, it minimises the total price of violations."""
+        """The continuous relaxation without Q. Solved with zero costs of z, it minimises the price of violations."""
         return self.problem.relaxed()._with(Q=None, _plans={})
 
     def cost(self, cost: Tensor, times: Tensor | None = None) -> Tensor:

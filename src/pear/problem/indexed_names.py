@@ -20,7 +20,7 @@ class IndexedArray(NamedTuple):
 
     Attributes:
         shape: the shape of the array.
-        positions: the position of each entry's name in a list of names. The entries are in order, row by row.
+        positions: for each entry, row by row, the position of its name in a list of names.
     """
 
     shape: tuple[int, ...]

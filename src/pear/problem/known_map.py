@@ -28,7 +28,7 @@ _MOST_NAMED = 6  # largest number of known values that an error message names
 
 @dataclass(frozen=True)
 class KnownValue:
-    """A value that is known for every sample, such as a battery's level this morning, or today's holdings.
+    """A value that is known before the decision and may differ between samples, such as a battery's level this morning.
 
     Attributes:
         name: the name of the value.
@@ -209,7 +209,10 @@ class KnownMap:
         return found
 
     def _finite_bound(self, name: str, own: Tensor) -> Tensor:
-        """Return ``own``, the problem's field ``name``, with 0 in place of infinite bounds that known values change."""
+        """Return ``own``, the problem's field ``name``, with 0 in place of infinite bounds that known values change.
+
+        ``0 + M κ`` is then the bound itself.
+        """
         if name not in ("lb", "ub") or not bool(own.isinf().any()):
             return own
         touched = torch.from_numpy(abs(to_csr_matrix(self._maps[name].M)).sum(1) > 0).to(own.device)

@@ -39,8 +39,8 @@ class Model:
 
     Attributes:
         problem: the ``Problem``, with n variables.
-        known: (n,) float64 costs that are not predicted, or (N, n) with a row for each sample. With a cost map they
-            are the costs that the map adds to ``M ŷ``, without one the costs of the imported file; by default 0.
+        known: (n,) float64 costs that are not predicted, or (N, n) with a row for each sample; by default 0. A cost map
+            adds them to ``M ŷ``. Without a cost map all costs are predicted, and these are the costs of the file.
         offset: the constant of the objective, which solves leave out: the model's value is ``solution.value + offset``.
             A tensor (N,) if the constant depends on known values of samples.
         variables: n names.
@@ -54,9 +54,9 @@ class Model:
         recourse: the rule for decisions that violate the true constraints. A model with a constraint map needs a
             recourse to decide; ``with_recourse`` can add it later.
         constraints: names of the rows of A, then of the rows of G; empty if they have no names.
-        known_map: the map from values that are known for every sample, such as a battery's level this morning, to
-            costs, right-hand sides, bounds and matrices; None if no such values exist. To decide, a model with a known
-            map needs these values, through ``with_known`` or the argument ``known`` of a call.
+        known_map: the map from known values, such as a battery's level this morning, to costs, right-hand sides,
+            bounds and matrices; None without known values. They are known before the decision and may differ between
+            samples. To decide, the model needs them, through ``with_known`` or the argument ``known`` of a call.
         curvature_map: the map from predicted weights of quadratic terms to Q; None if no such weight is predicted.
 
     Example:
@@ -198,7 +198,7 @@ class Model:
             keys: the row numbers of the B samples, if the problem's fields differ between samples; by default 0, 1, ….
 
         Returns:
-            The batch of each of b, h, lb and ub that is predicted, by name, such as b (B, p). They can be passed to
+            The predicted ones of b (B, p), h (B, m), lb (B, n) and ub (B, n), by name. They can be passed to
             ``pear.solve(model.problem, …)`` as keyword arguments.
         """
         if self.constraint_map is None:

@@ -143,9 +143,9 @@ class Oracle(Problem):
         return found
 
     def is_new(self) -> bool:
-        """Return True at the first call of this method, and False later.
+        """Return True at the first call of this method only, so that the caller can check an oracle once.
 
-        For an oracle that ``make_oracle`` made, the first call returns False, too.
+        For an oracle from ``make_oracle``, every call returns False.
         """
         new, self._calls.is_new = self._calls.is_new, False
         return new
@@ -177,7 +177,7 @@ class Oracle(Problem):
         """Return the relaxation with every variable continuous.
 
         Raises:
-            ProblemError: there is no relaxation, or the relaxation is a model with other variables.
+            ProblemError: there is no relaxation, or it is a ``Model``, which has variables of its own.
         """
         if isinstance(self.relaxation, Model):
             raise ProblemError(

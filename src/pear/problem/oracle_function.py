@@ -42,8 +42,8 @@ class CheckedDecision(NamedTuple):
 class OracleFunctionMemory:
     """A store of decisions, each under a digest of the costs and the id of the sample.
 
-    A full store first forgets decisions that were never asked for. True costs come again in every epoch of training,
-    and forecasts do not.
+    A full store forgets the oldest decision that was never looked up again, or else the oldest of the others. This
+    keeps decisions under true costs, which return in every epoch of training. Forecasts do not return.
     """
 
     def __init__(self) -> None:

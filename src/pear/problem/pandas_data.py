@@ -109,8 +109,8 @@ def check_pandas_rows(tables: Mapping[str, Any]) -> None:
 
     Args:
         tables: the values that the user passed, by argument name. Arrays, tensors, lists and None have no index and
-            pass. Tables in the argument ``known`` are checked only if they have as many rows as the first other table.
-            The rows of other known tables are not samples.
+            pass. A table in the argument ``known`` is checked only if it has as many rows as the first table of the
+            other arguments, because otherwise its rows are not the samples.
 
     Raises:
         ProblemError: two indices differ. The message says in which row, how many labels match, and what to do.
@@ -207,7 +207,7 @@ def check_pandas_order(problem: Problem | Model, predicted: Any, true: Any) -> N
 
 
 def _indexed_pandas_tables(tables: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the pandas tables by name, and of ``known`` only those with as many rows as the first other table."""
+    """Return the pandas tables by name, without those in ``known`` that are not as long as the first other table."""
     found: dict[str, Any] = {
         name: table for name, table in tables.items() if name != "known" and has_pandas_index(table)
     }

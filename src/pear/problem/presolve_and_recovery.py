@@ -27,7 +27,7 @@ class Recovery:
     Args:
         problem: the original problem.
         reduction: the result of ``reduce_program``, which holds the map.
-        rows: the rows of the reduced problem, as rows with two limits.
+        rows: the rows of A and G of the reduced problem, each with a lower and an upper limit.
 
     Attributes:
         n: the number of original variables.

@@ -166,8 +166,8 @@ def keeps_quadratic_program_sparse(given: Mapping[str, Any], n: int | None, smoo
     """Return True if a problem made of these fields is sparse.
 
     A problem is sparse if a matrix was given in sparse form, n is at least 500, and at most 5 % of the entries of H, A
-    and G together are not zero. A problem without matrices is sparse if a dense curvature would not fit in memory. A
-    problem with tensors on a GPU, with a smooth term, or with a matrix for each sample is always dense.
+    and G together are not zero. A problem without matrices is sparse if n > 16384, because a dense curvature would need
+    more than 2 GiB. A problem with tensors on a GPU, a smooth term, or a matrix for each sample is always dense.
 
     Args:
         given: the fields that the user passed, by name.
@@ -214,7 +214,7 @@ def build_quadratic_program(
         sign: 1 if the problem minimises, −1 if it maximises.
         smoothing: λ, which is added to the diagonal of H.
         integer: (n,) bool, or None for a continuous problem.
-        plans: for a dense problem its plan; for a sparse problem one plan for each smoothing, by the smoothing.
+        plans: the plan of a dense problem; for a sparse problem a dictionary with a plan for each λ.
         sparse_matrices: True if the matrices are ``SparseMatrix`` objects.
     """
     cost = sign * cost.detach().to(torch.float64)
@@ -244,7 +244,7 @@ def build_quadratic_program(
 
 
 def _quadratic_program_plan(plans: dict[Any, Any], Q: Any, n: int, sign: int, smoothing: float) -> dict[str, Any]:
-    """Return the plan of a sparse problem for one smoothing, which holds H. ``plans`` stores the last few plans."""
+    """Return the plan, with H, of a sparse problem for one smoothing λ. ``plans`` keeps those of the last few λ."""
     plan: dict[str, Any] | None = plans.get(smoothing)
     if plan is None:
         H = sparse.csr_array(sparse.diags_array(np.full(n, smoothing)))

@@ -93,10 +93,12 @@ def select_model_by_keys(model: Model, keys: list[Hashable] | None) -> Model:
 
 
 def count_keyed_samples(problem: Any) -> int | None:
-    """Return the number N of samples for which a problem or model has data of their own; None if it has none.
+    """Return the number N of samples that have fields or known costs of their own in a problem or model.
 
-    With such data, fields or known costs, the key of a sample is its row number. An argument that is neither a
-    ``Problem`` nor a ``Model`` gives None.
+    The key of such a sample is its row number.
+
+    Returns:
+        N; None if all samples share the data, or if the argument is neither a ``Problem`` nor a ``Model``.
     """
     if not isinstance(problem, (Problem, Model)):
         return None

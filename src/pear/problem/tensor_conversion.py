@@ -27,8 +27,8 @@ _FLOATS = (torch.float32, torch.float64)
 def to_batch_tensor(cost: ArrayLike, name: str = "cost") -> Tensor:
     """Convert the costs of a batch to a floating-point tensor. A vector (n,) becomes a batch of one sample.
 
-    Float32 and float64 are kept, half precision becomes float32, and integers and lists become float64. A tensor keeps
-    its device and its gradient.
+    Float32 and float64 are kept, half precision becomes float32, and integers and lists become float64. A tensor stays
+    on its device, and the result is differentiable with respect to it.
 
     Args:
         cost: (n,) or (B, n).
@@ -68,7 +68,7 @@ def to_float64_tensor(name: str, value: ArrayLike, copy: bool = True) -> Tensor:
 
 
 def to_tensor(name: str, value: ArrayLike) -> Tensor:
-    """Convert an array, dense or sparse, to a dense real tensor, which shares its memory and gradient if possible."""
+    """Convert an array, dense or sparse, to a dense real tensor, without a copy and differentiably if possible."""
     if isinstance(value, Tensor):
         return _read_tensor(name, value)
     if _is_tensor_list(value):

@@ -157,7 +157,9 @@ def relax_cvxpy_checks_of_quad_form(cvxpy: Any) -> AbstractContextManager[Any]:
 
 
 def _text_failing_cvxpy_check(expressions: list[Any], test: str) -> str:
-    """Return the text of the innermost part that fails a test, from the first of the expressions with such a part.
+    """Return the text of the innermost part that fails a test, in the first expression that fails it.
+
+    If no expression fails the test, the text of the first expression is returned.
 
     Args:
         expressions: CVXPY expressions.

@@ -94,7 +94,8 @@ def _copy_cvxpy_leaf(leaf: Any, kind: Any, size: int, replaced: dict[int, Any], 
     Args:
         leaf: the original variable or parameter.
         kind: ``cvxpy.Variable`` or ``cvxpy.Parameter``.
-        size: the number of entries of the copy, a vector, if the original is declared symmetric, diagonal or sparse.
+        size: the length of the copy, a vector, if the original is declared symmetric, diagonal or sparse. Any other
+            copy has the shape of the original.
         replaced: the expressions of the copied problem that replace originals, by the ids of the originals.
         cvxpy: the module.
     """

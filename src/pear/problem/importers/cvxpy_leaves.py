@@ -69,7 +69,7 @@ def spread_leaf_entries(values: Any, leaf: Any, cvxpy: Any) -> Any:
     """Return an expression in the shape of a leaf with the given independent entries.
 
     Args:
-        values: a CVXPY vector of the independent entries.
+        values: a CVXPY vector that begins with the independent entries. Further entries are ignored.
         leaf: a leaf with a structure.
         cvxpy: the module.
     """

@@ -212,7 +212,7 @@ def _cvxpy_problem_recourse(matrices: CvxpyMatrices, rows: RowLimits, given: Any
     """Return a recourse in the form that a ``Model`` takes.
 
     Args:
-        matrices: CVXPY's matrices, whose constraints have the prices of a dictionary.
+        matrices: CVXPY's matrices. If the user passed a dictionary, their ``limits`` hold its prices.
         rows: the rows of the model.
         given: the recourse that the user passed. A dictionary becomes a ``Penalty``; any other recourse is returned
             unchanged.

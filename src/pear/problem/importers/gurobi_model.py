@@ -61,7 +61,7 @@ def from_gurobipy(
 
 
 def gurobi_arrays(model: Any) -> ModelArrays:
-    """Return the arrays of a ``gurobipy.Model`` without pending changes."""
+    """Return the arrays of a ``gurobipy.Model``, which must have no pending changes."""
     where = f"the Gurobi model {model.ModelName}" if model.ModelName else "the Gurobi model"
     _check_gurobi_model(where, model)
     right, senses = np.array(model.getAttr("RHS"), dtype=float), np.array(model.getAttr("Sense"), dtype=str)

@@ -75,7 +75,8 @@ class ModelArrays:
                 and pairs (row, variable), to predict their coefficients. None predicts all costs that are not known;
                 it must be None if there is a cost map. May be empty if ``limits`` is not.
             cost_map: a map from other predicted values to the costs, or None.
-            layout: the columns of decisions that belong to each name, as in ``Model``; None joins names with an index.
+            layout: the columns of decisions that belong to each name, as in ``Model``. None joins variables whose names
+                differ only in their index to arrays.
             notes: further sentences for the report.
             limits: further names of rows and further pairs, as in ``predicted``.
             recourse: a ``Penalty``, a ``Projection``, a dictionary from names of rows to prices, or None.

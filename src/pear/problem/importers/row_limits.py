@@ -20,7 +20,7 @@ from pear.problem.problem_fields import NO_BOUND
 
 @dataclass(frozen=True)
 class RowLimits:
-    """Rows ``low ≤ Mz ≤ high`` with two limits each, as files have them.
+    """The rows ``low ≤ Mz ≤ high`` of an imported model, with two limits each.
 
     Attributes:
         matrix: (k, n) coefficients M.
