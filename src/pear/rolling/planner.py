@@ -59,7 +59,7 @@ class PlanProgram:
 
         Args:
             values: (B, k) forecasts or true values of the k numbers that the model predicts.
-            state: the states; None keeps the states that the model has.
+            state: the states by name; None keeps the right-hand sides and bounds of the model.
             known: (B, q) the q known numbers in the order of the model; None for zeros.
         """
         model, problem, found = self.model, self.problem, dict[str, Tensor]()

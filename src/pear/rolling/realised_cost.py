@@ -18,10 +18,10 @@ class RealisedCost:
     """The realised cost of the first periods of a plan: the objective of the model at the true values.
 
     A term of the objective belongs to the latest period among its variables. If ``level[0]`` is the initial state,
-    ``(level[1] − level[0])²`` therefore belongs to period 0. Terms with only the initial state are left to earlier
-    plans, and terms of later periods to later plans. A violated row is paid for if its last period is carried out: each
-    unit of violation costs the price in the model's ``Penalty``. The constant of the objective belongs to no period,
-    and is left out.
+    ``(level[1] − level[0])²`` therefore belongs to period 0. A term with only the initial state belongs to an earlier
+    plan, and a term of a later period to a later plan. A violated row is paid for if its last period is carried out:
+    each unit of violation costs the price in the model's ``Penalty``. The constant of the objective belongs to no
+    period, and is left out.
 
     Args:
         timeline: the periods of the model.

@@ -34,8 +34,8 @@ class Rolling:
             beginning for the initial state, such as ``level[0]``.
         state: for each planned array that is a state, where it enters the next plan. ``{"level": "level[0]"}`` carries
             ``level[step]`` over to ``level[0]``, which the model must fix by a row or by its bounds. A state may also
-            enter as a known value of the model, or as the right-hand side of a named row: ``{"level": "start"}``. If an
-            array has only a row for each period, the state is the row of the last period that is carried out.
+            enter as a known value of the model, or as the right-hand side of a named row: ``{"level": "start"}``. In an
+            array without a row for the initial state, the next state is the row of the last period carried out.
         step: the number of periods that are carried out before the next plan.
         horizon: the number of periods of a plan; that of the predicted values if omitted.
         fixed: the number of periods at the beginning of a plan whose decisions the previous plan has fixed: one number
@@ -54,7 +54,7 @@ class Rolling:
         timeline: the periods of variables, rows and predicted values.
         states: where each state enters the plan.
         program: the optimisation problem of a plan, as a function of forecasts, states and known values.
-        world: carries out the plans.
+        world: determines the cost of a step and the next states.
         commitment: the variables that each plan fixes for the next plan.
 
     Example:
@@ -152,7 +152,8 @@ class Rolling:
 
         Args:
             forecaster: an object with ``predict``, a torch module or a function, which is called with all rows of
-                features at once; or a table of forecasts with a row for each period or for each plan; or "perfect".
+                features at once; or a table of forecasts with a row for each period or for each plan; or "perfect",
+                for the true values as forecasts.
             data: the true values of N periods: a dictionary from the names of the predicted series to arrays (N, …), a
                 DataFrame with a column for each series, or an array if there is one series.
             features: the features, with a row for each period or for each plan.
@@ -200,7 +201,8 @@ class Rolling:
                 steps of two rollouts do not overlap.
 
         Returns:
-            Features (W, S, …), k true values of each step (W, S, k), and first periods (W,), the ids of rollouts.
+            Features (W, S, …); the k true values of each step, (W, S, k); and the first period of each rollout, (W,),
+            which can be passed to ``RollingLoss`` as ``keys``.
         """
         series = TimeSeries(self.timeline, data)
         every = series.starts(self.step)
@@ -292,9 +294,10 @@ def _check_rolling_model(model: Any) -> None:
 
 
 def _count_rolling_rows(known: Any, series: TimeSeries) -> int:
-    """Return the number of rows that known data must have.
+    """Return the number of rows that each array of ``known`` must have.
 
-    It is the number of periods at which a plan may begin, or the length of the longest array if that is larger.
+    It is at least the number of periods at which a plan may begin. If the longest array has more rows, such as one for
+    each period, all arrays must have as many.
     """
     lengths = [len(value) for _, value in known.items() if np.ndim(value)] if hasattr(known, "items") else []
     least = series.length - series.timeline.horizon + 1

@@ -158,11 +158,10 @@ def run_rollout_steps(
 ) -> Iterator[RolloutStep]:
     """Run B rollouts of S steps, and yield one step at a time, differentiable with respect to forecasts and states.
 
-    Plans do not start from each other. All periods have moved since the plan before, so that its working set is no
-    better than none.
+    No solve starts from the working set of the previous plan. It would save no time, because all periods have shifted.
 
     Args:
-        world: carries out the plans.
+        world: determines the cost of each step and the next states.
         planner: makes the plans.
         commitment: the variables that each plan fixes for the next plan.
         forecasts: (B, S, k) the k forecasts at each step.

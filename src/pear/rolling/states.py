@@ -28,13 +28,13 @@ class StateEntry:
     Attributes:
         name: the user's name of the state.
         shape: the shape of the state, () for a number.
-        field: the data that the state sets: known values, right-hand sides b or h, or both bounds of variables.
+        field: what the state sets: "known" for known values, "b" or "h" for right-hand sides, "bounds" for lb and ub.
         at: (q,) the q positions that the state sets, among the known numbers, the rows or the variables.
         factor: (q,) the factors by which the entries of the state are multiplied to give these data.
         fixed: the variables that are equal to the state at the beginning of a plan, (q,) or empty.
         after: (q,) the variables that have the value of the state when the next plan begins; None if a function of the
             user computes it.
-        own: the value of the state in the model, (q,), or (N, q) if it differs by sample; None for a known value.
+        own: (q,) the value of the state in the model; None for a known value.
     """
 
     name: str

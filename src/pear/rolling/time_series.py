@@ -130,8 +130,8 @@ def read_forecast_series(forecaster: Any, features: Any, series: TimeSeries, sta
     """Return the forecasts (S, k) of S plans: k predicted values for each plan.
 
     Args:
-        forecaster: "perfect"; an object with ``predict``; a torch module or a function of the features; or a table of
-            forecasts.
+        forecaster: "perfect" for the true values; an object with ``predict``; a torch module or a function of the
+            features; or a table of forecasts.
         features: a table with a row for each period or for each plan; None if the forecaster is a table or "perfect".
         series: the true values.
         starts: (S,) the periods at which plans begin.
