@@ -31,16 +31,16 @@ class ErrorSpread(NamedTuple):
 def predict_spread(past_features: Any, residuals: Any, features: Any, penalty: float = 0.1) -> ErrorSpread:
     """Predict the mean absolute error of a forecaster from features, by a regression of its past absolute errors.
 
-    Forecasts are not equally uncertain on all days: wind, for example, errs more when there is more of it. The
-    logarithm η of the predicted size is linear in the features. The regression minimises the mean over observations i
-    of ``exp(η_i) − |r_i|·η_i``, plus ``½·penalty·‖w‖²``, where ``η_i = c + w·z_i``,
-    with the errors r in units of their mean absolute value and standardised features z. Predictions for new samples
-    are limited to the range of those for past days, so that unusual features do not make errors arbitrarily large.
+    Forecasts are not equally uncertain on all days: errors of wind forecasts, for example, grow with the wind. The
+    logarithm of the predicted size is linear in the features, ``ηᵢ = c + w·zᵢ`` for the standardised features zᵢ of
+    observation i. The regression minimises the mean of ``exp(ηᵢ) − |rᵢ|·ηᵢ`` plus ``½·penalty·‖w‖²``. The errors rᵢ are
+    in units of their mean absolute value. Predictions for new samples are limited to the range of those for past days,
+    so that unusual features do not make errors arbitrarily large.
 
     Args:
         past_features: features of N past days. With shape (N, p), each of the k values has a regression of its own.
-            With shape (N, k, p), features that belong to each value, such as the forecast wind of each hour, all values
-            share one regression, which needs fewer days; the values must have the same unit.
+            With shape (N, k, p), each value has its own features, such as the forecast wind of its hour, and all values
+            share one regression. This needs fewer days, and all values must have the same unit.
         residuals: (N, k) true values minus forecasts on these days, which the forecaster was not fitted on.
         features: (B, p) or (B, k, p), the same features of B new samples.
         penalty: the strength of the ridge penalty, above 0. A large one makes the size the same on all days.
@@ -84,7 +84,7 @@ def _fit_log_linear(inputs: Tensor, targets: Tensor, penalty: float) -> Tensor:
     Args:
         inputs: (R, M, p) standardised features of M observations.
         targets: (R, M) observations that are not negative.
-        penalty: the strength of the ridge penalty, which the constant is free of.
+        penalty: the strength of the ridge penalty on the weights. The constant is not penalised.
 
     Returns:
         The constant and the p weights of each regression, (R, 1 + p).

@@ -35,8 +35,8 @@ class ExtensiveForm:
         risk: the risk measure.
 
     Attributes:
-        problem: the extensive program, minimised and continuous. From 500 variables on its matrices are sparse, unless
-            its rows differ by sample.
+        problem: the extensive program, minimised and continuous. Its matrices are passed in sparse form if it has at
+            least 500 variables, all samples share them, and ``varying`` is False.
         scenarios: S.
         n: the number of variables of the extensive program.
         columns: (S, N) for each scenario the column of each variable of the two-stage program.
@@ -83,6 +83,8 @@ class ExtensiveForm:
 
     def _rows(self, side: str, matrix: Any) -> Any:
         """Return the extensive A or G: the rows that scenarios share, the rows of each scenario, and those of the risk.
+
+        If ``varying`` is True, the rows of the risk are without costs. ``_varying_rows`` adds the costs of a call.
 
         Args:
             side: "b" for A, "h" for G.

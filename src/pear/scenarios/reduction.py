@@ -32,8 +32,8 @@ def reduce(
         seed: the seed of the first centres, which k-means++ draws, and of the scenarios drawn from clusters.
 
     Returns:
-        Scenarios (B, S, k) and their weights (B, S), which sum to one; (S, k) and (S,) for one sample. Pass both to
-        ``plan.solve(values, weights=…)``.
+        Scenarios (B, S, k) and their weights (B, S), which sum to one; (S, k) and (S,) for one sample. Pass them to
+        ``Stochastic.solve`` as ``values`` and ``weights``.
 
     Example:
         >>> scenarios, weights = reduce([[0.0], [0.2], [9.0], [0.1]], 2)

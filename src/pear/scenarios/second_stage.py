@@ -22,13 +22,13 @@ from pear.scenarios.two_stages import TwoStages
 
 @dataclass(frozen=True)
 class RealisedPlans:
-    """First-stage decisions with their best second stage. All numbers of a failed sample are zero.
+    """First-stage decisions with their best second stage. A failed sample has zeros in ``z``, ``cost`` and ``slope``.
 
     Attributes:
         z: (B, N) the decisions of both stages in N columns, slacks included.
         cost: (B,) the cost, negated if the problem maximises.
         slope: (B, n₁) the derivative of the cost with respect to the n₁ first-stage variables. With integers in the
-            second stage, it lacks the part that goes through the second stage.
+            second stage, only terms without second-stage variables are differentiated.
         status: (B,) int8 values of ``Status``, of the second stage.
     """
 

@@ -128,7 +128,8 @@ class Stochastic:
         """Return the decisions of the first stage, and those of the second stage in every scenario.
 
         Args:
-            values: (B, S, k) values, k for each of S scenarios, (B, S·k) in the same order, or (S, k) for one sample.
+            values: (B, S, k) the k values of each of S scenarios. Also (B, S·k), in the same order, or (S, k) for one
+                sample.
             keys: B sample ids. If samples have their own data, the ids must be row numbers.
             weights: (B, S) weights of each sample's scenarios, such as those of ``pear.scenarios.reduce``; those of the
                 program if omitted.

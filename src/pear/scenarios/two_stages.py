@@ -40,9 +40,10 @@ class TwoStages:
         n: the number of variables of the model. The slacks follow them in the program.
         size: the number of columns of the program, slacks included.
         first, second: the columns of the two stages, in ascending order.
-        shared, own: for "b" and "h" the rows that all scenarios share, and the rows that each scenario has.
+        shared, own: for "b" (rows of A) and "h" (rows of G), the rows that exist once for all scenarios, and the rows
+            that exist once for each scenario.
         predicted: for "b", "h", "lb" and "ub" a mask of the predicted entries.
-        priced: (size,) mask of the columns whose costs differ between scenarios.
+        priced: (size,) mask of the columns whose costs depend on predicted values, and so on the scenario.
     """
 
     def __init__(self, model: Model, first: Sequence[str], curvature: Matrix | None = None) -> None:
