@@ -101,7 +101,7 @@ def _convexity_sign_by_lanczos(H: sparse.csr_array, top: float) -> int:
 
 
 def convexity_pattern(H: sparse.csr_array) -> SaddlePattern:
-    """Return the analysed pattern of H (n, n), as that of a saddle-point system without constraint rows."""
+    """Analyse the structure of H (n, n) for factorisation, as a saddle-point system without constraint rows."""
     from scipy import sparse
 
     from pear.solvers.linalg.saddle import SaddlePattern  # imports numba, which dense programs do not need

@@ -82,7 +82,7 @@ class DenseReducedSystems:
         Args:
             qp: the programs.
             active: the constraints to hold with equality.
-            then: a function that reads no number of a tensor on the host, and whose result does not contain the
+            then: a function that copies no number from the GPU to the host, and whose result does not contain the
                 programs; None to build the systems only.
             *given: further arguments of ``then``.
 
@@ -176,7 +176,7 @@ class DenseReducedSystems:
         return x.new_zeros(self._shape[:2]).scatter_add(1, self._free, x * self._free_mask)
 
     def project(self, e: Tensor, least_multipliers: bool = False) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-        """Compute P e, the projection of H⁻¹e onto the tangent space.
+        """Compute P e, the x in the tangent space that minimises ``½ xᵀHx − eᵀx``.
 
         Unless ``least_multipliers`` is True, the careful path solves only samples at which the fast path fails.
 
@@ -352,7 +352,10 @@ def _reduced_spread(size: Tensor) -> Tensor:
 
 
 def _reduced_counts(active: ActiveSet) -> list[int]:
-    """Return the largest numbers of free variables and of active inequalities of any sample, by one transfer."""
+    """Return the largest numbers of free variables and of active inequalities of any sample.
+
+    Both numbers are copied from the GPU together.
+    """
     masks = (~active.fixed, active.rows)
     most = [mask.sum(1).amax() if mask.numel() else mask.new_zeros((), dtype=torch.long) for mask in masks]
     sizes: list[int] = torch.stack(most).tolist()
