@@ -30,7 +30,7 @@ class SolverAnswer:
     """The answer of a solver to a program.
 
     Attributes:
-        status: "solved", "infeasible", "unbounded", "refused", "time limit", "crashed", or the solver's words.
+        status: "solved", "infeasible", "unbounded", "refused", "time limit", "crashed", or the solver's own status.
         x: (n,) the point, or None.
         equality: (p,) the multipliers of A, or None. In the letters of ``JudgedProgram``, the gradient of the
             Lagrangian without bounds is Hx + c + Aᵀ equality + Gᵀ inequality.
@@ -123,7 +123,8 @@ def _measure_answer_optimality(p: JudgedProgram, x: Array, equality: Array, ineq
 def compare_accuracies(p: JudgedProgram, answers: Sequence[SolverAnswer]) -> list[Accuracy]:
     """Measure the accuracy of several answers to one program.
 
-    The gap of an answer without multipliers is its difference to the best objective of the other good answers.
+    The gap of an answer without multipliers is the excess of its objective over the best objective of the other
+    accurate answers.
     """
     found = [measure_accuracy(p, answer) for answer in answers]
     good = [

@@ -37,9 +37,9 @@ _ROUNDING = 10 * 2.2e-16
 
 @dataclass(frozen=True)
 class ExactTangent:
-    """The tangent space of the constraints that hold a decision, with m rows in G and n variables.
+    """The tangent space of the constraints that hold a decision of n variables.
 
-    A constraint holds the decision if it stays tight when the costs change a little.
+    A constraint holds the decision if it stays tight when the costs change a little. G has m rows.
 
     Attributes:
         s: the program, with curvature H.
@@ -166,9 +166,9 @@ def exact_tangent(s: JudgedProgram, units: ProgramUnits, tight: Mask, held: Mask
 def exact_tangent_at(s: JudgedProgram, found: PointResiduals, units: ProgramUnits) -> ExactTangent | None:
     """Compute the tangent space at a solution.
 
-    A tight constraint without a multiplier usually means that the derivative does not exist. It does exist if the
-    constraint is a combination of constraints with multipliers, because other multipliers are then positive on all of
-    them.
+    At a tight constraint with a multiplier of zero, the derivative usually does not exist. It does exist if the
+    constraint is a linear combination of constraints with positive multipliers. The solution then has other multipliers
+    that are positive on all of these constraints.
 
     Args:
         s: a dense program.
@@ -176,7 +176,8 @@ def exact_tangent_at(s: JudgedProgram, found: PointResiduals, units: ProgramUnit
         units: the units of the program.
 
     Returns:
-        The tangent space, or None if the derivative may not exist because some margins are not clear.
+        The tangent space, or None if the derivative does not exist, or if slacks, ranks or the curvature are too close
+        to zero to decide this.
     """
     n, m = s.n, len(s.h)
     pinned = np.concatenate([np.zeros(m, bool), np.tile(s.lb == s.ub, 2)])

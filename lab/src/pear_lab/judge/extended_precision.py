@@ -52,16 +52,13 @@ class ExtendedFactor:
         return self.Q[:, rank:]
 
     def least_squares(self, rhs: Wide, rank: int) -> Wide:
-        """Return the v (k,) that solves ``M v ≈ rhs`` (n,) by least squares.
-
-        The entries of the columns after the first ``rank`` in ``order`` are zero.
-        """
+        """Return the v (k,) that minimises ‖Mv − rhs‖ for rhs (n,), with zeros for columns outside ``order[:rank]``."""
         v = np.zeros(self.R.shape[1], np.longdouble)
         v[self.order[:rank]] = solve_extended_upper(self.R[:rank, :rank], (self.Q.T @ rhs)[:rank])
         return v
 
     def smallest_norm(self, rhs: Wide, rank: int) -> Wide:
-        """Return the smallest x (n,) with ``Mᵀx = rhs`` (k,), for the first ``rank`` columns of M in ``order``."""
+        """Return the x (n,) of least norm with ``Mᵀx = rhs`` (k,) in the equations of the columns ``order[:rank]``."""
         w = np.zeros(self.Q.shape[0], np.longdouble)
         w[:rank] = solve_extended_lower(self.R[:rank, :rank].T, rhs[self.order[:rank]])
         return self.Q @ w

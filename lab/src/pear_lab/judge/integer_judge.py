@@ -1,8 +1,9 @@
 """``IntegerJudge``: answers to integer programs, judged by enumeration if there are few points, otherwise by HiGHS.
 
-The feasibility of an answer is always checked in extended precision. Integers must be whole, and a row may be violated
-by at most 1e-8 of its terms. The terms of a continuous variable have a least size, because a zero may be a rounding
-error. Integers have no rounding error, and their terms have no least size.
+The feasibility of an answer is always checked in extended precision. An integer variable may differ from an integer by
+at most 1e-8, and the violation of a row may be at most 1e-8 of the sum of its terms' magnitudes. In this sum a
+continuous variable counts with a size above zero, because its zero may be a rounding error. An integer variable counts
+with its own size, because it has no rounding error.
 """
 
 from __future__ import annotations

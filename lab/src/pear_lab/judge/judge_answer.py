@@ -1,8 +1,8 @@
 """Verdicts on answers of the library, from plain arrays and without the library's own code.
 
 A verdict is "right" if the answer is solved and the optimality conditions hold. It is "refused" if the status names a
-failure that is proven independently. It is "inaccurate" if the library gives up although the program has a clear
-answer. In all other cases it is "wrong".
+failure that is proven independently, or if the data in float64 does not settle the status. It is "inaccurate" if the
+library gives up although the program has a clear answer. In all other cases it is "wrong".
 """
 
 from __future__ import annotations
@@ -165,7 +165,7 @@ def _judge_nonconvex_answer(s: JudgedProgram) -> Verdict:
 
 
 def judge_answer_objective(s: JudgedProgram, a: Answer) -> str:
-    """Return a sentence if a solved linear program has another objective than HiGHS finds, else an empty text.
+    """Return a sentence if the objective of a solved linear program differs from that of HiGHS, else an empty text.
 
     The text is also empty if HiGHS finds no solution, or if the program is not linear.
     """

@@ -5,7 +5,7 @@ objective, and s the constant ``SHARE``, a hundredth. Then
 
 - the violation of a row with entries aⱼ and right-hand side b is relative to ``|b| + Σⱼ |aⱼ| (|xⱼ| + s X)``;
 - the residual of a gradient's component is relative to ``|cⱼ| + Σₖ |Hⱼₖ| (|xₖ| + s X) + Σᵢ |aᵢⱼ| min(|yᵢ|, C)``, with
-  the multiplier yᵢ of row i. The minimum keeps huge multipliers that cancel each other from hiding a residual;
+  the multiplier yᵢ of row i. Without the minimum, huge multipliers that cancel each other would hide a residual;
 - a multiplier is relative to the size of the gradient's component that it changes most;
 - the complementarity of an inequality is the smaller of its relative slack and its relative multiplier.
 
