@@ -53,7 +53,11 @@ def peer_interpreter(peer: Peer, here: bool = False, rebuild: bool = False, say:
 
 
 def peer_environment_variables(python: str, threads: int) -> dict[str, str]:
-    """Return the environment variables of a peer's process, which limit it to ``threads`` threads."""
+    """Return the environment variables of a peer's process.
+
+    They are those of this process, with a limit of ``threads`` threads. If ``python`` is not the current interpreter,
+    ``PYTHONPATH`` and ``PYTHONHOME`` are left out.
+    """
     count = {name: str(threads) for name in ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS")}
     # paths of the current environment must not reach another one
     hidden = () if python == sys.executable else ("PYTHONPATH", "PYTHONHOME")

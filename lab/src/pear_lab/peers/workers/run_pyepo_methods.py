@@ -67,7 +67,7 @@ def _make_pyepo_loss(kind: str, model: Any, dataset: Any, options: dict[str, Any
 def _time_pyepo_steps(
     loss: Any, predicted: Any, known: dict[str, Any], data: dict[str, Any]
 ) -> tuple[list[float], list[Any]]:
-    """Time a step of a loss on each batch, after some steps that do not count.
+    """Time a step of a loss on each batch, after some warm-up steps.
 
     Args:
         loss: the loss.
@@ -100,7 +100,7 @@ def _time_pyepo_steps(
 
 
 def warm_up_steps(batches: int) -> list[int]:
-    """Return the number of the batch for each step that does not count. The batches take turns."""
+    """Return the position of the batch for each warm-up step. The batches take turns."""
     return [k % batches for k in range(WARM_UP)]
 
 
@@ -117,9 +117,10 @@ def _time_pyepo_decision(model: Any, costs: Any) -> float:
 
 
 def _list_pyepo_models(data: dict[str, Any]) -> dict[str, Callable[[], Any]]:
-    """Return functions that make models, by name. A model is made from arrays, or by PyEPO's own class.
+    """Return functions that make the models to be timed, by name.
 
-    Every solver has a model from arrays. It also has one of PyEPO's own class if there is a class for the program.
+    For each solver there is a model made from the arrays. There is also a model of PyEPO's own class if PyEPO has a
+    class for the program.
     """
     backend = str(data["backend"])
     names = str(data["integer_solvers" if bool(data["integer"]) else "solvers"]).split(",")

@@ -12,7 +12,7 @@ PACKAGES = ("qpth", "torch", "numpy")
 def prepare_qpth_epoch(data: dict[str, Any], device: str) -> Callable[[], dict[str, Any]]:
     """Return a function that computes the gradients of an epoch with respect to the predicted returns of each batch.
 
-    The utilities of the best portfolios are computed before, and are not part of its time.
+    The utilities of the best portfolios are computed before the clock starts.
 
     Args:
         data: arrays by name. ``predicted`` and ``true`` (R, B, n, days) are R batches of windows of daily returns of n

@@ -184,7 +184,7 @@ def measure_worker_steps(
     Args:
         fresh: makes the step anew for each measurement, before the clock starts.
         repeats: the largest number of measurements.
-        limit: the seconds that all measurements together may take, the warm-up included. One is always made.
+        limit: the seconds that warm-up and measurements together may take. One measurement is always made.
         warm_up: whether a first measurement does not count.
         wait: waits until the device is idle.
         clock: "wall", or "processor" for the processor time of all threads of this process.
