@@ -207,7 +207,8 @@ def runs_with_latest_defaults(runs: StoredRuns) -> StoredRuns:
 def runs_with_common_start(runs: StoredRuns, comparison: Comparison) -> StoredRuns:
     """Return the runs without those that a run from the common start replaces.
 
-    If a method has full runs on a task that start as the comparison asks, its other runs on the task are left out.
+    If a method has runs of a full problem whose setting ``start`` is that of the comparison, its other runs on the same
+    task are left out.
     """
     if comparison.start is None:
         return runs

@@ -154,9 +154,9 @@ def _lower_bound_grid(shifted: _RunsByMethod) -> PageGrid:
 def _method_rows(
     table: TableSpec, groups: _RunsByMethod, columns: Sequence[tuple[str, float]]
 ) -> list[tuple[str, ...]]:
-    """Return table rows for each method: one of our numbers, followed by one of the paper's if it has the method.
+    """Return table rows for each method: a row of our numbers and, if the paper has the method, a row of the paper's.
 
-    Methods without runs have no rows, unless another library computes them.
+    Methods without runs have no rows, except methods that need another library.
 
     Args:
         table: the description of the table.
@@ -259,9 +259,9 @@ def _format_signed(value: float) -> str:
 
 
 def _window_regrets(runs: Sequence[RunRecord], lower: float | None = None) -> dict[int, Any]:
-    """Return the regrets (K,) of the K windows, by seed, in percent of the mean absolute best utility.
+    """Return the regrets (K,) of the K windows, by seed, in percent of the mean of |best utility|.
 
-    ``lower`` selects the results under one lower bound on the weights; None is for runs that have no other bounds.
+    ``lower`` selects the results under one lower bound on the weights. It is None for runs with a single lower bound.
     """
     found = {}
     for run in runs:

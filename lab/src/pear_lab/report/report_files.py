@@ -93,7 +93,7 @@ def _render_report(runs: StoredRuns) -> tuple[dict[str, str], list[PageSection],
 
 
 def _name_unreadable_run(runs: StoredRuns) -> str:
-    """Return words that name a row which alone makes the report fail, or say that there is none.
+    """Return a phrase that names a row which makes the report fail on its own, or says that no single row does.
 
     The row is found by halving the rows.
     """

@@ -150,7 +150,7 @@ def cell_values_by_seed(group: list[RunRecord], wanted: PublishedNumber) -> dict
 def _cell_value_of_seed(runs: list[RunRecord], wanted: PublishedNumber) -> float:
     """Return the number for a cell from the runs of one seed.
 
-    Regrets of several folds are pooled over all instances.
+    Regrets of several folds are pooled over all instances; other numbers are averaged over the folds.
     """
     instances = [kept for run in runs if (kept := run.metrics.get("instances"))]
     if wanted.metric == "normalized_regret_pct" and len(instances) == len(runs) > 1:
@@ -178,7 +178,10 @@ def cell_value_of_run(run: RunRecord, wanted: PublishedNumber) -> float | None:
 
 
 def is_reduced_run(run: RunRecord) -> bool:
-    """Return whether a run solves a smaller problem than the paper, so that its numbers cannot be compared."""
+    """Return whether a run solves another problem than the paper, such as the reduced one of ``--quick``.
+
+    The numbers of such a run cannot be compared with the paper's.
+    """
     task = TASKS[run.task]
     paper = task.problem if task.published else {}
     differs = any(run.settings.get(name, expected) != expected for name, expected in paper.items())
@@ -186,7 +189,7 @@ def is_reduced_run(run: RunRecord) -> bool:
 
 
 def unusual_time_cap(run: RunRecord) -> float | None:
-    """Return the time cap of a run if it differs from that of the published trainings, otherwise None."""
+    """Return the time cap of a run if its task is published with another time cap, otherwise None."""
     cap = float(run.settings.get("time_cap", TIME_CAP))
     return cap if TASKS[run.task].published and cap != TIME_CAP else None
 
