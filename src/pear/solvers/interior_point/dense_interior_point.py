@@ -45,7 +45,7 @@ def solve_dense_interior_point(qp: QuadraticProgram, tol: float) -> Candidate:
 
     Args:
         qp: the programs, with finite costs.
-        tol: the largest scaled residual. The mean complementarity must be even smaller.
+        tol: the largest scaled residual of a SOLVED sample. Its mean complementarity must be smaller still.
 
     Returns:
         A candidate in which every status is SOLVED or INACCURATE. This method does not detect infeasibility.

@@ -1,6 +1,6 @@
 """The iterates of the dense interior-point method: Mehrotra's predictor and corrector for a whole batch at once.
 
-Every step is computed for all samples, and a mask keeps samples in place that need no further step. No number is
+Every step is computed for all samples. Samples that need no further step are masked, and stay in place. No number is
 read back to the host, so that iterations can be queued on a GPU, or captured once as a CUDA graph and replayed.
 
 Let R = [A; G] be the rows, W their weights (1/δ for equalities, multiplier over slack for inequalities), D the diagonal
@@ -76,7 +76,8 @@ class DenseIterates:
         best: (B, n + p + 2K) the states with the smallest residuals so far.
         residual: (B,) the residuals of the current states.
         least: (B,) the residuals of the best states.
-        lift: (B, 1) the factors that multiply the diagonals of matrices before a factorisation.
+        lift: (B, 1) the factors that multiply the diagonals of matrices before a factorisation: 1, or slightly more
+            after a factorisation of the sample has failed.
         count: (B, 1) the numbers of present inequalities and bounds, at least 1.
     """
 
@@ -98,9 +99,9 @@ class DenseIterates:
     def begin(self) -> None:
         """Set the first state.
 
-        The point minimises objective + ½‖s‖² subject to the equalities, nearly exactly. Here s are the slacks of the
-        inequalities and bounds, negative if they are violated. The first slacks and multipliers are s and −s, raised
-        until they are positive.
+        Up to the small shifts, the point minimises objective + ½‖s‖² subject to the equalities. Here s are the slacks
+        of the inequalities and bounds; a violated one has a negative slack. The slacks of the first state are s, and
+        its multipliers are −s, both raised until they are positive.
         """
         d, p, m, n = self.data, self.p, self.m, self.n
         self.lift.fill_(1 + _LIFT)  # the matrix must be positive definite, while the first state need not be exact
@@ -123,7 +124,7 @@ class DenseIterates:
         self.lift.fill_(1.0)
 
     def advance(self) -> None:
-        """Take one step with every sample whose residual is not far below its tolerance, and keep the best states."""
+        """Take one step with all samples, except those far below their tolerance, and keep the best states."""
         self.move(self.measure())
 
     def finished(self) -> Tensor:
@@ -171,7 +172,7 @@ class DenseIterates:
         solve = self._factor(W, s[:, :m] / lam[:, :m], equality)
 
         def direction(pull: Tensor) -> Tensor:
-            """Compute the Newton step in which the multipliers λ would change by ``pull`` if no slack changed."""
+            """Return a Newton step, (B, n + p + 2K): the changes dx, dy, dλ = ``pull`` − W ds, and ds of the state."""
             t = torch.addcmul(pull, W, rest, value=-1)
             dx, v = solve(t[:, m : m + n] - t[:, m + n :] - slope, t[:, :m])
             ds = self._minus_limits(rest, dx)

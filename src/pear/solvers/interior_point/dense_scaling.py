@@ -93,7 +93,7 @@ class ScaledPrograms:
         limit: (B, p + K) the right-hand sides [b, h, −lb, ub]; 1 for an absent limit, whose slack is always 1.
         present: (B, K) 1.0 for an inequality or bound that is present, else 0.0.
         sign: (B, 2n) −1 for lower bounds, 1 for upper bounds, 0 for absent bounds.
-        tol: (1,) the largest residual of a solution.
+        tol: (1,) the largest residual of a solved sample.
         pairs: the pairs of rows from which R D Rᵀ is computed for diagonal D; None to compute it by a matrix product.
     """
 
@@ -123,7 +123,7 @@ class ScaledPrograms:
 
 
 def scaled_rows(qp: QuadraticProgram) -> ScaledRows:
-    """Return the scaled constraints of a batch. If all samples share their constraints, they are computed only once."""
+    """Return the scaled constraints of a batch. Constraints that all samples share are scaled once for a problem."""
     return qp.prepare_once(_NAME, _scale_rows) if qp.shares_constraints else _scale_rows(qp)
 
 
@@ -193,7 +193,7 @@ def scale_programs(qp: QuadraticProgram, rows: ScaledRows, size: Tensor, tol: fl
         qp: the programs.
         rows: the scaled constraints of the programs.
         size: (B, 1) the unit of x.
-        tol: the largest residual of a solution.
+        tol: the largest residual of a solved sample.
 
     Returns:
         The scaled programs, in which ``pairs`` is None, and the unit of the cost (B, 1).

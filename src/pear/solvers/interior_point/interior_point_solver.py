@@ -12,7 +12,8 @@ def solve(qp: QuadraticProgram, tol: float, start: Start | Candidate | None = No
 
     Args:
         qp: LPs or QPs with finite costs.
-        tol: the largest scaled residual. The mean complementarity must be even smaller.
+        tol: the largest scaled residual of a SOLVED sample. Its mean complementarity must be smaller still, because
+            small complementarity shows which constraints are active.
         start: a warm start, or an earlier candidate to continue from. Dense programs do not use it.
     """
     if qp.is_sparse:

@@ -15,15 +15,16 @@ paths on a 200×200 grid              79,600     1.26    1.01        7.02
 paths on a 280×280 grid              156,240    2.77    3.02        15.5
 20 batteries over 168 hours          10,080     0.100   0.037       0.108
 transport from 50 to 100 places      5,000      0.040   0.028       0.040
-rows of near variables               30,000     0.609   0.246       0.534
-curvature that couples at random     1,000      0.015   0.017       0.065
-curvature that couples at random     2,000      0.028   0.073       0.138
-curvature that couples at random     4,000      0.060   0.495       0.395
+rows of neighbouring variables       30,000     0.609   0.246       0.534
+curvature with random couplings      1,000      0.015   0.017       0.065
+curvature with random couplings      2,000      0.028   0.073       0.138
+curvature with random couplings      4,000      0.060   0.495       0.395
 ===================================  =========  ======  ==========  ==============
 
-PIQP is faster if the factors of the system are cheap. If curvature fills the factors, PIQP takes 8 times as long at
-4,000 variables, because it has no conjugate gradients. PIQP also holds Python's global lock, so that the samples of a
-batch cannot be solved in parallel. ``pear bench sparse-solvers`` repeats the comparison.
+PIQP is faster if the factors of the system are cheap. If off-diagonal entries of the curvature fill the factors, PIQP
+takes 8 times as long at 4,000 variables, because it has no conjugate gradients. PIQP also holds Python's global lock,
+so that the samples of a batch cannot be solved in parallel. ``pear bench sparse-solvers`` repeats the comparison,
+except for the rows of neighbouring variables.
 """
 
 from __future__ import annotations
@@ -136,7 +137,7 @@ class SparseIterates:
 
     @property
     def point(self) -> Solution:
-        """The point of the best iterate, the multipliers of its rows, and those of its bounds."""
+        """The best iterate: x (n,), multipliers of the rows (p + m,), and of upper minus lower bounds (n,)."""
         q, n = self._best, len(self.c)
         return q.x, self._multipliers(q), q.multiplier[n : 2 * n] - q.multiplier[:n]
 
@@ -257,7 +258,11 @@ class SparseIterates:
     # -- first iterates ----------------------------------------------------------------------------------------------
 
     def _cold_start(self) -> IteratePoint:
-        """Return a first iterate: the minimum of objective and penalties on the rows, moved inside the limits."""
+        """Return the first iterate without a warm start.
+
+        Its x minimises the objective plus two quadratic penalties: on the residuals of all rows, and on the distance
+        from the point within the bounds that is nearest to zero.
+        """
         pattern = self.pattern
         D = np.where(self.pinned, _HELD, self.max_curvature)
         E = np.where(self.absent, _HELD, np.concatenate([np.full(self.p, _SHIFT), np.ones(len(self.absent) - self.p)]))
@@ -279,9 +284,14 @@ class SparseIterates:
         return self._point_inside(x, v, slope, max(-1.5 * nearest, 1e-2 * self.size, 0.1 * _largest(x)), multiplier)
 
     def _warm_start(self, x: Array, v: Array, bound: Array) -> IteratePoint:
-        """Return an iterate with decisions x (n,), and multipliers v (p + m,) of rows and ``bound`` (n,) of bounds.
+        """Return the first iterate from a point near the solution, in the form of the property ``point``.
 
-        Its distances to the limits and its multipliers of the limits are raised above zero.
+        Distances to the limits, and multipliers of the limits, are raised above zero.
+
+        Args:
+            x: (n,) decisions.
+            v: (p + m,) multipliers of the rows.
+            bound: (n,) multipliers of the upper bounds minus those of the lower bounds.
         """
         size = max(_largest(x), 1e-9 * self.size)
         return self._point_inside(x, v, -bound, _INSIDE * size, _INSIDE * self.dual_scale)
@@ -302,9 +312,9 @@ class SparseIterates:
 
 
 def _typical_iterate_size(rhs: Array, p: int, lb: Array, ub: Array) -> float:
-    """Estimate the size of decisions from the right-hand sides of the equalities and the median of the limits.
+    """Estimate the size of decisions: the largest right-hand side of an equality, or the median limit if it is larger.
 
-    A few huge limits that are never reached do not change the median.
+    The median is not changed by a few huge limits that are never reached.
     """
     limits = np.abs(np.concatenate([rhs[p:], lb, ub]))
     limits = limits[np.isfinite(limits) & (limits > 0)]

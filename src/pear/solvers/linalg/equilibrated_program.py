@@ -48,7 +48,8 @@ def _equilibrate_program(qp: QuadraticProgram) -> EquilibratedProgram:
 def _program_equilibration(H: sparse.csr_array, J: sparse.csr_array) -> tuple[Array, Array]:
     """Compute powers of two that scale the largest entries of rows and columns of [H Jᵀ; J 0] to about one.
 
-    The method is Ruiz's iteration. Curvature counts relative to its median.
+    The method is Ruiz's iteration. In each iteration H is divided by the median of the largest entries of its columns,
+    because the unit of the objective is arbitrary.
 
     Args:
         H: (n, n) the curvature.
@@ -65,7 +66,7 @@ def _program_equilibration(H: sparse.csr_array, J: sparse.csr_array) -> tuple[Ar
         np.maximum.at(in_rows, J.row, j)
         np.maximum.at(in_columns, J.col, j)
         np.maximum.at(curved, H.row, h)
-        # the unit of the objective is arbitrary: curvature counts relative to its median
+        # the unit of the objective is arbitrary: the curvature is divided by its median
         middle = np.median(curved[curved > 0]) if curved.any() else 1.0
         in_columns = np.maximum(in_columns, curved / middle)
         rows /= np.sqrt(np.where(in_rows > 0, in_rows, 1.0))

@@ -56,10 +56,11 @@ class SaddlePattern:
         self.affordable = self._ordering.affordable
 
     def _assemble(self, coupled: sparse.csr_array) -> None:
-        """Build the pattern of the matrix that remains after variables with at most two entries are eliminated.
+        """Build the pattern of the matrix that remains after some variables are eliminated.
 
-        Every good elimination order begins with these variables. Without them, finding an order and factoring take less
-        time. The method also records how their elimination changes the numbers of the matrix.
+        These are the variables with at most two entries in J and none in ``coupled``. Every good elimination order
+        begins with them. Without them, finding an order and factoring take less time. The method also records how
+        their elimination changes the numbers of the matrix.
 
         Args:
             coupled: (n, n) the entries of H above the diagonal that are to be factored.
@@ -91,11 +92,11 @@ class SaddlePattern:
 
     @property
     def numbers(self) -> tuple[SupernodeBlocks, Array, Array, sparse.csr_array]:
-        """What compiled functions need to factor the whole matrix, if ``direct`` is True.
+        """The data from which compiled functions factor the whole matrix; valid if ``direct`` is True.
 
-        The parts are the storage plan, the numbers without the diagonal, the places of the diagonal among these
-        numbers, and a matrix that maps the inverse diagonal of the variables that are eliminated first to the changes
-        of these numbers.
+        The tuple holds the storage plan, the numbers of the matrix that remains after some variables are eliminated,
+        with zeros on the diagonal, the positions of the diagonal among these numbers, and a matrix T. The elimination
+        adds T d to the numbers, where d is the inverse diagonal of the eliminated variables.
         """
         return self._ordering.blocks, self._data, self._diagonal, self._taken
 
@@ -109,12 +110,14 @@ class SaddlePattern:
 
 
 class _SaddleRowPairs(NamedTuple):
-    """The pairs of rows that share a variable with two entries.
+    """The pairs of rows of J that share a variable whose column has exactly two entries.
+
+    Only variables with at most two entries are considered.
 
     Attributes:
         first, second: the rows of each pair, with ``first < second``. No pair is repeated.
         which: the position of the pair of every variable with two entries.
-        products: the squares of all entries, then the products of the two entries of every such variable.
+        products: the squares of all entries, then the product of the two entries of every variable with two entries.
         variables: the variable of each of these products.
     """
 
@@ -126,7 +129,7 @@ class _SaddleRowPairs(NamedTuple):
 
 
 def _find_saddle_row_pairs(columns: sparse.csr_array) -> _SaddleRowPairs:
-    """Find the pairs of rows of J that share a variable with two entries.
+    """Find the pairs of rows of J that share a variable whose column has exactly two entries.
 
     Args:
         columns: (variables, r) the columns of J for variables with at most two entries, transposed.
@@ -166,7 +169,7 @@ class Saddle:
 
     @property
     def is_positive(self) -> bool:
-        """True if every pivot is positive, so that a system without rows is positive definite."""
+        """True if every pivot is positive. A system without rows is then positive definite."""
         return self.succeeded and self._factor.is_positive and bool((self._inverse > 0).all())
 
     def solve(self, f: Array, r: Array, tolerance: float = _PASS, refinements: int = 1) -> tuple[Array, Array]:

@@ -141,7 +141,7 @@ def _add_supernode_update(
 def _eliminate_narrow_supernode(
     L: Array, at: int, w: int, u: int, stack: Array, rest: int, pivots: Array, begin: int
 ) -> bool:
-    """Eliminate the columns of a narrow supernode one by one, with the results of ``_eliminate_supernode``.
+    """Do what ``_eliminate_supernode`` does, one column after the other, which is faster for a narrow supernode.
 
     Args:
         L: the numbers of L.
