@@ -28,9 +28,9 @@ _MOVED = (
 
 
 def __getattr__(name: str) -> Any:
-    """Return the function that makes a task of another package.
+    """Return the function ``name`` of a plug-in, which makes a task.
 
-    For a task that moved to pear-lab, raise ``ImportError`` with its new place.
+    If the task has moved to pear-lab, raise an ``ImportError`` that names its new place.
     """
     if name in _MOVED:
         raise ImportError(f"pear.tasks.{name} is now pear_lab.tasks.{name}; run pip install pear-lab")

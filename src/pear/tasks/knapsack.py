@@ -79,10 +79,13 @@ class Knapsack(SyntheticTask):
         return _make_knapsack(self.weights, _check_capacity_ratio(ratio) * self.weights.sum(1), self.seed, self.jobs)
 
     def decide(self, cost: Any, Q: Any = None) -> Tensor:
-        """Return the items to take under values ``cost`` (B, n), (B, n): 1 for taken items, 0 for others.
+        """Return the items to take, (B, n): 1 for taken items, 0 for others.
 
-        The decisions are proven optimal. Equal samples are solved once, and different samples in parallel. A curvature
-        ``Q`` raises an error, because integer problems have a linear objective.
+        The decisions are proven optimal. Equal samples are solved once, and different samples in parallel.
+
+        Args:
+            cost: (B, n) values of the items.
+            Q: must be None; a curvature raises an error, because integer problems have a linear objective.
 
         Raises:
             SolveError: a value is not finite, or an optimum could not be proven; the message names the samples.

@@ -120,9 +120,10 @@ class PathGraph:
 
     @cached_property
     def _nodes_by_depth(self) -> list[list[int]]:
-        """The nodes in groups of equal depth, without nodes on or behind a cycle.
+        """The nodes in groups of equal depth, in the order of depth.
 
-        The depth of a node is the number of arcs on the longest path to the node.
+        The depth of a node is the number of arcs on the longest path to the node. Nodes on a cycle, and nodes that can
+        be reached from a cycle, are left out.
         """
         sorter = TopologicalSorter[int](dict.fromkeys(range(self.nodes), ()))
         for tail, head in self.arcs:
@@ -214,7 +215,7 @@ class PathGraph:
         return found
 
     def _detours(self, start: int, place: dict[int, int], avoid: int) -> Iterator[list[int]]:
-        """Yield all ways, as lists of arcs, from ``start`` through nodes off a path back to the path.
+        """Yield every detour from a path, as a list of arcs: from ``start``, through nodes off the path, back to it.
 
         Args:
             start: a node of the path.

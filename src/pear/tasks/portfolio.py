@@ -53,7 +53,7 @@ class Portfolio(Task):
         return super().decide(cost, Q)
 
     def decide_relaxed(self, cost: Any) -> Tensor:
-        """Raise the ``ProblemError`` of ``decide`` without Q. A portfolio has no integers to relax."""
+        """Raise a ``ProblemError``, because a portfolio needs a curvature, which is no argument of this method."""
         return self.decide(cost)
 
     def weights(self, returns: ArrayLike, covariance: ArrayLike) -> Tensor:

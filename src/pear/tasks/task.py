@@ -33,7 +33,7 @@ class Samples(NamedTuple):
 
 
 class Split(NamedTuple):
-    """Samples in three parts: to train on, to choose the weights of a model by (validation), and to test on."""
+    """Training, validation and test samples. Validation samples decide which weights of a model are kept."""
 
     train: Samples
     validation: Samples
@@ -151,7 +151,10 @@ class Task:
 
 
 def check_finite_costs(costs: Tensor, what: str) -> None:
-    """Raise ``SolveError`` if costs (B, n) contain NaN or infinity. The message names ``what`` could not be found."""
+    """Raise ``SolveError`` if costs (B, n) contain NaN or infinity.
+
+    ``what`` names in the message what cannot be found with such costs, such as "their cheapest path".
+    """
     if is_tensor_finite(costs):
         return
     unusable = ~costs.isfinite().all(1)
@@ -159,12 +162,12 @@ def check_finite_costs(costs: Tensor, what: str) -> None:
 
 
 def own_task_names() -> tuple[str, ...]:
-    """Return the names that a task of another package cannot have."""
+    """Return the names that no plug-in can have, because PEAR itself uses them in ``pear.tasks``."""
     return tuple(vars(import_module("pear.tasks")))
 
 
 def check_task_plugin(name: str, value: Any) -> Callable[..., Task]:
-    """Return ``value``, the function that makes the task of another package, after a check.
+    """Check a plug-in ``value``, a function that makes a task, and return it unchanged.
 
     Raises:
         PluginError: ``value`` is not callable, or the name is no identifier or begins with an underscore.
