@@ -1,4 +1,4 @@
-"""``Check``: a named requirement of a conformance suite. A check that fails raises an error with a sentence."""
+"""``Check``: a named requirement of a conformance suite. If it is not met, the check raises ``ConformanceError``."""
 
 from __future__ import annotations
 

@@ -43,7 +43,7 @@ def zoo_program(c: Any, **fields: Any) -> QuadraticProgram:
 
 
 def zoo_grid(size: int) -> tuple[Array, Array]:
-    """Return the flow balance A z = b of paths through a square grid, from the first to the last corner.
+    """Return A and b of the flow balance A z = b of paths from the first to the last node of a square grid.
 
     The rows of A add up to zero.
     """
@@ -56,7 +56,7 @@ def zoo_grid(size: int) -> tuple[Array, Array]:
 
 
 def bounded_zoo_programs() -> dict[str, tuple[Array, Fields]]:
-    """Return costs and constraints of programs with an optimum, by name."""
+    """Return batches of programs with an optimum, by name: costs (B, n), and constraints for ``zoo_program``."""
     rng = np.random.default_rng(0)
     A, b = zoo_grid(3)
     weights = rng.integers(1, 11, (2, 8)).astype(float)
@@ -107,7 +107,7 @@ BOUNDED = bounded_zoo_programs()
 
 
 def bounded_zoo_program(kind: str, name: str) -> QuadraticProgram:
-    """Return the programs that ``bounded_zoo_programs`` calls ``name``: linear ("lp"), or with a curvature ("qp")."""
+    """Return the batch of ``bounded_zoo_programs`` with this name, as "lp", or as "qp" with a random curvature."""
     c, fields = BOUNDED[name]
     n, rng = c.shape[1], np.random.default_rng(1)
     if kind == "lp":
