@@ -86,7 +86,7 @@ def _forecast_by_base_module(base: nn.Module, X: Any) -> Array:
 
 
 def make_base_forecast(base: Any, X: Any, y: Any, groups: LongTable | None = None) -> BaseForecast:
-    """Return forecasts of the training rows that are no more accurate than the base is on rows it has not seen.
+    """Return the forecasts of the training rows that a model is trained to correct: the base's own or held-out ones.
 
     Trees and wide models forecast the rows that they were fitted to better than any other rows. A model that is trained
     to correct such forecasts learns from errors that are too small. The forecasts of the base are therefore compared

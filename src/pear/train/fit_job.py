@@ -32,7 +32,7 @@ class FitJob:
         file: the checkpoint file of the run. Only rank 0 reads and writes it.
         began: the time at which the call began, from ``read_clock``. The time cap counts from here.
         check_seconds: the seconds that one check is expected to take; 0 if that is not known.
-        unsolved: the count of samples that were left out of a step of a training.
+        unsolved: the count of samples that were left out because no verified solution was found.
     """
 
     model: nn.Module

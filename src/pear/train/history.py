@@ -87,8 +87,8 @@ class History:
         start: a sentence on how ``fit`` changed the weights before the first step on the loss, or "".
         choice: a sentence on which contender won a race, and by how much; "" if there was no race.
         race: the results of all contenders of a race; empty if there was no race.
-        left_out: how often a sample was left out of a step, or of a comparison of a race by relaxed decisions, because
-            no verified solution was found (INACCURATE).
+        left_out: how often a sample was left out because no verified solution was found (INACCURATE). It is left out of
+            a step, or, in a race, of a comparison of contenders by decisions without integers.
     """
 
     checks: list[Check] = field(default_factory=list)

@@ -68,9 +68,9 @@ class OutputLayer:
         return self._spread(self.costs) or 1.0
 
     def _spread(self, rows: Tensor) -> float:
-        """Return the typical or standard deviation of M rows, (M, out_features), from the centres of their columns.
+        """Return the typical or standard deviation of all numbers in M rows, (M, out_features).
 
-        If the layer has no bias, the deviation is that from 0.
+        It is measured from the median or mean of each column, or from 0 if the layer has no bias.
         """
         centred = self.layer.bias is not None
         if not self.typical:

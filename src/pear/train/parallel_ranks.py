@@ -104,7 +104,7 @@ class ParallelRanks:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        """Send the error of this rank to all other ranks; without an error, wait until they are here as well."""
+        """Send the error of this rank to all other ranks; without an error, wait until they leave the context, too."""
         if self._handler is not None:
             signal.signal(signal.SIGINT, self._handler)
         if self.device is None or self._ended:
@@ -232,7 +232,9 @@ class ParallelRanks:
             load_model_weights(model, content["weights"])
 
     def add_loss_counts(self, loss: Any, before: tuple[int, int]) -> None:
-        """Add the counts that the losses of the other ranks made in the training to the counts of this rank's loss.
+        """Add what the losses of the other ranks have counted in the training to the counts of this rank's loss.
+
+        The counts are those of ``training_loss_counts``. Afterwards they are the same on all ranks.
 
         Args:
             loss: the loss of this rank.
@@ -306,7 +308,7 @@ class ParallelRanks:
         return [self._broadcast(own, rank) for rank in range(self.size)]
 
     def _broadcast(self, value: Any, rank: int) -> Any:
-        """Return on all ranks the ``value`` that the rank with the number ``rank`` has passed."""
+        """Send the ``value`` of rank number ``rank`` to all ranks, and return it. All ranks must call this method."""
         box = [value]
         self._talk(lambda: dist.broadcast_object_list(box, rank, device=self.device))
         return box[0]

@@ -26,15 +26,16 @@ def train_squared_error_first(
     train: SampleSource,
     optimizer: torch.optim.Optimizer | None,
 ) -> History:
-    """Train on the loss, and return the history.
+    """Train on the loss, if required after a training on the squared error, and return the history.
 
-    If ``FitConfig.start`` is "mse" and the loss has a problem, the model is first trained on the squared error.
+    The training on the squared error is required if ``FitConfig.start`` is "mse", the loss has a problem, and the user
+    passes no optimizer.
 
     Args:
         job: the inputs that both trainings share.
         loss: the loss.
         train: the training samples.
-        optimizer: the optimizer of the user, with which there is no training on the squared error; or None.
+        optimizer: the optimizer of the user, or None.
     """
     given, was_training = copy.deepcopy(job.model.state_dict()), job.model.training
     before, resuming = None, job.resumes("loss")
@@ -49,8 +50,9 @@ def train_squared_error_first(
 def _train_on_squared_error(job: FitJob, train: SampleSource) -> History:
     """Train on the squared error, leave the model with its best weights, and return the history.
 
-    A model that is already trained keeps its weights. If the last layer does not show whether the model is trained, the
-    first weights are validated, too, and kept if their metric is not higher.
+    A model that is already trained is only validated, and keeps its weights. If the last layer does not show whether
+    the model is trained, it is validated and then trained, and gets its first weights back unless the metric is lower
+    after the training.
     """
     model, look, began = job.model, train.look(), read_clock()
     fresh, given = has_fresh_output_layer(model, look.features, look.costs), copy.deepcopy(model.state_dict())

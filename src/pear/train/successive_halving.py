@@ -89,14 +89,13 @@ class SuccessiveHalving:
     def _time_for_next(self, shares: int) -> TimeLeft:
         """Return the time for the training of the next candidate in this stage.
 
-        If more time than that of one check is left, the training gets an equal share of the time left. The share is
-        raised to the time of two checks, but not above the time left, and then to at least ``LEAST_SHARE`` of the time
-        cap and the time of one check. If no more than the time of one check is left, the training gets no time, unless
-        no candidate has been validated yet.
+        The training gets an equal share of the time left, but at least the time of two checks if that much is left. It
+        always gets at least the time of one check, and ``LEAST_SHARE`` of the time cap. The exception: if no more than
+        the time of one check is left, and a candidate has been validated already, it gets no time.
 
         Args:
-            shares: the number of trainings that share the time left: those that follow each other from here to the end
-                of the last stage.
+            shares: the number of equal shares: one for each training until the end of the last stage, where trainings
+                that run at the same time count as one.
         """
         if self._cap is None:
             return TimeLeft(None, None)
@@ -120,7 +119,7 @@ class SuccessiveHalving:
         under_way: dict[int, int] = {}
 
         def hear(update: TaskUpdate) -> None:
-            """Note a message or a result of a training that is under way."""
+            """Store the result or the failure of a training, or pass its message to the user's progress function."""
             match update:
                 case TaskResult(ticket, contender):
                     self.field[under_way.pop(ticket)] = contender

@@ -112,8 +112,8 @@ def mix_labels_with_each_neighbour(features: Tensor, samples: SampleBatch, count
         own: w, the weight of the sample's costs.
 
     Returns:
-        N·k samples. If the samples have weights, the mean weight of the k samples is the weight of the sample that they
-        replace.
+        N·k samples; a single sample is returned unchanged. If the samples have weights, the mean weight of the k
+        samples is the weight of the sample that they replace.
     """
     near = find_label_neighbours(features, count)
     if not near.shape[1]:

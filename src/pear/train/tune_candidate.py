@@ -52,8 +52,8 @@ class TimeLeft(NamedTuple):
 
     Attributes:
         stage: the seconds for the present stage of this candidate, including checks; 0 if no time is left for a check.
-        race: the seconds until the time cap of ``tune``, after which integer programs are given up. None for the first
-            candidate, which is always validated.
+        race: the seconds until the time cap of ``tune``. The search for integer decisions is then interrupted. None for
+            the first candidate, which is always validated.
     """
 
     stage: float | None

@@ -1,4 +1,4 @@
-"""``UnsolvedSamples``: counts how often a training leaves out a sample for which no verified solution was found."""
+"""``UnsolvedSamples``: counts how often ``fit`` leaves out a sample for which no verified solution was found."""
 
 from __future__ import annotations
 
@@ -16,10 +16,11 @@ from pear.wording import list_positions
 
 
 class UnsolvedSamples:
-    """The count of samples that were left out of a step of a training because their status was INACCURATE.
+    """The count of samples that were left out because their status was INACCURATE.
 
-    Such a sample has a solution, but no solver has found it under the forecast of this one step. It would be wrong to
-    lose a long training for it. Samples with any other failure are not left out.
+    No solver has found a verified solution of such a sample under the forecast of one step, or of one comparison in a
+    race. An error would end a long training for the sake of this one forecast. Samples with any other failure are not
+    left out.
 
     Attributes:
         count: how often a sample was left out.
@@ -29,13 +30,15 @@ class UnsolvedSamples:
         self.count = 0
 
     def solved_rows(self, loss: Any, error: SolveError, batch: int, keys: Sequence[Hashable] | None) -> Tensor:
-        """Return the positions (k,) of the other samples of a batch, count those in ``error``, and warn the first time.
+        """Return the positions (k,) of the samples of a batch that are not in ``error``.
+
+        The samples in ``error`` are counted, and the first call warns.
 
         Args:
             loss: the loss, which has raised the error.
             error: the error.
             batch: the number of samples in the batch.
-            keys: their ids, for the warning; None if they have none.
+            keys: the ids of the samples in the batch, for the warning; None if they have no ids.
 
         Raises:
             SolveError: the error itself, if a sample has another status, or if the loss is not a ``PEARLoss``, whose

@@ -35,12 +35,12 @@ Outcomes = Callable[[Tensor, Tensor, Keys | None], RegretOutcome]
 
 
 def score_on_validation(model: nn.Module, samples: SampleSource, score: Score) -> float:
-    """Return the score of the model on these samples, in evaluation mode."""
+    """Set the model to evaluation mode, and return its score on these samples."""
     return float(score(*forecast_validation(model, samples)))
 
 
 def forecast_validation(model: nn.Module, samples: SampleSource) -> tuple[Tensor, Tensor, Keys | None]:
-    """Forecast all samples with the model in evaluation mode.
+    """Set the model to evaluation mode, and forecast all samples.
 
     Returns:
         Three values: the predicted costs (N, n), the true costs (N, n), and the N ids, or None if there are none.

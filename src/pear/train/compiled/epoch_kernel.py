@@ -144,6 +144,14 @@ def add_epoch_guidance(
 
     F compares two decisions at the forecast costs: it says how much worse the best decision under the true costs is
     than the best decision under the forecast.
+
+    Args:
+        sign: 1 to minimise, −1 to maximise.
+        table: the best decisions under the true costs.
+        samples: the forecast and the true costs of the batch.
+        results: the regrets and decisions of the batch; ``results.injected`` is the gradient that is changed.
+        alpha: the strength α.
+        i: the position of the sample in the batch.
     """
     slot, both = samples.slots[i], 0.0
     for j in span(len(results.outcome.x[i])):

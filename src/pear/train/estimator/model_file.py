@@ -179,7 +179,7 @@ def _names_for_file(names: Sequence[Any] | None, what: str) -> list[Any] | None:
     """Return the names of columns as texts and numbers; None if there are no names.
 
     Raises:
-        ProblemError: a name is neither. ``what`` says in the message what the columns are.
+        ProblemError: a name is neither a text nor a number. ``what`` says in the message what the columns are.
     """
     if names is None:
         return None
@@ -353,8 +353,8 @@ def _loss_state_for_file(estimator: DecisionRegressor) -> dict[str, Any] | None:
 def _load_loss_from_file(estimator: DecisionRegressor, state: dict[str, Any] | None) -> None:
     """Make the loss of an estimator in the state that it had after the training.
 
-    No loss is made if it was an object, which a file does not hold. None is made for a model with known values either,
-    because its loss belongs to the training rows, which a file does not hold.
+    No loss is made in two cases: the loss was an object, which a file does not hold; or the problem is a model with
+    known values, whose loss belongs to the training rows, which a file does not hold.
     """
     estimator.smoothing_ = None if state is None else state["smoothing"]
     if estimator.loss is None or getattr(estimator.problem, "known_map", None) is not None:

@@ -13,13 +13,13 @@ from pear.wording import list_positions
 
 
 def check_numbers(table: Any, name: str) -> None:
-    """Raise ProblemError if a DataFrame or an array holds dates, text, NaN or infinity.
+    """Raise ProblemError if a DataFrame holds dates, text, NaN or infinity, or if an array holds NaN or infinity.
 
-    Everything else is left to the checks of scikit-learn.
+    Other properties, such as the shape, are left to the checks of scikit-learn.
 
     Args:
-        table: a DataFrame or an array of floating-point numbers; the masked entries of an array count as NaN. Anything
-            else is not checked.
+        table: a DataFrame or an array of floating-point numbers; the masked entries of an array count as NaN. A table
+            of another type is not checked.
         name: the name of the table in error messages.
 
     Example:

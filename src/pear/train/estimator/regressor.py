@@ -69,9 +69,10 @@ class DecisionRegressor(RegressorMixin, BaseEstimator):
         loss: the name of a method of ``pear.losses.METHODS`` ("pear-guided", "pear" with the settings of the paper,
             "mse", "spo+", …), a loss, which is copied, or a function from the problem to a loss. "auto" stands for
             "pear-guided", and for "spo+" if the problem is an ``Oracle`` without a relaxation.
-        smoothing: λ, the strength of the smoothing in PEAR's loss; "auto*3" is three times the choice of "auto". None
-            is the default of the method.
-        injection: β, the strength of the normal injection in PEAR's loss; None is the default of the method.
+        smoothing: λ, the strength of the smoothing in PEAR's loss (see ``pear.PEARLoss``); "auto*3" is three times the
+            choice of "auto". None is the default of the method.
+        injection: β, the share of the normal component that is added to the gradient of PEAR's loss; None is the
+            default of the method.
         guidance: α, the first strength of the guidance in PEAR's loss; None is the default of the method.
         base: a forecaster that is corrected: an object with ``predict`` (of scikit-learn, LightGBM or XGBoost), a torch
             module or a function of X. A base that is not fitted is copied, and the copy is fitted to the rows of
@@ -173,7 +174,7 @@ class DecisionRegressor(RegressorMixin, BaseEstimator):
     ) -> Self:
         """Train a new model, and return this estimator.
 
-        Rows with dates, in a pandas index or as ``groups``, are sorted by their dates before the last are held out.
+        Rows with dates, in a pandas index or as ``groups``, are sorted by date before the last rows are held out.
 
         Args:
             X: (N, p), p features, an array or a DataFrame; with groups (N·k, p), a row for each predicted value.
