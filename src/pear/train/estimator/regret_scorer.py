@@ -39,7 +39,8 @@ class RegretScorer:
         problem: the decision problem, which all samples share. A ``Model`` maps predicted values to costs.
 
     Raises:
-        ProblemError: the problem has fields for each sample. A scorer does not know which rows it gets.
+        ProblemError: the problem has its own data for each sample. scikit-learn does not tell a scorer which samples it
+            gets.
     """
 
     def __init__(self, problem: Problem | Model) -> None:

@@ -39,7 +39,7 @@ class RowsToDecide(NamedTuple):
         problem: the problem of these rows, including their known values.
         values: (N, k) the forecasts of k values for N samples, in float64, on the device of the problem.
         true: (N, k) the true values, or None.
-        table: the groups of a long table; None for a table with a row for each sample.
+        table: the groups of a long table, which has k rows for each sample; None for a table with one row for each.
         size: the number of rows of the table.
     """
 
@@ -84,8 +84,8 @@ class RowsToDecide(NamedTuple):
             append: whether the rows of earlier calibrations are kept.
 
         Raises:
-            ProblemError: ``intervals`` are not cost intervals, or belong to another problem. Or ``append`` is true, and
-                there is no earlier calibration, or ``intervals`` are given.
+            ProblemError: ``intervals`` has another type, or belongs to another problem. With ``append``: there is no
+                earlier calibration, or ``intervals`` is given.
         """
         own: CostIntervals | None = getattr(estimator, "intervals_", None)
         if append and (own is None or intervals is not None):
@@ -102,13 +102,15 @@ class RowsToDecide(NamedTuple):
 
 
 def forecast_rows_to_decide(estimator: DecisionRegressor, X: Any, base_forecast: Any = None, **beside: Any) -> Array:
-    """Return the forecasts of a fitted estimator: k for each of N rows, (N, k); in a long table one a row, (N·k,).
+    """Return the forecasts of a fitted estimator, (N, k) for N rows.
+
+    A long table has a row for each of the k values of a sample. Its forecasts are an array (N·k,).
 
     Args:
         estimator: the fitted estimator.
         X: the rows.
-        base_forecast: the forecasts that are corrected, if ``fit`` got them, or None.
-        **beside: further tables, whose pandas index must be that of X.
+        base_forecast: the forecasts to correct, if such forecasts were passed to ``fit``; otherwise None.
+        **beside: other tables of the same rows. Only their pandas indices are used: they must equal that of X.
     """
     from sklearn.utils.validation import check_is_fitted
 
@@ -127,7 +129,8 @@ def forecast_rows_to_decide(estimator: DecisionRegressor, X: Any, base_forecast:
 def _check_features(estimator: DecisionRegressor, X: Any) -> Array:
     """Return rows X as an array (N, p) of floats, checked by scikit-learn.
 
-    These checks take longer than the forecast of one row. An array that passes them for certain is returned at once.
+    The checks of scikit-learn take longer than the forecast of one row. An array that would certainly pass them is
+    returned without them.
     """
     plain = type(X) is np.ndarray and X.dtype in (np.float64, np.float32) and X.ndim == 2 and len(X) > 0
     plain = plain and X.shape[1] == estimator.n_features_in_ and not hasattr(estimator, "feature_names_in_")
@@ -173,8 +176,8 @@ def problem_of_rows_to_decide(
         values: (N, k), k predicted values of each row.
 
     Raises:
-        ProblemError: the problem of the estimator has a row for each sample of ``fit``, and the user gives no other; or
-            the problems need different numbers of values.
+        ProblemError: the problem of the estimator has its own data for each sample of ``fit``, and the user gives no
+            other problem; or the two problems need different numbers of values.
     """
     rows = count_keyed_samples(own)
     if given is None and rows is not None:

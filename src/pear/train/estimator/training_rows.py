@@ -98,14 +98,14 @@ def problem_of_training_rows(
 def read_training_rows(
     estimator: DecisionRegressor, given: Mapping[str, Any], dtype: torch.dtype | None = None, least: int = 1
 ) -> TrainingRows:
-    """Return the training samples in tables that pass the checks of scikit-learn and of the problem.
+    """Read the training samples from tables, which scikit-learn and the estimator check.
 
     Args:
         estimator: the estimator. If ``dtype`` is None, the results of an earlier training are deleted, and the
-            estimator records the columns and the form of these tables.
+            estimator records the columns of the tables, and whether the tables are long.
         given: X, y, groups, base_forecast, known and sample_weight, by name.
-        dtype: the dtype of the trained model; None for the first samples of a new training.
-        least: the least number of rows.
+        dtype: the dtype of the model, if its training is continued; None if a new training begins.
+        least: the smallest allowed number of rows.
     """
     from sklearn.utils.validation import validate_data
 

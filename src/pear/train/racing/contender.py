@@ -22,7 +22,8 @@ class Contender:
     samples, which gives the stage a value; lower is better.
 
     Attributes:
-        name: "squared error", "correction" or "fresh model".
+        name: "squared error" for a network that becomes the start of the race; "correction" or "fresh model" for the
+            trainings on the loss (see ``race``).
         trajectories: the training in each fold.
         best: the value of the best stage; infinite before the first stage.
         best_epochs: the number of epochs from the beginning to the end of the best stage.

@@ -44,15 +44,15 @@ class HeldOutLosses:
 
     @property
     def by_fold(self) -> bool:
-        """Whether ``each`` has a value for each fold, and not for each sample."""
+        """Whether ``each`` has one value for each fold instead of one for each sample."""
         return len(self.each) < self.samples
 
     def less(self, start: HeldOutLosses) -> PairedDifference:
-        """Return the mean difference of these losses from those of the start of the race, in the unit of the metric.
+        """Return the mean of these losses minus those of ``start``, in the unit of the metric.
 
         Both must be losses on the same samples. With a metric of the user, folds are compared instead of samples,
-        because the metric has one value for each fold. With a single fold, the standard error is a rule of thumb: half
-        of the metric of the start, divided by the square root of the number of samples.
+        because the metric has one value for each fold. If there is only one fold then, the standard error is a rule of
+        thumb: half of the metric of ``start``, divided by the square root of the number of samples.
         """
         if len(self.each) == 1 and self.by_fold:
             mean, error = self.metric - start.metric, 0.5 * abs(start.metric) / self.samples**0.5
@@ -84,7 +84,7 @@ class HeldOutJudge:
         held_out: the held-out samples.
 
     Attributes:
-        seconds: the seconds that the best decisions took; each judgement takes about as long.
+        seconds: the seconds spent on the best decisions under the true costs; a judgement takes about as long.
     """
 
     def __init__(self, model: nn.Module, loss: Any, score: Score | None, held_out: SampleSource) -> None:

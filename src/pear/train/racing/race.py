@@ -66,9 +66,9 @@ class Race:
     Attributes:
         progress: the clock of the race, and its reports to callbacks.
         rows: the results of all contenders, beginning with the start.
-        constant: the metric of a constant forecast, the mean of the training costs; NaN before that is known.
-        checks: a check for each stage of each contender except the start.
-        epochs: the number of epochs of the winner.
+        constant: the metric if every forecast is the mean of the training costs; NaN until it is known.
+        checks: a ``Check`` after each stage of each contender except the start.
+        epochs: the number of epochs on the loss of the winner so far; 0 for the start.
     """
 
     def __init__(
@@ -273,7 +273,7 @@ class Race:
         """Return the losses that ``judge`` finds in all folds, as one object; None if the time cap is reached.
 
         Args:
-            place: the place in the training, in words, for ``ParallelRanks.meet``.
+            place: the place in the training, in words, which must be the same on all ranks.
             judge: a function that returns the losses of each fold. It is called on rank 0.
             always: whether the time cap is ignored.
         """

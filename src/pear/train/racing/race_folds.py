@@ -124,7 +124,7 @@ def _split_into_folds(count: int, share: float | None, gap: int) -> Iterator[tup
 
     Args:
         count: the number of rows.
-        share: the share of the rows, the last ones, that is held out in a single fold; None for a cross-validation.
+        share: the share of the rows, taken from the end, to hold out in a single fold; None for a cross-validation.
         gap: the number of rows next to held-out rows that are not trained on.
     """
     if share is None:
@@ -135,7 +135,7 @@ def _split_into_folds(count: int, share: float | None, gap: int) -> Iterator[tup
 
 
 def decides_better_than_constant(model: nn.Module, folds: list[RaceFold]) -> bool:
-    """Return whether a model decides clearly better than a constant forecast, which shows that it is trained."""
+    """Return whether a model decides clearly better than a constant forecast. Such a model counts as trained."""
     own = HeldOutLosses.join([fold.judge(model.state_dict()) for fold in folds])
     constant = HeldOutLosses.join([fold.of_constant() for fold in folds])
     found = own.less(constant)

@@ -28,8 +28,8 @@ class Trajectory:
 
     Args:
         job: the model, of which a copy is trained, and the settings.
-        loss: the loss. Several trainings may share a loss: each has its schedule of the guidance, and all use the warm
-            starts of the samples.
+        loss: the loss, which several trainings may share. Each training keeps its own schedule, by which the guidance
+            fades; all use the same warm starts of the samples.
         train: the training samples.
         start: the first weights.
         make_optimizer: a function that makes the optimizer of the copy.

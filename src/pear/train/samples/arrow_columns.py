@@ -89,14 +89,15 @@ def join_arrow_columns(
     """Return the columns of an input as one array (B, …).
 
     Args:
-        one: the names of the columns.
+        one: the columns of the input.
         batch: an Arrow record batch with B rows.
         widths: the length of the lists in each column; None for a column of numbers.
         place: the file and row group of the batch, for error messages. If it is None, values that are not finite are
             allowed, and missing values become NaN.
 
     Raises:
-        DataError: a value is missing, NaN or infinite, or a list has another length.
+        DataError: a value is missing, NaN or infinite although ``place`` is given, or a list has another length than
+            ``widths`` says.
     """
     parts = []
     for name in one.columns:

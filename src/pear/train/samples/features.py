@@ -39,10 +39,10 @@ def feature_tensors(features: Features) -> list[Tensor]:
 
 
 def read_features(value: Any, name: str) -> Features:
-    """Return the features that the user gives as tensors: one tensor for one input, a tuple or a dict for several.
+    """Convert the features of the user to tensors: one tensor for one input, a tuple or a dict of them for several.
 
-    The value has several inputs if it is a dict; a tuple of tensors, arrays or tables; or a list of tensors, such as
-    torch makes when it collates samples.
+    A value has several inputs if it is a dict, a tuple of tensors, arrays or tables, or a list of tensors. Torch makes
+    such lists when it collates samples.
 
     Args:
         value: the features.

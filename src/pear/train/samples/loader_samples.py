@@ -33,8 +33,8 @@ class LoaderSamples:
         numbered: whether row numbers are the ids of samples that the loader yields without ids.
         costs: (N, n) true costs of all samples, in the order of the first pass over the loader.
         keys: the N ids in the order of the first pass; None if the samples have no ids.
-        first: the samples of the first batches, with features: at least 4,096 samples (``LOOK``). They are fewer if the
-            loader has fewer, or if the shape of the features changes before.
+        first: the samples of the first batches, with features: at least 4,096 samples (``LOOK``), or all if the loader
+            has fewer. They end before the first batch whose features have another shape.
         unusable: the row numbers of the samples that ``find_unusable_samples`` finds.
         drop: which samples training leaves out: "" for none, "unusable" for those in ``unusable``, and "nonfinite" for
             those and for samples whose costs are not finite.
@@ -63,7 +63,8 @@ class LoaderSamples:
             number: whether row numbers become the ids if the loader does not shuffle and yields no ids.
 
         Raises:
-            ProblemError: the length of the loader is not known, its batches have another form, or it yields no batch.
+            ProblemError: the length of the loader is not known, a batch is not (features, costs) or (features, costs,
+                ids), batches have costs of different shapes, or there is no batch.
         """
         if isinstance(loader.dataset, IterableDataset) and not isinstance(loader.dataset, Sized):
             raise ProblemError(

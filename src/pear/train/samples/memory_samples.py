@@ -76,7 +76,7 @@ class MemorySamples:
         return replace(self, all=self.all._replace(weight=weights)).without_weightless()
 
     def without_weightless(self) -> MemorySamples:
-        """Return all these samples, and mark those of weight 0 as left out of training."""
+        """Return the same samples, with those of weight 0 marked as left out of training."""
         if self.weight is None or bool((self.weight > 0).all()):
             return self
         return self._without(self.weight == 0)
@@ -127,7 +127,7 @@ class MemorySamples:
         return self.keys is None or (isinstance(self.keys, Tensor) and torch.equal(self.keys, rows))
 
     def at(self, rows: Tensor) -> SampleBatch:
-        """Return the samples with these row numbers (B,), and with ids."""
+        """Return the samples with these row numbers (B,), which become the ids if the samples have none."""
         batch = self.all.only(rows)
         return batch._replace(keys=rows) if batch.keys is None else batch
 
@@ -166,10 +166,10 @@ class MemorySamples:
         return MemorySamples(self.all.only(keep if self.left_out is None else keep & ~self.left_out))
 
     def cut(self, first: int) -> tuple[MemorySamples, MemorySamples]:
-        """Return two parts: the samples before row number ``first``, and the samples from there on.
+        """Return two parts: the samples before row number ``first``, and the others.
 
-        In the second part, samples of weight 0 are dropped. The samples there keep their ids, or get their former row
-        numbers as ids if they have none.
+        The second part has no samples of weight 0. If its samples have no ids, their row numbers before the cut become
+        their ids.
         """
         rows = torch.arange(len(self), device=self.costs.device)
         last = rows[first:] if self.weight is None else rows[first:][self.weight[first:] > 0]

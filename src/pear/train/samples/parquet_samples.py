@@ -104,7 +104,7 @@ class ParquetSamples:
         return f"ParquetSamples({len(self):,} samples in {where})"
 
     def read(self) -> tuple[Any, Any]:
-        """Read all samples into memory, and return their features and costs as a pair of tensors.
+        """Read all samples into memory, and return a pair: the features, a tensor or a dict of tensors, and the costs.
 
         Raises:
             DataError: a value is missing, NaN or infinite. The message says where.
@@ -129,7 +129,7 @@ class ParquetSamples:
             drop: whether rows with a value that is missing, NaN or infinite are left out.
 
         Raises:
-            DataError: there is such a row, and ``drop`` is False. The message names file, row group, row and column.
+            DataError: a row has such a value, and ``drop`` is False. The message names file, row group, row and column.
         """
         for group in groups:
             row = 0
@@ -140,10 +140,10 @@ class ParquetSamples:
                     yield piece
 
     def sample(self, drop: bool = False) -> Piece:
-        """Return all rows, or, if they are more than ``buffer``, up to ``buffer`` rows spread evenly over the files.
+        """Return all rows, or at most ``buffer`` of them, as arrays.
 
-        The rows then are the first ones of at most ``_LOOKS`` row groups. ``drop`` says whether rows with a value that
-        is missing, NaN or infinite are left out.
+        If not all rows fit, the first rows of up to ``_LOOKS`` row groups are returned. These row groups are spread
+        evenly over the files. ``drop`` says whether rows with a value that is missing, NaN or infinite are left out.
         """
         if len(self) <= self.buffer:
             pieces = self.pieces(self.groups, self.buffer, drop)

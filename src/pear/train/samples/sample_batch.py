@@ -35,7 +35,7 @@ class SampleBatch(NamedTuple):
         return SampleBatch(features, self.costs[which], _select_batch_keys(self.keys, which), weight)
 
     def to(self, like: Tensor) -> SampleBatch:
-        """Return the batch with the dtype and device of ``like``; integers in one of several inputs stay integers."""
+        """Return the batch with the dtype and device of ``like``. With several inputs, integers stay integers."""
 
         def convert(part: Tensor) -> Tensor:
             """Convert the tensor of one input."""

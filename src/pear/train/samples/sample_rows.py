@@ -1,4 +1,4 @@
-"""Functions that read, check and count rows of samples: features, costs, ids and weights, with a row a sample."""
+"""Functions that read, check and count features, costs, ids and weights, which have a row for each sample."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def read_sample_keys(value: Any, count: int, name: str) -> Keys:
         name: the name of the samples in error messages.
 
     Raises:
-        ProblemError: the value does not hold N ids, or an id occurs twice.
+        ProblemError: the value does not hold N whole numbers or names, or one of them occurs twice.
     """
     ids = value.tolist() if hasattr(value, "tolist") else list(value)
     if any(isinstance(one, (list, float)) for one in ids):
