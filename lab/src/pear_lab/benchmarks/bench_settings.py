@@ -26,7 +26,7 @@ def setting(
         help: one line of help.
         least: the smallest allowed value; for a tuple, the smallest allowed entry.
         positive: whether the value must be larger than zero.
-        empty: whether a tuple may be empty. It has a meaning only if ``least`` is given.
+        empty: whether a tuple may be empty. A tuple without ``least`` may always be empty.
         quick: the value under ``--quick`` if the user gives none. None means the default.
         shown: the text that the help prints for the default.
         argument: whether the field is a required positional argument instead of an option.

@@ -55,7 +55,7 @@ class Benchmark(ABC, Generic[Settings, Row]):
     Attributes:
         options: the class of the settings.
         labels: the labels of the figure.
-        columns: the headings of the table. The value of a heading is a function that makes a cell from a row.
+        columns: for each heading of the table, the function that makes the cell below it from a row.
         table_title: the title of the table. If it is empty, the table has the title of the figure.
         peer_command: the name under which other libraries take part in this benchmark; None if none takes part.
         rows: the rows that were added so far.

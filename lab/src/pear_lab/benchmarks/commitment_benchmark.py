@@ -54,7 +54,7 @@ class CommitmentRow:
         epochs: the number of trained epochs, those on the squared error included.
         stopped: why the training ended.
         regret: the normalised regret on the test days.
-        lost: the mean regret of a test day.
+        lost: the mean regret of a test day, in the unit of the costs.
         seconds_to_judge: the part of ``seconds`` that went into judging weights on held-out days.
     """
 

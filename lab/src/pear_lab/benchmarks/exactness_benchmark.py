@@ -57,7 +57,8 @@ class ExactnessRow:
         reference_error: the largest relative error of the gradient against the reference.
         fd_error: the largest relative error of the gradient against central differences of the regret.
         repaired_share: the share of the problems in which the library corrected the active set of the solver.
-        degenerate_share: the share of the problems without a derivative, which do not count in the errors of gradients.
+        degenerate_share: the share of the problems whose regret has no derivative. The errors of gradients do not
+            include them.
     """
 
     solver: str

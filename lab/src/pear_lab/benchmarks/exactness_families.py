@@ -53,7 +53,7 @@ Family = Callable[[Rng, float], Iterator[ExactnessCase]]
 
 
 def dense_qp_family(rng: Rng, share: float) -> Iterator[ExactnessCase]:
-    """Yield QPs with dense curvature, equalities, as many inequalities as variables, and two thirds of all bounds."""
+    """Yield QPs with dense curvature, equalities, inequalities, and bounds, of which a third is absent."""
     for n, count in ((2, 120), (5, 120), (20, 80), (60, 40), (200, 12)):
         fields = _draw_family_polytope(rng, rng.normal(size=n))
         fields["lb"][rng.random(n) < 1 / 3] = -np.inf
@@ -259,7 +259,7 @@ def _changed_polytope_family(
     Args:
         rng: random generator.
         share: share of the samples to draw.
-        sizes: numbers of variables, and of samples in a full run.
+        sizes: pairs of a number of variables and the number of samples in a full run.
         change: modifies the fields of a polytope of n variables in place.
     """
     for n, count in sizes:

@@ -1,7 +1,8 @@
 """The time of one training step on a GPU with the primal, the dual and the interior-point method.
 
-Run ``python -m pear_lab.benchmarks.gpu_methods`` on a machine with a GPU. It measures the structures of the gradient
-benchmark, and portfolios in which each sample has its own upper bounds. The primal method starts outside these bounds.
+Run ``python -m pear_lab.benchmarks.gpu_methods`` on a machine with a GPU. It measures the structures (kinds of
+programs) of the gradient benchmark, and portfolios in which each sample has its own upper bounds. The primal method
+starts outside these bounds.
 
 A cell of the table has the milliseconds of a step of ``PEARLoss``, then in brackets the milliseconds of the kernel's
 search alone, for predicted and true costs, and then the error of the gradient. "auto" is the method that the library

@@ -19,8 +19,8 @@ MOVE = 0.01
 class GradientBatch:
     """Programs of one structure with n variables each, and the exact gradients of the first of them.
 
-    The exact gradient of the first sample exists and is not zero, if any sample has one, so that even a batch of one
-    sample can be compared.
+    If one of these gradients exists and is not zero, such a sample comes first. Even a batch of one sample can then be
+    compared.
 
     Args:
         structure: the structure of the programs.

@@ -169,8 +169,8 @@ def _cells_of_forward_row(row: GradientRow | None) -> tuple[str, str]:
 def summary_of_gradient_rows(rows: list[GradientRow]) -> TextTable:
     """Make a table of PEAR's layer beside the fastest peers, and beside the layer on one CPU core.
 
-    Peers with settings that trade accuracy for time ("loose") have columns of their own. What was not measured has no
-    column.
+    Peers with settings that trade accuracy for time ("loose") have columns of their own. Columns without a measurement
+    are left out.
     """
     known = [row for row in rows if row.compared and row.measured == "gradient"]
     kinds: dict[str, Callable[[GradientRow], bool]] = {
@@ -192,7 +192,7 @@ def summary_of_gradient_rows(rows: list[GradientRow]) -> TextTable:
 
 
 def _cells_beside_ours(row: GradientRow | None, ours: GradientRow | None) -> tuple[str, str, str]:
-    """Make the cells of a row: milliseconds, with the name of a peer, then median error, and time relative to PEAR."""
+    """Make three cells: milliseconds (with the name of a peer), median error, and time relative to PEAR's layer."""
     if row is None:
         return "–", "–", "–"
     who = "" if row.ours else f" ({row.who})"

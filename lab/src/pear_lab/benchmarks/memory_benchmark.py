@@ -111,7 +111,7 @@ def measure_job_memory(
         name: the name of the job, a key of ``memory_job.JOBS``.
         options: the arguments of the job.
         limit: the time limit in seconds.
-        cap: the address space that the process may take, in MiB. None means most of the free memory.
+        cap: the address space that the process may take, in MiB. None means 80 % of the free memory.
 
     Raises:
         PearError: the job failed, ran out of memory or took too long.

@@ -106,8 +106,8 @@ class MethodRow:
         seconds: the median time of a step.
         steps: the number of timed steps.
         ratio: the seconds of the peer relative to those of PEAR; NaN for PEAR.
-        difference: the largest difference of the gradients, relative to the largest entry of PEAR's gradient; NaN if
-            the gradients depend on random draws or on the unit of costs.
+        difference: the largest difference of the peer's gradients from PEAR's, relative to the largest entry of PEAR's;
+            NaN for PEAR, and if the gradients depend on random draws or on the unit of costs.
     """
 
     task: str

@@ -113,8 +113,8 @@ def draw_sector_programs(rng: Rng, n: int, B: int) -> ProgramDraw:
 def draw_turnover_programs(rng: Rng, n: int, B: int) -> ProgramDraw:
     """Draw portfolios that pay for purchases and sales.
 
-    The first third of the n variables are weights, the others are purchases and sales. These have no curvature, so that
-    Q is singular. Their price is known, and only returns are forecast.
+    The n variables are weights, purchases and sales, a third of each. Purchases and sales have no curvature, so that Q
+    is singular. Their costs are known, and only returns are forecast.
     """
     assets = n // 3
     curvature, costs = rng.spawn(2)

@@ -37,7 +37,8 @@ def random_polytope(rng: Rng, x: Array, equalities: int, rows: int, room: float 
         x: (n,) or (B, n) points.
         equalities, rows: the numbers of rows of A and of G.
         room: the largest slack of a row of G at the point. The largest slack of a bound is 1.
-        whole: whether all numbers are small integers, so that every product is exact.
+        whole: whether all numbers are small integers, so that every product is exact. All slacks are then 0, 1 or 2,
+            whatever ``room`` is.
 
     Returns:
         A, b, G, h, lb and ub, with a first dimension of B if x has one.

@@ -57,12 +57,12 @@ class StreamSettings(BenchSettings):
 
 @dataclass(frozen=True)
 class StreamRow:
-    """The speed and the memory of one training.
+    """The speed and the memory of one training, or of reading alone.
 
     Attributes:
         who: the source of the samples.
-        samples: the number of samples that were trained on in the measured time.
-        distinct: the number of different samples among them.
+        samples: the number of samples that were trained on, or only read, in the measured time.
+        distinct: the number of different samples in the source.
         seconds: the length of the measured time.
         processor: the processor seconds of this process in the measured time.
         trained: the number of samples trained on so far, at regular intervals of the training.

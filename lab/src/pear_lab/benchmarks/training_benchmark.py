@@ -254,7 +254,7 @@ class _TrainingBenchmarkRun:
         with warnings.catch_warnings():  # they name every failed sample once
             warnings.simplefilter("ignore", FailedSamplesWarning)
             model, history = lp.train_as_published(self.run, self.task, self.split, ended, loss)
-        seconds = float(np.median(np.diff(ends)))  # the first epoch names the failures; few of the others make a check
+        seconds = float(np.median(np.diff(ends)))  # the first epoch finds the failures; few later epochs have a check
         return self._row(MASKED.format(100 * part), model, history.epochs, seconds, history.seconds)
 
     def peer(self, settings: TrainingBenchmarkSettings, epochs: int, peer: Peer, python: Path) -> TrainingRow:

@@ -73,7 +73,7 @@ class WorkerSettings(BenchSettings):
 
 @dataclass(frozen=True)
 class WorkersBenchmarkNetwork:
-    """The network between the workers, which sum numbers around a ring.
+    """The network between the workers, which sum their gradients by a ring all-reduce.
 
     Attributes:
         latency: the seconds of a message.
@@ -88,7 +88,7 @@ class WorkersBenchmarkNetwork:
     bandwidth: float
 
     def seconds(self, workers: int, size: float) -> float:
-        """Predict the seconds of a sum of ``size`` bytes over N workers: 2 (N − 1) messages of size / N bytes each."""
+        """Predict the seconds in which N workers sum ``size`` bytes each: 2 (N − 1) messages of size / N bytes."""
         return 2 * (workers - 1) * (self.latency + size / workers / self.bandwidth)
 
 

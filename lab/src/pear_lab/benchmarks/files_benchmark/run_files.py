@@ -56,7 +56,7 @@ class FileRow:
         seconds: the seconds of one solve, without reading the file.
         ratio: the seconds relative to those of the fastest other solver with a right answer. NaN if there is none, or
             if the verdict is neither "right" nor "out of time".
-        note: the reason why the file is not solved.
+        note: a message of the solver, mostly the reason why the file is not solved.
     """
 
     file: str
