@@ -174,7 +174,10 @@ def _parse_benchmark_command_option(name: str, text: str, kind: str) -> tuple[An
 def _recording_benchmark_command(
     record: BenchmarkRecord, benchmark: type[Benchmark[Any, Any]]
 ) -> Iterator[Callable[[str], None]]:
-    """Save and print the rows that the body of the with statement adds to the record, even if the body fails.
+    """Save and print the rows that the body of the with statement adds to the record.
+
+    Rows are also printed if the body raises a ``PearError`` or the user stops it. The command exits with code 1 if
+    there are no rows, and with ``INTERRUPTED`` if the user stopped it.
 
     Yields:
         A function that shows a text in a progress line on stderr.

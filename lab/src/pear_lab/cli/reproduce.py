@@ -226,7 +226,7 @@ def _print_reproduce_list() -> None:
 
 
 def _print_reproduce_dry_run(wanted: list[RunSpec], folder: Path, jobs: int, retry_failed: bool) -> None:
-    """Print a table of the runs that would be done, and an estimate of their time. No file is written."""
+    """Print a table of the runs that would be done, and an estimate of their time. No database is made."""
     statuses: dict[str, str] = {}
     estimate = Estimate([])
     if (folder / FILE_NAME).exists():

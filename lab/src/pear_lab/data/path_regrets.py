@@ -21,7 +21,13 @@ _REMEDY = "it comes with the repository of Elmachtoub & Grigas (MIT); put it int
 
 
 class PathCell(NamedTuple):
-    """One setting of the published experiment: training samples, degree of the polynomial, half-width of the noise."""
+    """A setting of the published experiment.
+
+    Attributes:
+        size: the number of training samples.
+        degree: the degree of the polynomial that makes the costs.
+        noise: the half-width of the noise.
+    """
 
     size: int
     degree: int

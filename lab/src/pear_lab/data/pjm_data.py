@@ -78,7 +78,8 @@ def load_pjm_days(path: str | Path | None = None) -> PjmDays:
         path: ``pjm_days.npz`` or its folder; ``$PEAR_DATA`` if omitted.
 
     Raises:
-        DataError: no file, an array is missing or has another shape, a number is not finite, or dates do not increase.
+        DataError: there is no file, an array is missing or has another shape, a number is not finite, or dates do not
+            increase.
     """
     file = find_data_file(FOLDER, (PJM_DAYS,), path, _DAYS_REMEDY)
     try:

@@ -70,7 +70,7 @@ def attempt(
 
     Args:
         run: specification of the run.
-        trained: the training to measure, from ``trained_for``; None for a training.
+        trained: the outcome of the training to measure, from ``trained_for``; None if the run is a training.
         progress: called after every epoch of a training.
 
     Raises:
@@ -138,7 +138,7 @@ def _failure_reason(error: Exception) -> str:
 def package_versions(packages: tuple[str, ...] = _PACKAGES) -> dict[str, str]:
     """Return the versions of Python, of PEAR and of those ``packages`` that are installed, by name.
 
-    The version of PEAR includes its commit if the commit is known.
+    The entry ``commit`` is the git commit of PEAR, if it is known.
     """
     found = {"pear": pear.__version__, "python": platform.python_version()}
     if here := current_commit():

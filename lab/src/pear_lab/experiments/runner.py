@@ -21,13 +21,12 @@ from pear_lab.experiments.run_spec import RunSpec
 
 @dataclass(frozen=True)
 class Event:
-    """Something that happened to a run.
+    """The start of a run, a report of its progress, or its end.
 
     Attributes:
         run: the run.
-        progress: the progress of the training; None unless the event reports it.
-        record: the record of the run, which is in the database already; None if the run has not ended. When a run
-            starts, both are None.
+        progress: the progress of the training; None at the start and at the end of the run.
+        record: the record of the run, which is already in the database; None before the end of the run.
     """
 
     run: RunSpec

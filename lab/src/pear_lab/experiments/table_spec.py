@@ -51,8 +51,8 @@ class Condition:
 
     Attributes:
         label: the name of a row or column, with a placeholder for the value.
-        setting: the name of the condition in ``RunRecord.settings``. If it is empty, one run has the results for all
-            values of the condition, in ``metrics["shift"]``.
+        setting: the name of the condition in ``RunRecord.settings``. It is empty if every run is measured under all
+            values of the condition (``TableSpec.shift``).
     """
 
     label: str
@@ -91,8 +91,9 @@ class TableSpec:
         ranked: whether the best two of a column are marked.
         settings: settings of the table's runs, besides the conditions of the published rows.
         variants: the variants (measurements) of the runs that fill the table; None stands for trainings.
-        shift: key in ``metrics["shift"]``, with placeholders for conditions; empty if the metric itself is shown.
-        cells: conditions of the cells if the paper has no such table.
+        shift: the key of a cell's number in ``RunRecord.metrics["shift"]``, which holds regrets on changed problems.
+            The key may contain conditions, as in "{capacity:g}". Empty if the table shows the metric itself.
+        cells: the conditions of each cell, for a table that is not in the paper; otherwise the paper's table has them.
         decimals: the decimals of metrics whose decimals differ from those in ``METRICS``.
     """
 

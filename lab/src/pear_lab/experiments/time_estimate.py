@@ -58,8 +58,8 @@ class Estimate:
         """Estimate the seconds that one run takes on one core.
 
         The estimate is the mean over finished runs with the same task, method, variant, time cap, number of epochs
-        and ``quick``. If some of them have the same degree and capacity, only those count. Without any it is a rough
-        guess.
+        and ``quick``. If some of them have the same degree and capacity, only those count. Without similar runs, the
+        estimate is a rough guess.
         """
         for kind in _kinds_of_run(run.task, run.method, run.settings):
             if self._seen[kind]:

@@ -122,9 +122,9 @@ class LPProtocol(Protocol):
     """The protocol of the paper's synthetic linear and integer programs."""
 
     def method_settings(self, method: str) -> dict[str, Any]:
-        """Return the settings of a method: a noise of zero, and the options of its loss.
+        """Return the options of a method's loss, and a noise of zero, which an experiment may replace.
 
-        For PEAR as published, smoothing and injection are included.
+        For PEAR as published, the paper's smoothing and injection are included.
         """
         own = DEFAULTS if method == "pear" else {"noise": DEFAULTS["noise"]}
         return {**own, **super().method_settings(method)}

@@ -97,7 +97,7 @@ class PortfolioProtocol(Protocol):
         return _make_forecaster(run)
 
     def measure(self, run: RunSpec, model: nn.Module) -> dict[str, Any]:
-        """Return the regret under each of ``LOWER_BOUNDS`` on the weights, instead of the bound of the training."""
+        """Return the regret with each of ``LOWER_BOUNDS`` in place of the lower bound of the weights in training."""
         if run.variant != "lower-bound-shift":
             return super().measure(run, model)
         market = make_market(run)
@@ -173,8 +173,8 @@ def _make_forecaster(run: RunSpec, generator: torch.Generator | None = None) -> 
 def market_scores(market: MarketData, model: nn.Module) -> dict[str, Any]:
     """Return the regret on the test windows, the error of the forecasts, and the results of the backtest.
 
-    Lists hold one number for each window (``regrets``, ``best``) or day (``value``). ``yardsticks`` holds the scores of
-    two portfolios without a forecast on the same days.
+    Lists hold one number for each window (``regrets``, ``best``) or day (``value``). ``yardsticks`` holds the scores,
+    on the same days, of two portfolios that use no forecast.
     """
     windows = market.split.rebalancing
     evaluation = Evaluation(market.task, windows.days, market.split.ahead)

@@ -49,9 +49,9 @@ class Protocol(ABC):
         return {**entry.problem, **entry.budget, **(entry.quick if selection.quick else {}), **cap}
 
     def method_settings(self, method: str) -> dict[str, Any]:
-        """Return the settings of one method, here the defaults of its loss.
+        """Return the settings of one method; in this base class, the defaults of its loss.
 
-        They are recorded with a run, because the defaults may change.
+        The record of a run contains them, because a later version may have other defaults.
         """
         left = {row.name: row.defaults for row in METHODS}.get(method)
         return {"options": left} if left else {}
@@ -105,7 +105,8 @@ def forecast_scores(task: Task, predicted: Tensor, true: Tensor, ties: bool = Tr
         task: the decision task.
         predicted: (B, n) predicted costs.
         true: (B, n) true costs.
-        ties: whether to add the regret with ties broken against the forecast, for tasks that ``decide_worst`` supports.
+        ties: whether to add the regret of the worst decision among those that the forecast rates equally good. It
+            needs a task that ``decide_worst`` supports.
     """
     gap = metrics.relaxation_gap_metric(task, predicted, true)
     found = {

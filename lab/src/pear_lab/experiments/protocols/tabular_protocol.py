@@ -88,8 +88,9 @@ class TabularProtocol(Protocol):
 def instance_scores(subset: Subset[Building] | Subset[Knapsack], model: SharedLinear, unit: float) -> dict[str, Any]:
     """Return the scores of a model on a subset. Regrets and gaps are shares of the best value.
 
-    The entry ``instances`` holds, for every instance, its id, the loss of the decision and the absolute value of the
-    best decision, in the unit of the data. Paired comparisons of methods draw bootstrap samples from them.
+    The entry ``instances`` holds, for every instance, its id, the regret of the decision (``lost``) and the absolute
+    value of the best decision (``best``), in the unit of the data. Paired comparisons of methods draw bootstrap samples
+    from these numbers.
     """
     task, (features, values) = subset.task, subset.samples
     with torch.no_grad():
