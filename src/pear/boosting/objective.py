@@ -27,8 +27,8 @@ class Objective(BoosterCallReader):
 
     Args:
         problem, true, groups: as in ``BoosterCallReader``.
-        loss: the loss, whose guidance is set in every round.
-        guidance: the guidance α of the first round.
+        loss: the loss. Every call sets its guidance α.
+        guidance: α in the first round: the weight of the guidance term of the loss.
         decay: the factor by which α is multiplied from round to round.
 
     Attributes:
@@ -94,14 +94,14 @@ def objective(
 
     Args:
         problem: the decision problem. A ``Model`` maps the k predicted values to costs.
-        true: (N, k) true values of the training rows, in the order of the rows; with groups (N·k,). By default the
-            labels.
+        true: (N, k) true values of the training rows, in the order of the rows, or (N·k,) if ``groups`` is given. By
+            default the labels.
         groups: (N·k,) ids of the samples that the rows of a long table belong to. Every group has k rows, in the order
             of the problem's values. By default the k rows of a sample are consecutive.
         smoothing, injection: as in ``PEARLoss``.
-        guidance: the guidance α of the first round.
+        guidance: the guidance α of the first round, as in ``PEARLoss``.
         decay: the factor by which α is multiplied from one round to the next; 1 keeps α constant.
-        solver, on_failure: as in ``PEARLoss``. A masked sample has a gradient of zero.
+        solver, on_failure: as in ``PEARLoss``. With "mask", a failed sample has a gradient of zero.
 
     Returns:
         A function of (forecasts, data) or (true, forecasts), for ``lightgbm.train``, ``xgboost.train`` and the

@@ -13,18 +13,18 @@ from pear.train.long_table import group_long_table
 
 
 def out_of_fold(base: Any, X: Any, y: Any, *, groups: Any = None, folds: int = FOLDS) -> np.ndarray[Any, Any]:
-    """Return forecasts of all rows, made block by block: each by a copy of ``base`` that is fitted to the other blocks.
+    """Return forecasts of all rows. A copy of ``base`` forecasts each block of rows, and is fitted to the other blocks.
 
-    A forecaster predicts the rows that it was fitted to better than other rows. Trees that are trained on such
-    forecasts learn from errors that are too small. Use the forecasts of this function as ``init_score`` or
-    ``base_margin`` of the training rows, and those of the fitted base for all other rows.
+    A forecaster predicts the rows that it was fitted to better than other rows. Trees that start from these forecasts
+    learn from errors that are too small. Use the forecasts of this function as ``init_score`` or ``base_margin`` of the
+    training rows. For all other rows, use the forecasts of ``base``, fitted to all training rows.
 
     Args:
         base: an estimator of scikit-learn, such as ``LGBMRegressor``, fitted or not. It is not changed.
         X: the rows, an array or a DataFrame.
-        y: the true values: one for each row, (N,), or k, (N, k).
-        groups: (N,) ids of the groups of rows that stay in one block. All groups have the same number of rows. None if
-            every row is a sample.
+        y: (N,) or (N, k) true values, one or k for each row.
+        groups: (N,) the group of each row. All rows of a group stay in one block. All groups have the same number of
+            rows. None if every row is a sample.
         folds: the number of blocks.
 
     Raises:
