@@ -43,7 +43,7 @@ class AppCommands(LazyCommands):
             raise typer.Exit(2) from None
 
     def load_command(self, name: str) -> Any:
-        """Return a command of the laboratory, which is imported by its entry point.
+        """Import a command of the laboratory by its entry point, and return it.
 
         Raises:
             MissingExtraError: the package pear-lab, which contains the command, is not installed.

@@ -116,17 +116,17 @@ def compare_command(
 def _read_compared_known_values(
     problem: pear.Model, table: pandas.DataFrame, data: Path, index: pandas.Index[Any], long: LongColumns | None
 ) -> Any:
-    """Return the known numbers of each sample. These are model data that differ by sample and are not forecast.
+    """Return the known values of each sample: model data that differ by sample and are not forecast (``--known``).
 
     Args:
         problem: the model.
         table: the samples, in the order of the features.
         data: the file of the table, for error messages.
-        index: the index of the features.
+        index: the index of the features. The result has it, too, unless the table is long.
         long: the columns of a long table, or None.
 
     Returns:
-        A DataFrame with a row for each sample, or None if the model knows no numbers.
+        A DataFrame with a row for each sample, or None if the model has no known values.
     """
     told = read_known_columns(problem, table, data, None if long is None else long.groups)
     if told is None:

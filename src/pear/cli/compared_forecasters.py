@@ -92,7 +92,7 @@ class CorrectedForecaster:
     def fit(self, X: Any, y: Any, groups: Any = None) -> CorrectedForecaster:
         """Learn the correction, and return this estimator.
 
-        Rows without a forecast are left out; in a long table, groups with a missing forecast are.
+        Rows without a forecast are left out. In a long table, a group with a missing forecast is left out as a whole.
         """
         import numpy as np
 

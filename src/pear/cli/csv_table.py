@@ -22,9 +22,10 @@ _NUMERIC_DATE = re.compile(r"\d{1,2}[-/.]\d{1,2}[-/.]\d{2,4}\b")
 
 
 def read_csv_table(path: Path) -> pandas.DataFrame:
-    """Return the table of a CSV file, which may be compressed. Every column needs a heading.
+    """Return the table of a CSV file, which may be compressed.
 
-    Columns without a heading and without an entry, which spreadsheets write at the right, are left out.
+    Columns without a heading and without an entry, which spreadsheets write at the right, are left out. Other columns
+    without a heading keep the name that pandas gives them (see ``has_no_csv_heading``).
 
     Raises:
         DataError: the file is missing, is empty, is not a table, or has two columns with the same heading.
@@ -62,7 +63,8 @@ def read_csv_table(path: Path) -> pandas.DataFrame:
 def _check_csv_headings(table: pandas.DataFrame, path: Path) -> None:
     """Raise ``DataError`` if two columns have the same heading.
 
-    pandas renames the second one, "tent" to "tent.1". A true cost would become a feature.
+    pandas renames the second of two columns "tent" to "tent.1". Without this check, a second column of true costs
+    would count as a feature.
     """
     there = list(table.columns)
     renamed = [found[1] for name in there if (found := _RENAMED.fullmatch(name)) and found[1].strip() in there]
@@ -91,8 +93,8 @@ def select_csv_columns(table: pandas.DataFrame, names: Sequence[str], what: str,
         path: the file of the table, for error messages.
 
     Raises:
-        DataError: a column is missing, is named twice, or contains text, NaN or infinity. The message counts lines as
-            an editor does.
+        DataError: a column is missing, is named twice, or contains text, NaN or infinity. The message names lines of
+            the file; the headings are line 1.
     """
     there = list(table.columns)
     for name in names:
@@ -161,7 +163,8 @@ def check_csv_samples_match(
 ) -> None:
     """Raise ``DataError`` if the rows of two tables belong to different samples.
 
-    The tables must have equally many rows, and columns in both tables, other than the costs, must be equal.
+    The tables must have equally many rows. A column that both tables have must be the same in both, unless it contains
+    costs.
 
     Args:
         truth: the table of true costs.

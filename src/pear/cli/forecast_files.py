@@ -30,7 +30,8 @@ def read_forecast_file(
         table: the samples, in the order of their file.
         columns: the columns of costs.
         data: the file of the samples, for error messages.
-        long: whether the table is a long one. Its forecasts may be in a column of any name.
+        long: whether the table is a long one. Its forecasts may be in a column of any name, if this is the only column
+            that the table of samples does not have.
         empty: whether cells may be empty because there is no forecast. They become NaN.
 
     Raises:

@@ -17,7 +17,7 @@ class LazyCommands(TyperGroup):
     lazy: ClassVar[dict[str, str]] = {}
 
     def load_command(self, name: str) -> Any:
-        """Return the command ``name``, one of ``lazy``, which this method imports. Subclasses implement it."""
+        """Import and return the command ``name``, one of ``lazy``. Subclasses implement this method."""
         raise NotImplementedError
 
     def list_commands(self, ctx: Any) -> list[str]:

@@ -55,6 +55,8 @@ def order_long_csv_table(
 ) -> pandas.DataFrame:
     """Return a long table with the rows of each group together, in the order of the predicted values.
 
+    The groups are in the order of their first lines.
+
     Args:
         table: the result of ``read_csv_table``, whose index counts the lines.
         long: the columns of groups and names.
@@ -62,8 +64,8 @@ def order_long_csv_table(
         path: the file of the table, for error messages.
 
     Raises:
-        DataError: a cell is empty, a row belongs to no predicted value, a group has two rows for one value, or a column
-            that the user did not name shows that rows are not in the model's order.
+        DataError: a cell is empty, a row belongs to no predicted value, or a group has two rows for one value; or the
+            user names no column of variables, and some column shows that the rows are not in the model's order.
         ProblemError: a group lacks a row for a value.
     """
     from pear.train.long_table import group_long_table

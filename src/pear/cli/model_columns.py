@@ -50,11 +50,11 @@ def read_model_columns(
 ) -> ModelColumns:
     """Return a model, the table of its samples, and the columns that the options name.
 
-    The arguments ``path`` and ``data`` are the files of both. The others are options of ``pear train`` and
-    ``pear compare``.
+    ``path`` is the file of the model, and ``data`` the file of the table. The other arguments are options of
+    ``pear train`` and ``pear compare``.
 
     Raises:
-        DataError: model, columns and options do not go together.
+        DataError: model, columns and options do not fit together.
     """
     table, long = read_csv_table(data), read_long_columns(groups, variables)
     (named, priced), told = parse_cost_columns(split_at_commas(costs)), split_at_commas(known)
@@ -81,6 +81,12 @@ Price = float | tuple[float, float]
 
 def parse_cost_columns(costs: list[str]) -> tuple[list[str], dict[str, Price]]:
     """Return the entries of ``--costs`` in two parts: the columns of costs, and rows of the model with their prices.
+
+    The right-hand sides of these rows are predicted, too. A price is the cost of a unit of violation; a pair of prices
+    is for too little and for too much.
+
+    Raises:
+        DataError: a price is not a number.
 
     Example:
         >>> parse_cost_columns(["wind", "demand=9", "balance=150:5"])
@@ -124,7 +130,7 @@ def read_wide_model_columns(
         The model, and the columns to predict: costs, then right-hand sides.
 
     Raises:
-        DataError: columns, variables and rows do not go together.
+        DataError: columns, variables and rows do not fit together.
     """
     if cost_map is not None:
         return _read_mapped_model_columns(path, costs, priced, given, cost_map)
@@ -165,7 +171,7 @@ def _describe_unknown_column(name: str, model: pear.Model, path: Path) -> str:
 def _read_mapped_model_columns(
     path: Path, costs: list[str], priced: dict[str, Price], given: Sequence[str], file: Path
 ) -> tuple[pear.Model, list[str]]:
-    """Return a model, read from its file, whose costs are M times the predicted values plus the costs in the file.
+    """Return a model whose costs are M times the predicted values plus the costs in the model file.
 
     The arguments and the result are those of ``read_wide_model_columns``. ``file`` is the CSV file that contains M.
     """
@@ -230,8 +236,8 @@ def _choose_feature_columns(
         other: further columns that are not features.
 
     Raises:
-        DataError: a feature is also predicted; or a column that the user did not name has the name of a row or
-            variable, apart from capital letters, and may contain values that are not known before the decision.
+        DataError: a feature is also predicted. Or the user names no features, and a column has no heading or, in upper
+            or lower case, the name of a row or variable: it may contain values that are not known before the decision.
     """
     if both := [name for name in named if name in paid]:
         raise DataError(f"column {both[0]!r} is a feature and predicted; nobody knows what comes true beforehand")

@@ -30,7 +30,8 @@ class TableSamples(NamedTuple):
         costs: (N, k) true costs, or (N·k,) from a long table; None if they are not known yet.
         groups: (N·k,) the group of each row of a long table; None for another table.
         forecast: forecasts to correct, of the shape of the costs, or None.
-        known: the known numbers of each row, which the model takes besides predicted values; None if it takes none.
+        known: the known values of each row: model data that differ by sample and are not predicted (``--known``). None
+            if the model has none.
     """
 
     features: pandas.DataFrame
@@ -40,7 +41,7 @@ class TableSamples(NamedTuple):
     known: pandas.DataFrame | None = None
 
     def known_samples(self) -> Any:
-        """Return the known numbers, a row for each sample: the first row of each group. None if there are none."""
+        """Return ``known`` with one row for each sample: in a long table, the first row of each group."""
         if self.known is None or self.groups is None:
             return self.known
         return self.known[~self.groups.duplicated()]
@@ -65,16 +66,16 @@ class TableSamples(NamedTuple):
 def read_known_columns(
     problem: Any, table: pandas.DataFrame, path: Path, groups: str | None = None
 ) -> pandas.DataFrame | None:
-    """Return the numbers that a model knows besides its predicted values, from the columns of a table.
+    """Return the known values of a model from the columns of a table: data that differ by sample and are not predicted.
 
     Args:
-        problem: the model, or a problem, which knows no numbers.
+        problem: the model. A ``Problem`` has no known values.
         table: the samples.
         path: the file of the table, for error messages.
-        groups: for a long table, the column of its groups. Known numbers must not differ within a group.
+        groups: for a long table, the column of its groups. Known values must not differ within a group.
 
     Returns:
-        A DataFrame with the rows of the table, or None if the model knows no numbers.
+        A DataFrame with the rows of the table, or None if the model has no known values.
 
     Raises:
         DataError: a column is missing, contains other entries than numbers, or differs within a group.
@@ -175,7 +176,7 @@ def read_estimator_samples(
 
 
 def _check_long_option(estimator: DecisionRegressor, groups: str | None) -> None:
-    """Raise ``DataError`` if ``--groups`` is missing for a model of long tables, or came for another model."""
+    """Raise ``DataError`` if ``--groups`` is missing for a model of long tables, or is given for another model."""
     if estimator._long and groups is None:
         raise DataError(
             "the model was trained on a long table, with a row for each value; name the column of its groups "

@@ -136,11 +136,11 @@ def train_command(
 
 
 def _describe_stopped_training(stopped: str, trained: dict[str, DecisionRegressor]) -> str:
-    """Say what is saved after Ctrl-C.
+    """Return words that say what is saved after Ctrl-C.
 
     Args:
         stopped: the name of the training that was stopped.
-        trained: the forecasters with checked weights, by the names of their losses.
+        trained: the forecasters whose weights were checked on held-out samples, by the names of their losses.
     """
     if stopped in trained:
         return "the best weights so far are kept"
@@ -280,7 +280,7 @@ def _describe_training(problem: pear.Model, samples: SplitTableSamples, features
 
 
 def _print_training_outcomes(judged: dict[str, RegretOutcome], trained: dict[str, DecisionRegressor]) -> None:
-    """Print a table of regrets, and what the method other than MSE gains over MSE.
+    """Print a table of regrets, and what the method other than MSE gains over MSE and over the user's forecasts.
 
     Args:
         judged: the regrets by the names of the losses, and those of the user's forecasts.
@@ -310,9 +310,9 @@ def _print_training_outcomes(judged: dict[str, RegretOutcome], trained: dict[str
 
 
 def _was_trained_on_decisions(estimator: DecisionRegressor) -> bool:
-    """Return whether training on the loss has changed a forecaster's weights.
+    """Return whether a forecaster has weights from a training on the loss.
 
-    Otherwise, they are the weights with which the race, the default training, has started.
+    The default training, a race, keeps the weights with which it started if no training is clearly better.
     """
     history = estimator.history_
     return not history.race or history.epochs > 0
