@@ -249,7 +249,10 @@ def _split_graph_value(value: Any, tensors: list[Tensor]) -> Hashable:
 
 
 def _join_graph_value(form: Any, tensors: Sequence[Tensor]) -> Any:
-    """Build the value with this structure and these tensors; the inverse of ``_split_graph_value``."""
+    """Build the value with this structure and these tensors; the inverse of ``_split_graph_value``.
+
+    Dictionaries are empty in the result.
+    """
     kind, parts = form
     if kind is None:
         return parts

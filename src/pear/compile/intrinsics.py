@@ -29,9 +29,9 @@ _ADDRESS, _INTEGER = ir.IntType(8).as_pointer(), ir.IntType(32)
 def _in_threads_intrinsic(typing: Any, address: Any, threads: Any, function: Any, arguments: Any) -> Any:
     """Generate the code of ``in_threads(address, threads, function, arguments)``.
 
-    It calls a compiled function in several threads at once, with the same arguments in each thread. ``address`` is that
-    of ``GOMP_parallel``, ``threads`` the number of threads, and ``arguments`` a tuple. The function returns nothing.
-    The calling thread is one of the threads. OpenMP may start fewer threads than requested.
+    It calls the compiled function ``function`` in several threads at once, with the same arguments in each thread.
+    ``address`` is that of ``GOMP_parallel``, ``threads`` the number of threads, and ``arguments`` a tuple. ``function``
+    must return nothing. The calling thread is one of the threads. OpenMP may start fewer threads than requested.
     """
     kinds = tuple(arguments)
     function.get_call_type(typing, kinds, {})

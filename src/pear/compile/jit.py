@@ -99,7 +99,10 @@ def entry(function: Any, any_order: bool = True) -> Any:
 
 
 def allocating(function: Any) -> Any:
-    """Compile a function that Python calls and that returns new arrays, and cache the machine code on disk."""
+    """Compile a function that Python calls and that returns new arrays, and cache the machine code on disk.
+
+    Unlike ``entry``, this always uses numba's own compiler, and adds the terms of a sum in their order.
+    """
     return cache_jit(numba.njit(**_OPTIONS)(function))
 
 

@@ -45,7 +45,11 @@ class _SpanIteratorModel(models.StructModel):
 
 
 def span(*bounds: int) -> range:
-    """Return ``range(*bounds)``. In compiled code, ``span`` takes a tenth of the instructions of ``range``."""
+    """Return ``range(*bounds)``. In compiled code, ``span`` takes a tenth of the instructions of ``range``.
+
+    Args:
+        *bounds: the end, or the first integer and the end. Compiled code allows no step.
+    """
     return range(*bounds)
 
 
