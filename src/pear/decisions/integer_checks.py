@@ -161,7 +161,7 @@ def _integer_gap_to_check(qp: QuadraticProgram, x: Tensor, bound: Tensor | None)
 
     ``|c·x − bound|`` is divided by the sum of the absolute terms of c·x, but at least by the smallest non-zero cost of
     changing a variable by one unit. The gap is infinite without a bound, and zero if it is within rounding. A bound
-    above the objective proves nothing; its distance is a gap, too.
+    above the objective proves nothing: its distance from the objective counts as a gap, too.
     """
     if bound is None:
         return torch.full_like(x[:, 0], torch.inf)

@@ -1,8 +1,9 @@
 """Results of integer programs that are kept with the problem, so that equal programs are solved only once.
 
 Validation needs the same decisions many times: under the true costs for every model that is compared, under a constant
-forecast for many samples, and under the same first weights for every loss that is trained. A result is kept under a
-digest of all numbers of its program. It is therefore the result that solving the program again would give.
+forecast for many samples, and under the same first weights for every loss that is trained. A result is kept under
+digests of all vectors of its program, together with the matrices that all programs of the problem share. It is
+therefore the result that solving the program again would give.
 """
 
 from __future__ import annotations

@@ -34,7 +34,7 @@ class LazyRows:
 
     Args:
         problem: the problem without the lazy rows, the same for all samples.
-        separate: finds rows that a decision violates.
+        separate: finds rows that a decision violates, as for ``lazy_oracle``.
 
     Attributes:
         rows: (r, n) the rows that were added so far.
@@ -147,11 +147,12 @@ def lazy_oracle(problem: Problem, separate: Separate) -> Oracle:
         The oracle. Its ``function.rows`` and ``function.sides`` are the rows added so far and their right-hand sides.
 
     Raises:
-        ProblemError: ``problem`` is no plain ``Problem`` or has fields per sample, or ``separate`` is no function.
+        ProblemError: ``problem`` is not a ``Problem`` with a program, or has fields per sample; or ``separate`` is not
+            a function.
 
     Example:
         >>> import numpy as np, pear
-        >>> def at_most_one(z):  # of two neighbours
+        >>> def at_most_one(z):  # at most one of two neighbouring shifts is chosen
         ...     both = np.flatnonzero(z[:-1] + z[1:] > 1.5)
         ...     return None if not len(both) else (np.eye(4)[both] + np.eye(4)[both + 1], np.ones(len(both)))
         >>> shifts = pear.lazy_oracle(pear.Problem(lb=0, ub=1, n=4, integer=True, sense="max"), at_most_one)

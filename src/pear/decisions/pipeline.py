@@ -58,7 +58,7 @@ def solve_in_pipeline(
     Args:
         qp: B programs; B may be 0.
         solvers: the solvers to try, in order.
-        start: warm starts. A sample whose warm start passes the check needs no solver.
+        start: warm starts. They are repaired first. A sample whose repaired warm start is a solution needs no solver.
         check_convexity: whether to test H; samples whose H has a negative eigenvalue get NOT_CONVEX.
         seek_vertex: whether to return a vertex if a linear program has several solutions and a solver can find one.
         known: (B,) int8, the statuses of samples that are known to fail and go to no solver, SOLVED for all others.
@@ -95,7 +95,7 @@ class _PipelineRun:
     Attributes:
         status: (B,) int8, SOLVED for samples that are verified or may still be solved.
         complete: whether the last solver got all samples in one batch, and all its points were verified.
-        examined: (B,) bool, whether linear programs have looked for the reason of a sample's failure.
+        examined: (B,) bool, whether linear programs have tested if the sample is infeasible or unbounded.
         agreed: (B,) how many candidates of a sample led to a working set with which a repair had failed before.
         solver: the name of the solver whose candidates are being checked.
     """

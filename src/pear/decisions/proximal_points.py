@@ -1,7 +1,8 @@
-"""Proximal points: a help for programs with a singular H, which may have many solutions.
+"""Proximal points: starting points for the repair of programs with a singular H that no solver has solved.
 
-The many solutions have different working sets. A solver may end between them, where no working set fits, or far out
-along a direction in which the objective is constant. For a point z₀ and a small number ρ > 0, the proximal program
+Such programs may have many solutions, which have different working sets. A solver may end between them, where no
+working set fits, or far out along a direction in which the objective is constant. For a point z₀ and a small number
+ρ > 0, the proximal program
 
     min ½zᵀHz + cᵀz + ½ρ‖z − z₀‖²    over the same constraints
 

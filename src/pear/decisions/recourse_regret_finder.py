@@ -209,7 +209,8 @@ class RecourseRegretFinder(RegretFinder):
         """Compute α F (B,) and its derivative with respect to the costs (B, n).
 
         α is ``call.guidance``, and F is the suboptimality of the true decision under the predicted costs and the true
-        right-hand sides. Both results are zero if no cost is predicted.
+        right-hand sides. Both results are zero if no cost is predicted. ``pair`` are the forecast and the true values,
+        and ``best`` the solutions under the true values.
         """
         decider, (forecast, truth), strength = self.decider, pair, call.guidance
         if strength == 0 or not decider.model.predicts_costs:
@@ -233,6 +234,12 @@ class RecourseRegretFinder(RegretFinder):
         α is ``call.guidance``. D is the least cost under the predicted right-hand sides minus the tangent, at the true
         right-hand sides, of the least cost as a function of right-hand sides. The results are zero if the model has a
         ``Projection`` and the forecast is infeasible.
+
+        Args:
+            call: the inputs.
+            pair: the forecast and the true values.
+            found: the decisions under the forecast.
+            ideal: the solutions under the true values, and the true programs.
         """
         decider, (forecast, truth), (best, program), strength = self.decider, pair, ideal, call.guidance
         solved = found.solved
@@ -288,7 +295,8 @@ class RecourseRegretFinder(RegretFinder):
     def _effective_limits(pair: tuple[RecourseValues, RecourseValues], z: Tensor) -> dict[str, Tensor]:
         """Return the right-hand sides of a forecast by name, with ``b − (Â − A) z`` for b and ``h − (Ĝ − G) z`` for h.
 
-        Â and Ĝ are predicted coefficients, A and G the true ones, and z (B, n) decisions.
+        Â and Ĝ are predicted coefficients, A and G the true ones, and z (B, n) decisions. ``pair`` are the forecast and
+        the true values.
         """
         forecast, truth = pair
         limits = dict(forecast.sides)

@@ -1,9 +1,11 @@
-"""``RegretFinder``: computes the regrets of a batch, with their gradients, in three steps.
+"""``RegretFinder``: computes the regrets of a batch, with their gradients.
+
+``CostRegretFinder`` computes regrets if costs are predicted, in three steps:
 
     known failures → fused pass → pipeline for the samples that the fused pass could not solve
 
-A fused pass is one call of a solver that solves and verifies a whole batch. ``CostRegretFinder`` computes regrets if
-costs are predicted, and ``RecourseRegretFinder``, in another file, if right-hand sides are predicted.
+A fused pass is one call of a solver that solves and verifies a whole batch. ``RecourseRegretFinder``, in another file,
+computes regrets if right-hand sides are predicted, without a fused pass.
 """
 
 from __future__ import annotations

@@ -3,8 +3,8 @@
 For a given working set of active constraints, the optimality conditions are one reduced linear system. Its solution is
 optimal if no inactive constraint is violated and no multiplier has the wrong sign, however inexact the candidate was.
 Otherwise constraints are exchanged (block principal pivoting): violated constraints enter the working set, and
-constraints whose multiplier has the wrong sign leave it. All these wrong constraints are exchanged at once while their
-number falls; otherwise only the last in order is exchanged.
+constraints whose multiplier has the wrong sign leave it. All these wrong constraints are exchanged at once. If their
+number has not fallen for more than three exchanges in a row, only the last in order is exchanged until it falls again.
 """
 
 from __future__ import annotations
@@ -118,7 +118,7 @@ def repair_sparse(qp: QuadraticProgram, start: Start, max_exchanges: int) -> Rep
 def _repair_by_exchanges(
     qp: QuadraticProgram, found: RepairResult, start: Duals, wrong: ActiveSet, todo: Tensor, cheap: bool, most: int
 ) -> None:
-    """Exchange constraints and solve again until k samples are solved or a limit is reached.
+    """Exchange constraints of k samples and solve again, until the samples are solved or a limit is reached.
 
     Args:
         qp: the programs of the whole batch.
@@ -126,7 +126,8 @@ def _repair_by_exchanges(
         start: the multipliers of the whole batch from which the repair started.
         wrong: the constraints of the k samples to exchange first.
         todo: (k,) the positions of the samples.
-        cheap: whether factorisations are cheap enough to exchange a single constraint.
+        cheap: whether factorisations are cheap enough to exchange single constraints. If not, the repair of a sample
+            ends when the number of its wrong constraints has not fallen for three exchanges in a row.
         most: the largest number of exchanges of a sample.
     """
     held, sub = found.working[todo], qp[todo]
@@ -327,12 +328,14 @@ def _take_repair_step(
 
 
 def _choose_repair_exchanges(wrong: ActiveSet, fewest: Tensor, patience: Tensor) -> tuple[ActiveSet, Tensor, Tensor]:
-    """Choose the constraints to exchange: all wrong constraints while their number falls, otherwise only the last.
+    """Choose the constraints to exchange: all wrong constraints, or only the last in order.
+
+    Only the last is exchanged if the number of wrong constraints has not fallen and ``patience`` is 0.
 
     Args:
         wrong: the wrong constraints.
         fewest: (B,) the smallest number of wrong constraints so far.
-        patience: (B,) the number of further exchanges that need not lower ``fewest``.
+        patience: (B,) the number of further exchanges of all wrong constraints that need not lower ``fewest``.
 
     Returns:
         The chosen constraints, and the updated ``fewest`` and ``patience``.

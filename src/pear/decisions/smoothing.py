@@ -95,11 +95,11 @@ class Smoothing:
         return missing_curvature(minimised_problem_curvature(scaled), self.floor)
 
     def fields(self, fields: Mapping[str, Any]) -> dict[str, Any]:
-        """Return fields of a problem by name, for variables in ``units``."""
+        """Convert fields of a problem, given by name, from the user's variables to variables in ``units``."""
         return dict(fields) if self.units is None else fields_in_units(fields, self.units)
 
     def curvature(self, Q: Any) -> Any:
-        """Return a curvature Q for variables in ``units``; None stays None."""
+        """Convert a curvature Q from the user's variables to variables in ``units``; None stays None."""
         return None if Q is None else self.fields({"Q": Q})["Q"]
 
     def times_units(self, values: Tensor) -> Tensor:

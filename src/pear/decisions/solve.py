@@ -47,7 +47,8 @@ def solve(
             function of an ``Oracle`` decides; its decisions are not checked for optimality and have the status CLAIMED.
         cost: (B, n) or (n,) costs as a tensor, array or list; or (B, k) or (k,) values, which a cost map maps to costs.
         smoothing: λ ≥ 0, which adds ½λ‖z‖² to the minimised objective. "auto" chooses λ_j for each variable from costs
-            and decisions, adds ``½ Σ λ_j z_j²``, and logs the choice, which does not depend on units.
+            and decisions, and adds ``½ Σ λ_j z_j²``; if the problem has a Q, it adds curvature only along directions in
+            which Q has less. The choice is logged. It does not depend on the units of variables and costs.
         solver: "auto" or a name that ``pear solvers`` lists.
         on_failure: "raise" raises an error that names the samples without a solution. "mask" warns instead; these
             samples get NaN and a status.

@@ -1,6 +1,6 @@
-"""Batches of sparse programs: warm starts are checked together, and all other samples are solved one by one in threads.
+"""Batches of sparse programs: warm starts are checked together, and the remaining samples are solved in threads.
 
-Samples that need a solver are solved alone, because the factors of a whole batch would not fit into memory.
+Samples that need a solver are solved one by one, because the factors of a whole batch would not fit into memory.
 """
 
 from __future__ import annotations
