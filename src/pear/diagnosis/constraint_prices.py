@@ -73,7 +73,7 @@ class PricedConstraints:
         return torch.cat([part.double() for part in parts], 1).cpu().numpy()
 
     def active(self, active: ActiveSet, p: int) -> Array:
-        """Return a mask (B, m) of those of the m constraints that are tight in B samples.
+        """Return which of the m constraints are tight in each of B samples, a mask (B, m).
 
         Args:
             active: the active set of each sample.

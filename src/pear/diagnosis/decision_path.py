@@ -347,7 +347,7 @@ class _DecisionPathSearch:
         """Return the point t (K,) of each of K intervals to decide at next.
 
         The decisions at both ends of an interval are continued as straight lines. The point is where these lines meet
-        or cost the same, otherwise the middle.
+        or where they cost the same. If this is not inside the interval, the point is the middle of the interval.
         """
         e, d, length = self.error[todo.rows], todo.last - todo.first, todo.end - todo.start
         gap = self._excess(todo.rows, todo.start, todo.last, todo.first)  # of the last decision at the start

@@ -45,9 +45,9 @@ def diagnose(
     error e = ĉ − c, the parts are ``e ∘ (z̄ − ẑ)``, entry by entry, with the opposite sign if the problem maximises.
     Here ẑ is the decision under ĉ, and z̄ is the mean of the decisions under ``c + t e`` for t from 0 to 1. The parts
     are the gradient of regret, integrated from c to ĉ, and add up to the regret exactly. If the active set does not
-    change between c and ĉ, each part is half the product of error and gradient. For a model that also predicts
-    right-hand sides, the parts come from up to 16 steps between truth and forecast, and the regret includes the cost of
-    violations under the truth.
+    change between c and ĉ, each part is half the product of the error and the gradient at ĉ. For a model that also
+    predicts right-hand sides, the parts come from up to 16 steps between truth and forecast, and the regret includes
+    the cost of violations under the truth.
 
     Args:
         problem: the decision problem. Integers stay integers. A ``Model`` maps predicted values (B, k) to costs and

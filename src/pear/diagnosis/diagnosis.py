@@ -51,7 +51,8 @@ class Diagnosis:
         attributed: (B,) bool, False for samples whose decisions could not be followed from truth to forecast.
         squared_error: (B,) eᵀH⁻¹e of the cost error e, with the curvature H of the smoothed problem.
         tangent: (B,) the part of the squared error that moves the smoothed decision: the mean of eᵀPe between truth and
-            forecast, where P e is the projection of H⁻¹e onto the directions that the active constraints allow.
+            forecast, where P e is the projection of H⁻¹e onto the directions that the active constraints allow. If the
+            objective has a smooth term φ, eᵀPe at the forecast.
         normal: (B,) the part that constraints absorb. Tangent and normal part add up to the squared error.
         tangent_at_forecast: (B,) eᵀPe at the forecast: the part that the gradient of regret depends on.
         margin: (B,) the share of the error at which the decision first changes (for a quadratic program, its active
@@ -159,9 +160,9 @@ class Diagnosis:
         return found.rename_axis(index="sample") if self.index is None else found.set_axis(self.index)
 
     def values(self) -> pandas.DataFrame:
-        """Return a table with a row for each predicted value: cost, bias and size of its errors.
+        """Return a table with a row for each predicted value: cost, bias and mean square of its errors.
 
-        The costliest value comes first.
+        The costliest value comes first. The column ``worst_sample`` names the sample in which its error costs most.
         """
         error = self.predicted - self.true
         squared = (error**2).mean(0)
@@ -204,6 +205,8 @@ class Diagnosis:
 
     def by_group(self) -> pandas.DataFrame:
         """Return a table of the groups, the costliest first: samples, regret, share, normalised regret, tangent share.
+
+        The column ``dearest_value`` names the predicted value whose errors cost most in the group.
 
         Raises:
             ProblemError: no groups were given.

@@ -289,7 +289,7 @@ def _draw_diagnosis_curve(regret: Array, axes: Any) -> None:
 def _draw_error_split_bar(part: float, axes: Any) -> None:
     """Draw a bar of two parts: the tangent share ``part`` of the squared error, and the normal share.
 
-    Their names are above.
+    The names of the parts are written above the bar.
     """
     axes.grid(False)
     axes.set_box_aspect(0.2)

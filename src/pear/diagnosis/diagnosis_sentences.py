@@ -216,7 +216,7 @@ def _tangent_sentence(found: Diagnosis) -> str:
 def _margin_sentence(found: Diagnosis) -> str:
     """Return a sentence on how many decisions are the same as under the true costs.
 
-    Every error moves the decisions of a quadratic program. For these, the sentence counts equal active sets instead.
+    For quadratic programs, the sentence counts equal active sets instead, because nearly every error moves decisions.
     """
     known = np.isfinite(found.margin)
     if not known.any():
@@ -240,7 +240,10 @@ def _margin_sentence(found: Diagnosis) -> str:
 
 
 def _constraints_sentence(found: Diagnosis) -> str:
-    """Return a sentence on the binding inequality with the highest shadow price; empty if no inequality binds."""
+    """Return a sentence on one inequality row that binds under the forecast; empty if no inequality row binds.
+
+    It is the row with the highest shadow price under the truth.
+    """
     rows = [j for j, kind in enumerate(found.constraint_kinds) if kind == "row" and found.binding[j] > 0]
     if not rows:
         return ""

@@ -3,8 +3,9 @@
 Let e = ĉ − c be the error of the predicted cost, H the curvature of the smoothed problem, and P e the projection of
 H⁻¹e onto the directions that the active constraints allow. The squared error eᵀH⁻¹e is the sum of the tangent part eᵀPe
 and the normal part nᵀHn with ``n = H⁻¹e − P e``. The decision under c + t e has the derivative −P e with respect to t.
-The mean of eᵀPe between c and ĉ is therefore ``eᵀ(z*(c) − z*(ĉ))`` with the decisions z* under the two costs: they
-determine the mean exactly, even if the active set changes between them.
+The mean of eᵀPe between c and ĉ is therefore ``eᵀ(z*(c) − z*(ĉ))``, where z* is the decision under a cost. This is
+exact even if the active set changes between c and ĉ. If the objective has a smooth term φ, H changes, too, and the
+tangent part is eᵀPe at ĉ instead.
 """
 
 from __future__ import annotations

@@ -60,7 +60,7 @@ def follow_forecast_steps(
     """Return how much each of k values contributes to the change of a function from the true to the predicted values.
 
     Args:
-        evaluate: the function.
+        evaluate: the function, which maps points (M, k) and the numbers of their samples (M,) to results (M,).
         true: (B, k) true values.
         predicted: (B, k) predicted values.
         ends: (B,) the function at the true values, and (B,) at the predicted values.
@@ -93,7 +93,8 @@ def follow_forecast_steps(
 def _list_step_points(chosen: NDArray[np.int64], count: NDArray[np.int64], steps: int) -> _StepPoints:
     """Return the points at which the function is evaluated.
 
-    The points of a sample follow each other: first those at which the values move in their order, then the others.
+    The points of a sample follow each other: first those at which the values move in their order, then those at which
+    they move in the reverse order. Points that both orders share are listed once.
 
     Args:
         chosen: numbers of the samples to follow.

@@ -35,8 +35,10 @@ class AdviceSubject:
         costs: the argument ``costs`` of ``pear.advise``.
 
     Attributes:
-        given: the user's problem on its own device, restricted to the samples of ``values``.
-        problem: the problem without names and maps, on the CPU. Predicted right-hand sides have their true values.
+        given: the user's problem on its own device, restricted to the samples of ``values``; for an ``Oracle``, its
+            relaxation.
+        problem: the problem without names and maps, on the CPU. Predicted right-hand sides, coefficients and curvature
+            have their true values.
         n: number of variables.
         values: (N, k) the true values of the k numbers to predict; None if there are no samples. Samples with NaN or
             infinity are left out.

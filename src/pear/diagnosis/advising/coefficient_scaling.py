@@ -40,7 +40,7 @@ def advise_on_scaling(s: AdviceSubject, findings: Findings) -> None:
 def _suggest_scaling(
     s: AdviceSubject, entries: _NonzeroCoefficients, whole: NDArray[np.bool_], findings: Findings
 ) -> None:
-    """Add a finding on how far rows and columns are apart in size, and on units of rows and variables that would help.
+    """Add a finding on how much rows, and columns, differ in their largest coefficients, and on units that would help.
 
     Args:
         s: problem and samples.

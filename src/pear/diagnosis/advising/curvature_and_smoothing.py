@@ -82,8 +82,8 @@ def advise_on_smoothing(
     Args:
         s: problem and samples.
         sampled: the sampled decisions, or None.
-        seconds: time limit. Variables that lack a bound and that no decision uses need additional solves; if these
-            would take longer than the limit, the smoothing is found without them.
+        seconds: time limit. Variables that lack a bound and are the same in all decisions need additional solves. If
+            these would take longer than the limit, the smoothing is found without them.
         findings: receives the finding.
 
     Returns:

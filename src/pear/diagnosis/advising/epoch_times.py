@@ -128,9 +128,9 @@ def _make_epoch_loss(problem: Problem | Model, smoothing: Smoothing) -> PEARLoss
 
 
 def _time_loss_call(s: AdviceSubject, rows: Tensor, smoothing: Smoothing) -> float:
-    """Return the seconds of a forward and backward pass of one of the samples ``rows`` (B,).
+    """Return the seconds of a forward and backward pass of one sample, the last of the samples ``rows`` (B,).
 
-    The first pass, which compiles and prepares, is not timed.
+    A pass of the first sample comes before, and is not timed, because it compiles.
     """
     assert s.values is not None
     device, elapsed = problem_of_model(s.given).device, 0.0
