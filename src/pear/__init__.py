@@ -175,9 +175,9 @@ _MOVED = {
 
 
 def __getattr__(name: str) -> Any:
-    """Return a public name, or an importer of a plug-in.
+    """Return the public object or module ``name``, or for "from_NAME" the function that a plug-in adds under NAME.
 
-    It is imported on first use, so that ``import pear`` is fast.
+    Everything is imported on first use, so that ``import pear`` is fast.
     """
     if name in _MODULES:
         return import_module(f"pear.{name}")

@@ -93,7 +93,8 @@ def register(kind: str, name: str, row: Any, *, replace: bool = False) -> None:
             runs again.
 
     Raises:
-        PluginError: the kind is unknown, the name is taken or is not a word, or ``row`` is not an object of that kind.
+        PluginError: the kind is unknown; the name is taken, is empty or has spaces at an end; or ``row`` is not an
+            object of that kind.
 
     Example:
         >>> import pear

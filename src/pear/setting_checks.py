@@ -12,7 +12,7 @@ from pear.errors import ProblemError
 def check_number_setting(name: str, value: float, least: float = -math.inf, strict: bool = False) -> float:
     """Return the setting ``value`` as a float. Raise ``ProblemError`` if it is not finite or out of range.
 
-    The range begins at ``least``, or, if ``strict``, above ``least``.
+    The value must be at least ``least``; if ``strict``, it must be above ``least``.
 
     Example:
         >>> check_number_setting("margin", 1, least=0.0)
