@@ -71,12 +71,12 @@ def all_derivatives(solved: VerifiedSolutions, w: Tensor, sign: int) -> list[Der
 
 
 def derivatives_of_part(solved: VerifiedSolutions, w: Tensor, sign: int) -> list[Derivative]:
-    """Return the functions of ``all_derivatives`` for a loss that depends on the unique part of the decisions only.
+    """Return the functions of ``all_derivatives`` for decisions that need not be unique in all of their variables.
 
-    A variable that can move at no cost, such as a slack of a scenario without weight, has no derivative. The loss
-    nevertheless has derivatives if w is zero along all directions that cost nothing. In this case, which is checked,
-    the system ``[H Jᵀ; J 0][p; q] = [w; 0]`` has a solution, from which the derivatives follow. H is the curvature, and
-    J has the active constraints as rows.
+    A variable that can move at no cost has no derivative. An example is a slack of a scenario whose weight is zero. The
+    loss still has derivatives if w is zero along all directions that cost nothing, because the system
+    ``[H Jᵀ; J 0][p; q] = [w; 0]`` then has a solution. H is the curvature, and J has the active constraints as rows.
+    This function solves the system, checks the solution, and computes the derivatives from it.
 
     Args:
         solved: the verified solutions. The derivatives of failed samples are zero.

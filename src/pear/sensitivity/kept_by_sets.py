@@ -35,10 +35,12 @@ def keep_by_sets(
     compute: Callable[[], Value],
     size: Callable[[Value], int],
 ) -> Value:
-    """Return the result for these matrices and sets, and compute it if it is not kept from an earlier call.
+    """Return the result for these sets of constraints, and compute it if it is not kept from an earlier call.
+
+    A kept result is used only if H is still the same object as when the result was computed.
 
     Args:
-        qp: sparse programs that share their matrices. Their plan keeps the results.
+        qp: sparse programs that share their matrices. The results are kept in ``qp.plan``.
         name: the kind of result.
         sets: the sets of constraints that the result depends on, as masks.
         compute: computes the result.

@@ -86,9 +86,9 @@ class SparseReducedSystem:
 
     @property
     def fill(self) -> int:
-        """The number of stored entries of the factor, plus four times the number of non-zeros of the rows.
+        """The size of the stored system: the entries of the factor plus four times the non-zeros of the rows.
 
-        The number is 0 without a factor.
+        The size is 0 if there is no factor.
         """
         return self._system.fill + 4 * self._pattern.J.nnz if self._system is not None else 0
 
@@ -98,7 +98,7 @@ class SparseReducedSystem:
         return 32 * self.fill + 64 * (self._n + self._p + self._m)
 
     def solve(self, f: Array, r: Array) -> tuple[Array, Array, bool]:
-        """Solve the system ``[H Jᵀ; J 0][x; v] = [f; r]``, with the curvature H and the rows J of the free variables.
+        """Solve the system ``[H Jᵀ; J 0][x; v] = [f; r]``, with H and the active rows J reduced to the free variables.
 
         Args:
             f: (n,) right-hand side of stationarity; entries of fixed variables are ignored.
@@ -170,7 +170,8 @@ class SparseReducedSystems:
     Args:
         qp: the programs.
         active: the constraints to hold with equality.
-        kept: one entry per sample, its system or None if it has not been built; None if no system has been built.
+        kept: the system of each sample, None for a sample whose system has not been built. If ``kept`` itself is None,
+            no system has been built.
     """
 
     def __init__(
@@ -257,13 +258,16 @@ class SparseReducedSystems:
         return x, v[:, :p], v[:, p:], good
 
     def step(self, f: Tensor, r_eq: Tensor, r_in: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-        """Return the first three results of ``solve``."""
+        """Return x and the two kinds of multipliers from ``solve``, without the flags of accuracy."""
         return self.solve(f, r_eq, r_in)[:3]
 
     solve_carefully = solve  # no rank is decided for a large sparse matrix
 
     def flat(self, f: Tensor) -> Tensor:
-        """Return zeros (B, n), because directions without curvature are not computed for sparse matrices."""
+        """Return zeros (B, n) in place of the projection of f onto the tangent directions without curvature.
+
+        These directions are not computed for sparse matrices.
+        """
         return torch.zeros_like(f)
 
     def project(self, e: Tensor, least_multipliers: bool = False) -> SystemSolution:
@@ -274,7 +278,8 @@ class SparseReducedSystems:
             least_multipliers: ignored, because the multipliers always have the least norm.
 
         Returns:
-            P e, the multipliers, and (B,) bool, True if the objective is curved along every tangent direction.
+            P e, the multipliers, and (B,) bool, True if P e is accurate and the objective is curved along every tangent
+            direction.
         """
         p, m = self.qp.p, self.qp.m
         if sparse_system_plan(self.qp) is None:
@@ -295,7 +300,7 @@ class SparseReducedSystems:
             r: (K, B, p + m) right-hand sides of the rows.
 
         Returns:
-            x (K, B, n), v (K, B, p + m), and (K, B) bool, True if the residual vanished.
+            x (K, B, n), v (K, B, p + m), and (K, B) bool, True if the relative residual is at most ``PROJECTED``.
         """
         from pear.solvers.exchanges.exchange_calls import call_exchange_systems
 
@@ -360,7 +365,7 @@ def _sparse_system_probe(n: int) -> Tensor:
 
 
 def sparse_system_plan(qp: QuadraticProgram) -> ExchangePlan | None:
-    """Return the plan for factors of whole KKT systems, made once for a problem; None if they cannot be factored."""
+    """Return the plan for factors of whole KKT systems, made once for a problem; None if they are too large."""
     from pear.solvers.exchanges.exchange_plan import make_exchange_plan  # numba, which dense programs do not need
 
     return qp.prepare_once("exchanges", lambda qp: make_exchange_plan(qp, convexity_sign(qp) > 0))

@@ -67,8 +67,8 @@ def require_unique(solution: VerifiedSolutions, curved: Tensor) -> None:
 def _find_variables_without_uniqueness(qp: QuadraticProgram, active: ActiveSet, weak: ActiveSet, i: int) -> list[int]:
     """Find variables of sample i that can move without a change of the objective.
 
-    For each of a few random costs, ``_UniquenessProgram`` gives its best direction. The variables with a non-zero entry
-    in one of these directions are returned.
+    ``_UniquenessProgram`` is solved for a few random costs. Each solution is a direction to other optimal points. The
+    result has the variables that move along at least one of these directions.
 
     Args:
         qp: the programs.
@@ -90,9 +90,10 @@ def _find_variables_without_uniqueness(qp: QuadraticProgram, active: ActiveSet, 
 def is_unique(qp: QuadraticProgram, active: ActiveSet, weak: ActiveSet) -> Tensor:
     """Return whether each solution is the only optimal point of its program, whose H may be singular.
 
-    Another optimal point exists if some direction d ≠ 0 has no curvature, Hd = 0, and satisfies Jd = 0 for the rows J
-    of constraints with a multiplier, and Jd ≤ 0 for those of weakly active constraints. The caller has checked that no
-    such d stays on all tight constraints. This function checks whether such a d leaves a weakly active constraint.
+    Another optimal point exists if there is a direction d ≠ 0 with Hd = 0, with Jd = 0 for the rows J of constraints
+    that have a multiplier, and with Jd ≤ 0 for the rows J of weakly active constraints. The caller has already excluded
+    the directions that keep every tight constraint tight. What remains to be excluded here are the directions that
+    leave a weakly active constraint.
 
     Args:
         qp: the programs.

@@ -28,8 +28,8 @@ class VerifiedSolutions:
         kkt_residual: (B,) the largest scaled violation of the optimality conditions; NaN for failed samples.
         repaired: (B,) bool, True if the active set of the solver's point was wrong and was corrected.
         reused: (B,) bool, True if a warm start passed the verification and no solver was called.
-        working: the constraints that x was computed with, from which the next solve starts. At a degenerate vertex
-            these are fewer than the tight constraints, so that all multipliers have the right signs.
+        working: the constraints that were held as equalities to compute x. The next solve starts from them. At a
+            degenerate vertex they are only some of the tight constraints, so that all multipliers have the right signs.
         projector: the projector of the solver; None if the solver has none.
         projects: (B,) bool, True if the projector holds exactly the tight constraints.
         kept: the factorised systems on the active sets; None if they have not been built.
