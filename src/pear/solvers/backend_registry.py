@@ -283,7 +283,7 @@ def check_solver_name(name: str) -> None:
 
 
 def own_solver_names() -> tuple[str, ...]:
-    """Return the names that a solver of another package cannot have."""
+    """Return "auto" and the present and former names of the backends, which no solver of another package may have."""
     return ("auto", *_RENAMED, *(backend.name for backend in BACKENDS))
 
 
@@ -291,7 +291,8 @@ def check_solver_plugin(name: str, value: Any) -> Backend:
     """Check what another package registers as a solver, and return it as a backend.
 
     Raises:
-        PluginError: ``value`` is no ``Backend`` with a ``solve``, or its name differs or begins with "qpsolvers:".
+        PluginError: ``value`` is not a ``Backend`` with a ``solve``, or its name is not ``name``, or the name begins
+            with "qpsolvers:".
     """
     if not isinstance(value, Backend):
         raise PluginError(f"expected a pear.solvers.Backend, got {value!r}")
@@ -364,10 +365,10 @@ def resolve_backends(name: str, kind: str, sparse: bool = False) -> list[Backend
 
 
 def order_backends_by_cost(rows: list[Backend], qp: QuadraticProgram) -> list[Backend]:
-    """Return the backends in the order in which to try them: for dense linear programs on the CPU, by expected time.
+    """Return the backends in the order in which to try them.
 
-    Only installed backends with ``lp_seconds`` exchange their places. All other backends keep their places, and so do
-    all backends for other programs.
+    For dense linear programs on the CPU, the installed backends with ``lp_seconds`` are sorted by expected time among
+    their own places in ``rows``. All other backends keep their places. For other programs, ``rows`` is not changed.
     """
     if qp.is_sparse or qp.c.is_cuda or backend_kind(qp) != "lp":
         return rows

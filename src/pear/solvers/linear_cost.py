@@ -15,8 +15,8 @@ class LinearCost(NamedTuple):
 
     Attributes:
         once: seconds that every program takes, whatever its size.
-        per_equality: seconds for each pair of an equality and a non-zero.
-        per_inequality: seconds for each pair of an inequality and a non-zero.
+        per_equality: the coefficient of p·z, in seconds.
+        per_inequality: the coefficient of m·z, in seconds.
     """
 
     once: float
@@ -30,7 +30,7 @@ class LinearCost(NamedTuple):
 
     @staticmethod
     def _count_nonzeros(qp: QuadraticProgram) -> int:
-        """Return the number of non-zeros of the rows of one program, or of all entries if rows differ."""
+        """Return the number of non-zeros of the rows of one program; if rows differ by sample, of all entries."""
         if not qp.shares_matrices:
             return (qp.p + qp.m) * qp.n
         return int(qp.A.count_nonzero()) + int(qp.G.count_nonzero())

@@ -16,7 +16,7 @@ class RegretCall(NamedTuple):
     """The inputs of one call that computes the regrets of a batch. All tensors are detached from their graphs.
 
     Attributes:
-        predicted, true: (B, n) costs; for a model with a constraint map, (B, k) values that its maps take.
+        predicted, true: (B, n) costs; for a model with a constraint map, (B, k) inputs of its maps.
         smoothing: the coefficient λ of the quadratic smoothing term.
         injection: the strength β of the normal component of the gradient.
         guidance: the weight α of the guidance term of the loss.
@@ -24,8 +24,8 @@ class RegretCall(NamedTuple):
         Q: the predicted curvature; None if it is not predicted.
         true_Q: the curvature of the true objective; None if it is the curvature of the problem.
         shares_curvature: True if the true objective has the predicted curvature.
-        rows: (B,) the row of each sample in a problem with fields per sample, for calls without keys; None for all
-            rows in their order.
+        rows: (B,) the row of each sample in the fields of the problem that differ by sample; None if sample i has row
+            i. Not used if there are such fields and keys, because the keys are then the row numbers.
     """
 
     predicted: Tensor
@@ -63,8 +63,9 @@ class RegretCallResults(TensorRecord):
         reused: (B,) bool, True if the warm start was still optimal and no solver was called.
         repaired: (B,) bool, True if the active set of a candidate was wrong and has been corrected.
         extra: (B,) penalties that guidance and violations add to ``value``, for a model with a constraint map. None for
-            other calls, where guidance follows from the two decisions.
-        gradient: (B, k) gradients of value + extra with respect to the values of such a model; None for other calls.
+            other calls, where guidance follows from ``x`` and ``best``.
+        gradient: (B, k) gradients of value + extra with respect to the predicted inputs of the maps, for a model with a
+            constraint map; None for other calls.
     """
 
     value: Tensor

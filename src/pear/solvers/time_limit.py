@@ -20,7 +20,7 @@ def limit_time(seconds: float | None, even: bool = True) -> Iterator[None]:
     """Make a context in which solvers stop after ``seconds``, or at the limit of an outer context if this is earlier.
 
     Args:
-        seconds: the time limit; None for no limit beside that of an outer context.
+        seconds: the time limit; None for no limit besides that of an outer context.
         even: True to give each integer program of a batch an equal share of the time, so that all programs end with a
             point. False to let a hard program use all the time that is left.
 

@@ -59,7 +59,8 @@ class WarmStarts:
     def slots(self, keys: Iterable[Hashable]) -> Index:
         """Return the slots (B,) of the samples. A new key gets a new slot.
 
-        If the rows of all keys would take more than ``MOST_BYTES``, all earlier samples are forgotten first.
+        If the rows of old and new keys together would take more than ``MOST_BYTES``, all old samples are forgotten
+        first.
         """
         keys = list(keys)
         known = [self._slot.get(key) for key in keys]
@@ -75,7 +76,7 @@ class WarmStarts:
         return _KEY_BYTES + sum(table.bytes_per_row() for table in self._tables.values())
 
     def _forget(self) -> None:
-        """Drop all keys and their rows."""
+        """Drop all keys, their rows, and the known failures."""
         generation, lock = self.generation + 1, self.lock
         self.__init__()  # type: ignore[misc]
         self.generation, self.lock = generation, lock
@@ -92,7 +93,7 @@ class WarmStarts:
         Args:
             name: the name of the table.
             make: returns a given number of empty rows.
-            trim: takes the rows and their number, and returns the rows to save in a file; None to save all rows.
+            trim: takes the rows and how many of them are in use, and returns what to save in a file; None to save all.
             is_valid: returns whether rows from a file are valid; None if all are.
         """
         if name not in self._tables:
@@ -112,7 +113,7 @@ class WarmStarts:
         """Return the content of the store as arrays, numbers and strings.
 
         The result is empty if some key is not an integer, a string or a tuple of integers and strings. Tables may leave
-        out rows that are too large for a file; these rows are computed again when they are used.
+        out arrays that are too large for a file; these arrays are computed again when they are used.
         """
         keys = list(self._slot)
         if not all(is_plain_sample_key(key) for key in keys):
