@@ -124,8 +124,8 @@ class RayEngine(FutureEngine):
         ray: the module ``ray``.
         jobs: the number of tasks at the same time; None for as many as the cluster has room for, which may change.
         resources: what a task needs.
-        ours: True if this process was connected to Ray for this engine. ``close`` then disconnects it, and stops Ray if
-            Ray was started for it.
+        ours: True if this process was connected to Ray for this engine. ``close`` then disconnects it, which also stops
+            a Ray that was started on this machine.
     """
 
     def __init__(self, ray: Any, jobs: int | None, resources: Resources, ours: bool) -> None:
@@ -162,7 +162,7 @@ class RayEngine(FutureEngine):
         return _SharedValue(self._ray.put(self._pack(value)))
 
     def close(self) -> None:
-        """End the tasks. Disconnect from Ray, and stop a Ray started for this engine, unless it was in use before."""
+        """End the tasks, and disconnect from Ray if this process was connected for this engine."""
         if self._ours:
             self._ray.shutdown()
             return
