@@ -167,7 +167,7 @@ class _WalkForwardRun:
         self.tested = tests[self.order]
 
     def make_judge(self) -> ForecastJudge:
-        """Return the judge of the tested rows. It keeps the best decisions of these rows.
+        """Return a ``ForecastJudge`` of the tested rows, which computes their best decisions once.
 
         Raises:
             SolveError: rows have no best decision; the message names them by their numbers in X.
