@@ -37,14 +37,14 @@ class CostIntervals:
     Args:
         problem: the decision problem. A ``Model`` maps predicted values to costs and to right-hand sides.
         of: "cost" for lower and upper bounds on what a decision costs; "regret" for upper bounds on its regret.
-        order: "time" for samples in time order. Each bound then moves outwards after a sample that misses
-            it, and inwards after any other (``rate``). Later samples may have larger weights (``half_life``).
-            "exchangeable" for samples whose order has no meaning. Bounds then hold with at least the promised
-            probability, even with few samples.
+        order: "time" for samples in time order. Each bound then moves outwards after a sample that misses it, and
+            inwards after any other (``rate``). Later samples may have larger weights (``half_life``). "exchangeable"
+            for samples whose order has no meaning. Bounds then hold with at least the promised probability, even with
+            few samples.
         half_life: in time order, the number of samples after which the weight of a sample has halved; None for equal
             weights.
-        rate: in time order, from 0 to 1, how far each bound moves after a sample, relative to the width of the
-            interval; with 0, bounds are quantiles.
+        rate: in time order, from 0 to 1, about how far a bound moves outwards after a miss, relative to the width of
+            the interval; with 0, bounds are quantiles.
 
     Attributes:
         planned: (N,) planned costs of the calibration samples.

@@ -68,8 +68,9 @@ class SafePolicy:
     bound is at most 0. With a limit, the policy bounds the cost of the plan, and takes the plan if the bound is at most
     the limit. If the problem maximises, the lower bound on the gain must be at least 0, or at least the limit.
 
-    Bounds hold with the probability ``level`` over all samples, with and without the plan. Among the samples for which
-    the plan is taken, bounds may be missed more often. Test the policy on past samples, and see ``CostIntervals.walk``.
+    Bounds hold with the probability ``level`` over all samples, whether or not the plan is taken. Among the samples for
+    which the plan is taken, they may be missed more often. Test the policy on past samples, and see
+    ``CostIntervals.walk``.
 
     Args:
         model: a fitted ``DecisionRegressor``; or any object with ``predict(X)`` that forecasts values of ``problem``.
