@@ -75,7 +75,7 @@ class DecisionModule(nn.Module):
         cost_map: the map from predicted values to costs; None if the costs themselves are predicted.
         recourse_model: the model if it predicts right-hand sides, otherwise None.
         decider: the ``Decider``, which solves the problem and stores warm starts. If right-hand sides are predicted,
-            others solve under the true values.
+            other deciders solve it under the true values.
     """
 
     def __init__(

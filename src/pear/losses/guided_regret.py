@@ -24,7 +24,7 @@ from pear.solvers.regret_call import RegretCall, RegretCallResults
 
 
 def guidance_gap(call: RegretCall, parts: RegretCallResults, sign: int, all_good: bool) -> Tensor:
-    """Compute F (B,), the suboptimality under the forecast of the best decision; zero for failed samples.
+    """Compute F (B,), the suboptimality of the true best decision under the forecast; zero for failed samples.
 
     Args:
         call: the inputs of the regrets.

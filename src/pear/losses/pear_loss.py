@@ -53,8 +53,8 @@ class PEARLoss(DecisionModule):
             with respect to ŷ. If the model predicts right-hand sides, the loss is the regret with recourse, plus the
             least possible violation if the forecast is infeasible.
         smoothing: λ, the curvature added to the objective. "auto" chooses λ once, from true costs and the decisions
-            under them: in ``calibrate``, which ``pear.fit`` calls with the training set, or from the first batch. The
-            choice does not depend on units.
+            under them: in ``calibrate``, which ``pear.fit`` calls with the training set, or else in the first call.
+            The choice does not depend on units.
         injection: β. A vector of β times the length of g is added to g, in the direction of the component of
             ``H⁻¹(ĉ − c)`` that P removes. With 0 the gradient is exact.
         guidance: α before the first ``step()``. Every step multiplies α by 0.995. With 0 the loss is PEAR as

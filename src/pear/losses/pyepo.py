@@ -38,7 +38,7 @@ class PyEPOLoss(DecisionLoss):
 
     ``PyEPOLoss(task.problem, pyepo.func.SPOPlus, task.decide)``, for example, trains like ``SPOPlusLoss``.
 
-    The arguments of the PyEPO loss decide which inputs it gets: predicted costs, true costs, the best decisions, or
+    The PyEPO loss gets the inputs that its arguments name, among predicted costs, true costs, the best decisions and
     their values. Some losses (DBB, DPO, I-MLE) return decisions z instead of a loss; the value then is the mean of
     ``|cᵀz − cᵀz*(c)|``. A loss with a pool of solutions (NCE, learning to rank) gets its data set from ``make``, as in
     ``lambda model: NCE(model, dataset=optDataset(model, X, C))``.

@@ -16,7 +16,7 @@ class RFWOLoss(FrankWolfeLoss):
     unit of the costs. The regularised decision z_λ (Dalle et al., 2022) changes continuously with the costs, so that
     the loss has a gradient, ``−P c / (λu)``. z_λ is a convex combination of decisions, and P projects on the directions
     between them. The gradient is exact if all weights of the combination are positive. For maximisation every cost
-    changes its sign. A training step computes as many decisions one after another as the hardest sample needs.
+    changes its sign. A training step computes decisions one after another, as many as the hardest sample needs.
 
     Args:
         strength, max_iter: as for ``FrankWolfeLoss``.

@@ -1,8 +1,9 @@
 """``SolutionPool`` and ``SolutionPools``: distinct earlier solutions, with which losses compare the best decisions.
 
 Each distinct set of constraints has a pool, so that the solutions of a pool are feasible for every sample with these
-constraints. A pool holds at most a given number of solutions. A new solution replaces the one that was added, or added
-again, the longest time ago. All pools together use at most ``MOST_BYTES``; all are emptied before they would use more.
+constraints. A pool holds at most a given number of solutions. In a full pool, a new solution replaces the one that has
+not been added for the longest time. All pools together use at most ``MOST_BYTES``; all are emptied before they would
+use more.
 """
 
 from __future__ import annotations
