@@ -94,8 +94,6 @@ class Sizes:
     def of(cls, qp: QuadraticProgram) -> Sizes:
         """Compute the sizes of the data of programs."""
         norms_A, norms_G = (positive_size(matrix_row_squares(rows).sqrt()) for rows in (qp.A, qp.G))
-        limits = [qp.lb, qp.ub] + ([qp.h / norms_G] if qp.m else [])
-        least = [torch.where(limit == 0, torch.inf, limit.abs()).amin(1, keepdim=True) for limit in limits]
         return cls(
             abs_A=qp.A.abs(),
             abs_G=qp.G.abs(),
@@ -107,7 +105,7 @@ class Sizes:
             abs_ub=finite_size(qp.ub),
             width=_nonzero_size(qp.ub - qp.lb),
             pinned=qp.lb == qp.ub,
-            limit=functools.reduce(torch.minimum, least),
+            limit=smallest_limit([qp.lb, qp.ub] + ([qp.h / norms_G] if qp.m else [])),
             **_curvature_size(qp.H),
         )
 
@@ -145,7 +143,7 @@ class PointSizes:
             multipliers.
         cost: (B, 1) the largest entry of ``abs_c``.
         size: (B, 1) the largest entry of ``abs_x``, but at least ``rule.FLOOR`` times the result of ``least_size``.
-        least: (B, 1) the smallest dual unit: the minimum of ``size`` times the largest diagonal entry of H.
+        least: (B, 1) the smallest dual unit: the least possible ``size``, times the largest diagonal entry of H.
         curvature: (B, 1) an upper bound on the terms that Hx is summed from: ``|H_ij x_j| ≤ √H_ii √H_jj |x_j|``. If
             these terms cancel each other, Hx itself is only rounding, and does not show how large its error may be.
     """
@@ -214,7 +212,7 @@ def divide_by_natural_sizes(
     terms = units.terms
     largest = torch.maximum(torch.maximum(terms.amax(-1, keepdim=True), units.least), units.curvature)
     dual_scale = _nonzero_size(torch.maximum(terms, SHARE_OF_FORCE * largest))
-    size = decision_sizes(units.abs_x, units.size, sizes)
+    size = decision_sizes(units.abs_x, units.size, sizes.width)
     slack_rows, multiplier_rows, equality = left.rows, duals.inequality, left.equality
     if qp.m:
         slack_rows = left.rows / plus_matvec(sizes.abs_h, sizes.abs_G, size)
@@ -232,7 +230,7 @@ def divide_by_natural_sizes(
     )
 
 
-def decision_sizes(abs_x: Tensor, largest: Tensor, sizes: Sizes) -> Tensor:
+def decision_sizes(abs_x: Tensor, largest: Tensor, width: Tensor) -> Tensor:
     """Compute the natural sizes of the entries of decisions. Shape (B, n).
 
     The size of an entry is its absolute value, but at least the smaller one of two numbers: a fraction of the largest
@@ -242,9 +240,9 @@ def decision_sizes(abs_x: Tensor, largest: Tensor, sizes: Sizes) -> Tensor:
     Args:
         abs_x: (B, n) absolute values of the decisions.
         largest: (B, 1) the largest entry of each decision, with the minimum that ``PointSizes.size`` has.
-        sizes: the sizes of the data.
+        width: (B or 1, n) distances between the bounds of the variables.
     """
-    return torch.maximum(abs_x, torch.minimum(SHARE_OF_SIZE * largest, sizes.width))
+    return torch.maximum(abs_x, torch.minimum(SHARE_OF_SIZE * largest, width))
 
 
 def mixed_decision_sizes(qp: QuadraticProgram, x: Tensor) -> Tensor:
@@ -257,7 +255,16 @@ def mixed_decision_sizes(qp: QuadraticProgram, x: Tensor) -> Tensor:
     abs_x, sizes = x.abs(), Sizes.cached(qp)
     floor = FLOOR * least_size(qp.c.abs().amax(-1, keepdim=True), sizes)
     largest = torch.maximum(torch.where(qp.integer, 0.0, abs_x).amax(-1, keepdim=True), floor)
-    return torch.where(qp.integer, abs_x, decision_sizes(abs_x, largest, sizes))
+    return torch.where(qp.integer, abs_x, decision_sizes(abs_x, largest, sizes.width))
+
+
+def smallest_limit(limits: list[Tensor]) -> Tensor:
+    """Return the smallest non-zero absolute value among limits (…, r) of each sample, (…, 1); infinite if all are zero.
+
+    A row with coefficients g and the limit h has the limit ``h / ‖g‖`` here, its distance from the origin.
+    """
+    least = [torch.where(limit == 0, torch.inf, limit.abs()).amin(-1, keepdim=True) for limit in limits]
+    return functools.reduce(torch.minimum, least)
 
 
 def least_size(cost: Tensor, sizes: Sizes) -> Tensor:
