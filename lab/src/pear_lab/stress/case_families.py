@@ -1,8 +1,8 @@
 """Families of random problems. A family is a function that makes a ``StressCase`` from a recipe and a random generator.
 
-Most families draw a point, and place rows and bounds around it. Some samples are infeasible or unbounded on purpose,
-and some are so close to a limit that nobody can decide. The families do not know the solutions; the judge finds them
-from the arrays.
+Most families draw a point, and place rows and bounds around it. Some samples are infeasible or unbounded on purpose.
+Some are so close to being infeasible or unbounded that the data in float64 does not settle their status. The families
+do not know the solutions; the judge finds them from the arrays.
 """
 
 from __future__ import annotations
@@ -132,7 +132,7 @@ def bounds_family(r: Recipe, rng: Rng) -> StressCase:
 
 
 def huge_bounds_family(r: Recipe, rng: Rng) -> StressCase:
-    """Draw programs in which most bounds are ±1e10 to ±1e150, as users write infinite bounds."""
+    """Draw programs in which most bounds are ±1e10 to ±1e150, numbers that users write instead of infinity."""
     f = r.draw_polytope(rng)
     huge = 10.0 ** rng.choice([10, 12, 15, 19, 20, 30, 100, 150])
     x = _family_midpoint(f)
@@ -177,7 +177,7 @@ def flat_family(r: Recipe, rng: Rng) -> StressCase:
 
 
 def many_solutions_family(r: Recipe, rng: Rng) -> StressCase:
-    """Draw programs that have many solutions, by singular curvature, free variables and dependent rows."""
+    """Draw programs that have many solutions, with singular curvature, free variables and dependent rows."""
     F = rng.integers(-2, 3, (r.n, max(1, r.n // 2))) * (rng.random((r.n, 1)) < 0.7)
     A, G, x = rng.normal(size=(r.equalities, r.n)), rng.normal(size=(r.rows + 1, r.n)), rng.normal(size=r.n)
     A = rng.permutation(np.vstack([A, A[:1], A.sum(0)]))

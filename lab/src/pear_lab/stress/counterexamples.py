@@ -44,7 +44,7 @@ def read(path: Path) -> StressCase:
     """Read the case of a counterexample.
 
     Raises:
-        DataError: the file is no counterexample, or has another format.
+        DataError: the file is not a counterexample, or is of another version of the format.
     """
     try:
         text = json.loads(path.read_text(encoding="utf-8"))

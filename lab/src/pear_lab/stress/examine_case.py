@@ -83,7 +83,7 @@ class CaseExamination:
     def run(self) -> CaseVerdicts:
         """Judge the answers and the gradients of all samples, and return the verdicts.
 
-        The answers are compared with another solver, and with the answers to samples that are solved alone.
+        The first answer is compared with that of HiGHS, and each answer with that to the sample solved alone.
         """
         if self.verdicts[0].kind == "right":  # HiGHS solves only one sample of a batch, which saves time
             self.blame(0, judging.judge_answer_objective(self.programs[0], self.batch[0]))

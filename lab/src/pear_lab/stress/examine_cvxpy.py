@@ -138,7 +138,8 @@ def _cvxpy_optimum(problem: Any) -> float:
 def _examine_cvxpy_gradients(model: Model, case: CvxpyFamilyCase, rng: np.random.Generator) -> dict[str, Any]:
     """Compare the slope of each sample's loss along a random direction with difference quotients of the loss.
 
-    The compared loss is ``PEARLoss`` without injection. The gradient of the default loss is only checked to be finite.
+    The compared loss is ``PEARLoss`` with ``injection=0``, whose gradient is exact. The gradient of the default loss is
+    only checked to be finite.
 
     Returns:
         Attributes of ``CvxpyVerdict``: "gradients" and "edges" and, if a gradient is wrong, "wrong".

@@ -56,7 +56,7 @@ class FuzzTally:
     Attributes:
         family: the name of the family.
         right, refused, inaccurate, wrong: the numbers of samples with each kind of verdict.
-        edge: the number of samples that are provably undecidable; the counts above include them.
+        edge: the number of samples whose status the data in float64 does not settle; the counts above include them.
         gradients: the number of gradients that were examined.
         slowest: the longest time of a sample, divided by the median time of its batch.
     """
@@ -106,7 +106,7 @@ class FuzzResult:
         return total
 
     def missed(self) -> list[str]:
-        """Return a phrase for each goal that is missed."""
+        """Return a phrase for each of ``GOALS`` that is missed."""
         total, found = self.total(), []
         parallel = FuzzTally("nearly parallel")
         for name in set(PARALLEL) & self.tallies.keys():

@@ -103,7 +103,7 @@ def kill_and_compare(
 
     Args:
         times: the number of kills.
-        seed: the seed of the processes that are killed, and of the moments.
+        seed: the seed of the random choice of processes to kill, and of moments.
         show: function that is called with the counts after every kill.
         engine: the engine of the killed sweeps, on this machine. The undisturbed sweep runs in this process.
 
@@ -217,13 +217,13 @@ class _Sweep:
         return killed
 
     def _note_rows(self) -> None:
-        """Note the keys of rows that a killed driver wrote without reporting them. Opening the file also checks it."""
+        """Note the keys of rows that a killed driver wrote but did not report. Opening the database also checks it."""
         if (self.folder / FILE_NAME).exists():
             with Database(self.folder / FILE_NAME) as database:
                 self.rows += [key for key in database.statuses() if key not in self.rows]
 
     def _plan(self) -> list[tuple[str, str]]:
-        """Draw pairs of the process to kill and the moment: up to two workers, then the driver or all processes."""
+        """Draw the kills, as pairs of a process and a moment: up to two workers, then the driver or all processes."""
         last = self.draw.choice([(DRIVER, STARTING), (DRIVER, AT_WORK), (EVERYTHING, AT_WORK)])
         moments = (STARTING,) if last[1] == STARTING else (STARTING, AT_WORK)
         plan = [(WORKER, when) for when in moments if self.draw.random() < 0.7]
@@ -342,7 +342,7 @@ _METHODS: dict[str, dict[str, Any]] = {"mse": {}, "pear": {"smoothing": 0.1, "in
 
 
 def sweep_runs() -> list[RunSpec]:
-    """Return the runs of the sweep: twelve trainings of a tenth of a second each, and three runs of a variant.
+    """Return the runs of the sweep: twelve trainings of a tenth of a second each, and three of the variant "capacity-shift".
 
     Example:
         >>> len(sweep_runs()), len({run.key for run in sweep_runs()})

@@ -84,7 +84,7 @@ class MilpFamilyBuilder:
         return [self.number(low, high) for _ in range(count)]
 
     def big_m(self, needed: float) -> float:
-        """Draw the coefficient of a switch: ``needed`` times a factor from 1 to 1e5, as users choose."""
+        """Draw the coefficient M of a switch: the least valid one, ``needed``, times a factor from 1 to 1e5."""
         return needed * float(self.rng.choice([1.0, 1.0, 1.0, 2.0, 10.0, 1e3, 1e5]))
 
     def amounts(self, count: int, costs: list[float], most: float = np.inf) -> list[int]:
@@ -191,7 +191,7 @@ def _lot_sizing_milp_family(p: MilpFamilyBuilder) -> None:
 
 
 def _unit_commitment_milp_family(p: MilpFamilyBuilder) -> None:
-    """Build a unit commitment of plants with least outputs, starts, ramps and least times on.
+    """Build a unit commitment of plants with minimum outputs, costs of starts, limits on ramps and minimum up times.
 
     Energy that the plants do not produce is bought.
     """
@@ -242,7 +242,7 @@ def _facility_location_milp_family(p: MilpFamilyBuilder) -> None:
 
 
 def _scheduling_milp_family(p: MilpFamilyBuilder) -> None:
-    """Build a schedule of jobs on one machine. Rows with big M say which of two jobs ends before the other starts."""
+    """Build a schedule of jobs on one machine. Rows with a big M decide which job of a pair is first."""
     jobs = int(p.rng.integers(2, 6))
     times, ready = [1.0 + t for t in p.numbers(0, 9, jobs)], p.numbers(0, 10, jobs)
     begin, late = p.amounts(jobs, p.numbers(1, 9, jobs)), p.amounts(jobs, p.numbers(0, 20, jobs))
@@ -257,7 +257,7 @@ def _scheduling_milp_family(p: MilpFamilyBuilder) -> None:
 
 
 def _indicators_milp_family(p: MilpFamilyBuilder) -> None:
-    """Build a program with rows that hold only if their switch is on, and a least number of switches that are on."""
+    """Build a program with rows that hold only if their switch is on, and a row on how many switches must be on."""
     n, rows, top = int(p.rng.integers(2, 7)), int(p.rng.integers(2, 8)), p.number(5, 20)
     x = p.amounts(n, p.numbers(-9, 9, n), top)
     on, count = p.switches(rows, p.numbers(-5, 5, rows)), p.switches(1, [p.number(-3, 3)], 7.0)

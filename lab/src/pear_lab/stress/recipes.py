@@ -1,4 +1,4 @@
-"""Recipes of random problems. A recipe is a few small choices, so that hypothesis can find the simplest failing one."""
+"""Recipes of random problems. A recipe is a few small numbers and flags, which the package hypothesis can simplify."""
 
 from __future__ import annotations
 

@@ -108,7 +108,7 @@ class SoakResult:
         return self.last / self.first * self.plain[0] / self.plain[1]
 
     def missed(self) -> list[str]:
-        """Return a sentence for each goal that is missed."""
+        """Return sentences on wrong and inaccurate answers, and on a growth or slowdown above the allowed one."""
         found = [f"{self.structure}: {why}" for why in self.wrong]
         if self.growth > GROWTH:
             found.append(f"{self.structure}: memory grew by {self.growth:.1%} (goal {GROWTH:.0%})")
@@ -289,7 +289,7 @@ class SoakTraining:
             weight.copy_((drawn if anew else (4 * weight).round()) / 4)
 
     def _judge(self, last: LastCall) -> None:
-        """Judge one sample of the last batch: its status, its decision and, if it must exist, its gradient."""
+        """Judge one sample of the last batch: its status, its decision and, if the derivative exists, its gradient."""
         call, i, found = last._call, int(self.rng.integers(len(last.regret))), self.found
         cost, true = (part[i : i + 1].numpy() for part in (call.predicted, call.true))
         own = {k: v[[call.keys[i]]] if v.ndim > DIMENSIONS[k] else v for k, v in self.fields.items()}  # type: ignore
