@@ -1,9 +1,9 @@
 """The Irish unit commitment solved by dynamic programming, exactly and for any number of scenarios.
 
-A commitment is a set of running plants for each block of hours. There are 16 sets of four plants. Only the starts of
-plants link one block with the next. If the risk is the expectation, the cost of a commitment is therefore a sum: the
-expected cost of each block with its running plants, and the cost of the starts between blocks. The cost of a block
-depends on the demand of that block only. It does not matter which demands of different blocks occur together.
+A commitment says which plants run in each block of hours. With four plants, a block has 16 possible sets of running
+plants. Only the costs of starting plants link one block with the next. The expected cost of a commitment is therefore
+the sum of the expected costs of its blocks and of the costs of the starts between them. The expected cost of a block
+depends on the distribution of its own demand only, and not on the correlation with other blocks.
 """
 
 from __future__ import annotations
@@ -23,10 +23,10 @@ _STARTS = np.maximum(SETS[None] - SETS[:, None], 0) @ START
 
 
 def block_costs(demand: Array) -> Array:
-    """Return the cost (…, 16) of a block for a demand (…), with each of the 16 sets of running plants, without starts.
+    """Return the cost (…, 16) of a block with demand (…) for each of the 16 sets of running plants, without starts.
 
-    All running plants produce at least their least output, and those with cheap fuel produce more first. If the
-    capacity is too small, the rest of the demand is a shortage. If the least outputs are too large, there is a surplus.
+    Each running plant produces at least its minimum output. The rest of the demand goes to the plants in the order of
+    their fuel prices. Demand beyond their capacity is a shortage, and minimum outputs beyond the demand are a surplus.
     """
     need, least, most = demand[..., None], SETS @ LEAST, SETS @ MOST
     cost = SETS @ (STANDBY + FUEL * LEAST) + SURPLUS * np.maximum(least - need, 0) + SHORT * np.maximum(need - most, 0)

@@ -160,9 +160,9 @@ class PortfolioPEARLoss(nn.Module):
     def _by_factor(self, predicted: Tensor, true: Tensor, true_mu: Tensor, keys: Tensor | None) -> Tensor:
         """Return the loss of the mode "exact" without computing the n × n gradient with respect to Σ̂.
 
-        With X from ``moments_factor``, Σ̂ is XXᵀ plus a constant. With g and w* as constants, the gradient of
-        ``gᵀXXᵀw*`` with respect to X is the one that ``½ (g w*ᵀ + w* gᵀ)``, the gradient with respect to Σ̂, gives by
-        the chain rule.
+        Let X be the result of ``moments_factor``. Then Q̂ = γΣ̂ is γXXᵀ plus a constant. If g and w* are held constant,
+        the scalar ``γ gᵀXXᵀw*`` has the gradient ``½ (g w*ᵀ + w* gᵀ)`` with respect to Q̂, which is that of the loss.
+        The loss therefore gets its gradient with respect to X from this scalar.
         """
         with torch.no_grad():
             Q = self.task.curvature(moments(predicted, self.ahead)[1])
