@@ -342,7 +342,7 @@ _METHODS: dict[str, dict[str, Any]] = {"mse": {}, "pear": {"smoothing": 0.1, "in
 
 
 def sweep_runs() -> list[RunSpec]:
-    """Return the runs of the sweep: twelve trainings of a tenth of a second each, and three of the variant "capacity-shift".
+    """Return the runs of the sweep: twelve trainings of a tenth of a second each, and three "capacity-shift" variants.
 
     Example:
         >>> len(sweep_runs()), len({run.key for run in sweep_runs()})
