@@ -124,7 +124,7 @@ class CostMap:
         return rows.new_zeros(len(rows), width).index_add(1, to, rows[:, source] * entries)
 
     def __getitem__(self, index: Any) -> CostMap:
-        """Return the map with the rows of ``known`` at ``index``, anything that indexes a ``Problem``.
+        """Return the map with the rows of ``known`` at ``index``, which may be anything that indexes a ``Problem``.
 
         A map with the same known costs for all samples is returned unchanged.
         """

@@ -13,7 +13,7 @@ from pear.problem.tensor_conversion import to_batch_tensor
 
 
 def fill_known_samples(problem: Any, known: Any, values: Any) -> Any:
-    """Return a model with its known values filled in. A problem, or a model without any, is returned unchanged.
+    """Return a model with its known values filled in. A problem or model without known values is returned unchanged.
 
     Args:
         problem: a ``Problem`` or ``Model``.

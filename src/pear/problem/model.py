@@ -240,7 +240,7 @@ class Model:
 
         Args:
             z: (n,) or (B, n), a tensor, or any value that NumPy converts to an array, such as the result of
-                ``DecisionRegressor.decide``. A DataFrame gives Series and DataFrames with the same index.
+                ``DecisionRegressor.decide``. For a DataFrame the result holds Series and DataFrames with its index.
 
         Raises:
             DataError: z has another number of variables.

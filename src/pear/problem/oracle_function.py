@@ -76,7 +76,7 @@ class OracleFunctionMemory:
 
 
 class TensorFunction:
-    """A function of NumPy arrays, as an ``Oracle`` calls it, around a function of tensors.
+    """A function of tensors, wrapped as the function of NumPy arrays that an ``Oracle`` calls.
 
     Args:
         decide: a function from a tensor of costs (B, n) to decisions (B, n), which may also have an argument ``keys``.

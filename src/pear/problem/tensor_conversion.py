@@ -126,7 +126,8 @@ def shared_tensor_device(given: Mapping[str, ArrayLike], home: tuple[str, torch.
 
     Args:
         given: values by name. Values that are not tensors have no device.
-        home: the device that the tensors must be on, after the name of its owner for the message; None for any device.
+        home: a pair of the name of an object, for the message, and its device, which the tensors must be on; None for
+            any device.
 
     Raises:
         ProblemError: two tensors are on different devices, or a tensor is not on the device of ``home``.

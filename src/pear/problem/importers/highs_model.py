@@ -23,9 +23,9 @@ def from_highs(
 
     Args:
         model: a ``highspy.Highs``, ``HighsModel`` or ``HighsLp``.
-        predicted: names of the variables whose costs are predicted, in the order of the predicted values. Other
-            variables keep the costs of the model. Names of rows, whose right-hand sides are predicted, may follow, and
-            pairs (row, variable), whose coefficients are predicted. By default all costs that are not known are
+        predicted: names of the variables whose costs are predicted, in the order of the predicted values. Then, if
+            wanted, names of rows, to predict their right-hand sides, and pairs (row, variable), to predict
+            coefficients. Other variables keep the costs of the model. By default all costs that are not known are
             predicted.
         rows: names of rows whose right-hand sides are predicted, after the predicted costs. Each row must be an
             equality or have one limit. With ``rows``, ``predicted`` may be empty.

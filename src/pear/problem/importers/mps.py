@@ -45,9 +45,9 @@ def from_mps(
 
     Args:
         path: the path of a file that ends in .mps, .qps or .lp, or in one of these and .gz.
-        predicted: names of the variables whose costs are predicted, in the order of the predicted values. Other
-            variables keep the costs of the file. Names of rows, whose right-hand sides are predicted, may follow, and
-            pairs (row, variable), whose coefficients are predicted. The predicted values are the costs, then the
+        predicted: names of the variables whose costs are predicted, in the order of the predicted values. Then, if
+            wanted, names of rows, to predict their right-hand sides, and pairs (row, variable), to predict
+            coefficients. Other variables keep the costs of the file. The predicted values are the costs, then the
             right-hand sides, then the coefficients. By default all costs that are not known are predicted, and
             ``m.known`` has the costs of the file.
         rows: names of rows whose right-hand sides are predicted, after the predicted costs. Each row must be an
