@@ -115,7 +115,8 @@ class Rolling:
 
         Args:
             count: B, the number of rollouts.
-            initial: states (…) or (B, …) by name. Other states come from this object, or else from the model.
+            initial: states (…) or (B, …) by name. A missing state comes from the argument ``initial`` of the class, or
+                else from the model.
 
         Raises:
             ProblemError: a state is missing, or has a wrong shape.
@@ -158,7 +159,7 @@ class Rolling:
                 DataFrame with a column for each series, or an array if there is one series.
             features: the features, with a row for each period or for each plan.
             known: the known values of the model that are not states: arrays (N, …) by name, with a row for each period.
-            initial: the first states by name; those of this object if omitted.
+            initial: the first states by name, as for ``initial_state``.
             start: the period at which the first plan begins.
             steps: the number of steps. If omitted, plans are made as long as they end within the data.
             progress: a function that is called after each step with the number of steps done and the number of all
