@@ -92,7 +92,7 @@ _BY_NAME = {"expectation": Expectation, "cvar": CVaR, "worst case": WorstCase}
 
 
 def read_risk(risk: Any) -> Risk:
-    """Return a risk measure, which may be given by its name.
+    """Return a risk measure, which may be given by its name: "expectation", "cvar" or "worst case".
 
     Raises:
         ProblemError: the argument is neither a risk measure nor the name of one.

@@ -68,8 +68,8 @@ class Stochastic:
             of the model hold in every scenario.
         first: the names of the first-stage variables: names of ``model.layout``, or single variables such as ``on[3]``.
         scenarios: S, the number of scenarios.
-        risk: ``pear.Expectation()``, ``pear.CVaR(level, weight)`` or ``pear.WorstCase()``, or its name. If the problem
-            maximises, the risk is that of a small profit.
+        risk: ``pear.Expectation()``, ``pear.CVaR(level, weight)`` or ``pear.WorstCase()``, or by name "expectation",
+            "cvar" or "worst case". If the problem maximises, the risk is that of a small profit.
         weights: (S,) weights of the scenarios, not negative; equal if omitted. Only their ratios matter.
         solver: "auto" or a name that ``pear solvers`` lists.
 
