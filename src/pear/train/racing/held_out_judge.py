@@ -51,8 +51,8 @@ class HeldOutLosses:
         """Return the mean of these losses minus those of ``start``, in the unit of the metric.
 
         Both must be losses on the same samples. With a metric of the user, folds are compared instead of samples,
-        because the metric has one value for each fold. If there is only one fold then, the standard error is a rule of
-        thumb: half of the metric of ``start``, divided by the square root of the number of samples.
+        because the metric has one value for each fold. The standard error of a single fold is a rule of thumb: half of
+        the metric of ``start``, divided by the square root of the number of samples.
         """
         if len(self.each) == 1 and self.by_fold:
             mean, error = self.metric - start.metric, 0.5 * abs(start.metric) / self.samples**0.5

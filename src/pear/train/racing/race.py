@@ -68,7 +68,7 @@ class Race:
         rows: the results of all contenders, beginning with the start.
         constant: the metric if every forecast is the mean of the training costs; NaN until it is known.
         checks: a ``Check`` after each stage of each contender except the start.
-        epochs: the number of epochs on the loss of the winner so far; 0 for the start.
+        epochs: the number of epochs that the winner so far was trained on the loss; 0 for the start.
     """
 
     def __init__(
@@ -86,7 +86,7 @@ class Race:
         self.rows: list[RaceRow] = []
         self.checks: list[Check] = []
         self.constant, self.epochs = math.nan, 0
-        self._start_seconds = 0.0  # that the training of the start on all samples will take
+        self._start_seconds = 0.0  # expected for the training of the start on all samples
         self._start_losses: HeldOutLosses | None = None  # of the start, if it is a trained network
         self._first_fold: Weights = {}  # of the winner so far
         self._schedule = save_loss_schedule(loss)  # with which every training begins

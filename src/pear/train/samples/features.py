@@ -41,8 +41,8 @@ def feature_tensors(features: Features) -> list[Tensor]:
 def read_features(value: Any, name: str) -> Features:
     """Convert the features of the user to tensors: one tensor for one input, a tuple or a dict of them for several.
 
-    A value has several inputs if it is a dict, a tuple of tensors, arrays or tables, or a list of tensors. Torch makes
-    such lists when it collates samples.
+    A dict, a tuple of tensors (or of arrays or tables) and a list of tensors have several inputs. Torch makes such
+    lists when it collates samples.
 
     Args:
         value: the features.

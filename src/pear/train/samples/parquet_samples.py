@@ -142,8 +142,9 @@ class ParquetSamples:
     def sample(self, drop: bool = False) -> Piece:
         """Return all rows, or at most ``buffer`` of them, as arrays.
 
-        If not all rows fit, the first rows of up to ``_LOOKS`` row groups are returned. These row groups are spread
-        evenly over the files. ``drop`` says whether rows with a value that is missing, NaN or infinite are left out.
+        If there are more than ``buffer`` rows, the first rows of up to ``_LOOKS`` row groups are returned. These row
+        groups are spread evenly over the files. ``drop`` says whether rows with a value that is missing, NaN or
+        infinite are left out.
         """
         if len(self) <= self.buffer:
             pieces = self.pieces(self.groups, self.buffer, drop)
