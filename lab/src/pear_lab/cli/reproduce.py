@@ -184,7 +184,10 @@ app.command("reproduce")(reproduce)
 
 
 def _set_reproduce_data(given: str | None) -> str | None:
-    """Return the source of prices that ``--data`` names. If it is a folder, ``$PEAR_DATA`` is set to it."""
+    """Return the source of prices that ``--data`` names; None for the default source.
+
+    If ``--data`` is a folder, ``$PEAR_DATA`` is set to it. It has prices only if it contains a folder ``sp100``.
+    """
     if given is None or not Path(given).is_dir():
         return given
     os.environ[VARIABLE] = str(Path(given).resolve())  # worker processes inherit the environment

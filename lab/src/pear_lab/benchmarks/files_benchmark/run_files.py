@@ -51,7 +51,7 @@ class FileRow:
         solver: the name of the solver.
         status: the status that the solver reports.
         verdict: one of ``answer_accuracy.VERDICTS``.
-        primal, dual, gap: the fields of ``answer_accuracy.Accuracy``, recomputed from the arrays of the file.
+        primal, dual, gap: the errors of the answer, as in ``answer_accuracy.Accuracy``, from the arrays of the file.
         objective: the recomputed objective as the file states it, with its sign and its constant.
         seconds: the seconds of one solve, without reading the file.
         ratio: the seconds relative to those of the fastest other solver with a right answer. NaN if there is none, or
