@@ -95,7 +95,7 @@ def _check_unnamed_long_order(table: pandas.DataFrame, rows: Any, names: Sequenc
     """Raise ``DataError`` if a column names the predicted values of a long table in another order than the model.
 
     Args:
-        table: the table. The user has not said which column names the predicted values, if there is one.
+        table: the table. The user has named no column of variables (``--variables``).
         rows: (N, k) the row numbers of each group.
         names: the names of the k predicted values.
         path: the file of the table, for error messages.

@@ -279,7 +279,7 @@ class Decider:
     def _fingerprints(
         self, cost: Tensor, smoothing: float, fields: dict[str, Any]
     ) -> tuple[Callable[[], Tensor], Callable[[], Tensor]]:
-        """Return two functions that compute a fingerprint of each sample, (B,).
+        """Return two functions that compute a fingerprint of each sample, (B,), by which equal data are recognised.
 
         The first fingerprint covers the constraints in ``fields``. The second covers all ``fields``, the cost and λ.
         """

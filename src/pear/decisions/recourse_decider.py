@@ -100,9 +100,10 @@ class RecourseDecider:
     Attributes:
         forecasts: the ``Decider`` for forecasts, on the elastic problem.
         truths: the ``Decider`` for true right-hand sides and true costs.
-        guides: the ``Decider`` for true right-hand sides and predicted costs, which guidance needs.
-        side_guides: the ``Decider`` for predicted right-hand sides and true costs, on the elastic problem, which
-            guidance needs.
+        guides: the ``Decider`` for true right-hand sides and predicted costs. The guidance terms of
+            ``RecourseRegretFinder`` need it.
+        side_guides: the ``Decider`` for predicted right-hand sides and true costs, on the elastic problem. The guidance
+            terms need it, too.
         deciders: all deciders in use, by name.
         plain: the model's problem, relaxed and smoothed.
         weights: (n,) the weights of the distance of a ``Projection``; None for a ``Penalty``.
@@ -142,6 +143,8 @@ class RecourseDecider:
         near: Start | None = None,
     ) -> ForecastDecisions:
         """Return the decisions under a forecast, and the least violation that the forecast allows.
+
+        With a ``Projection``, a sample whose violation exceeds the least one at every price becomes INACCURATE.
 
         Args:
             forecast: detached costs and right-hand sides.

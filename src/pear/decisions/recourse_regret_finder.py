@@ -63,7 +63,7 @@ class _RecourseSlopes(NamedTuple):
     G: Tensor | float = 0.0
 
     def plus(self, other: _RecourseSlopes) -> _RecourseSlopes:
-        """Return the sum of these derivatives and other ones."""
+        """Return the sum of these derivatives and ``other``."""
         cost, b, h = self.cost + other.cost, self.b + other.b, self.h + other.h
         return _RecourseSlopes(cost, b, h, self.A + other.A, self.G + other.G)
 

@@ -34,7 +34,7 @@ def solve_sparse_batch(
     Args:
         qp: B > 0 sparse programs.
         check_starts: a function that checks the warm starts of the samples at positions (k,). A sample gets the status
-            INACCURATE if its warm start fails the check. None if there are no warm starts.
+            INACCURATE if its warm start fails the check. None if no warm starts are to be checked together.
         solve_one: a function that solves the sample at a position (1,).
     """
     everything = torch.arange(qp.batch)
