@@ -2,11 +2,8 @@
 
     screen → warm start → solver → verify → repair → prove the failure → try another solver
 
-The screen finds samples whose data are not finite, and samples that cannot have a solution, such as those with a lower
-bound above the upper one. No solver gets these samples.
-
-Dense and sparse programs, on the CPU and on a GPU, go through the same steps. A dense batch is solved as a whole; for
-sparse programs see ``sparse_batches``.
+The screen drops samples whose data are not finite or contradict each other. Dense and sparse programs, on the CPU and
+on a GPU, go through the same steps. A dense batch is solved as a whole; for sparse programs see ``sparse_batches``.
 """
 
 from __future__ import annotations
