@@ -57,7 +57,7 @@ def refuse_unusable_samples(bad: list[int], count: int, loss: Any, whose: str = 
         Whether there are samples to leave out.
 
     Raises:
-        ProblemError: there are such samples, and either the loss does not mask failed samples or no sample is left.
+        ProblemError: a sample cannot be used, and either the loss does not mask failed samples or no sample is left.
     """
     if not bad:
         return False
