@@ -1,8 +1,8 @@
 """The families of problems of the exactness benchmark. All problems are feasible, bounded and strictly convex.
 
-A point is drawn first, and right-hand sides and bounds are placed around it. Paths, knapsacks and portfolios have such
-a point by construction. The objective is strictly convex by its own curvature or by smoothing. Costs come from
-continuous distributions, so that a tight constraint without a multiplier is rare.
+Most families draw a point first, and place right-hand sides and bounds around it, so that it is feasible. Paths,
+knapsacks and portfolios are feasible by construction. The objective is strictly convex by its own curvature or by
+smoothing. Costs come from continuous distributions, so that a tight constraint without a multiplier is rare.
 """
 
 from __future__ import annotations

@@ -134,9 +134,10 @@ def _profile_our_step(loss: PEARLoss, step: Step, wait: Callable[[], None]) -> d
 
 
 def _time_our_phases(compiled: CompiledPass, call: RegretCall) -> dict[str, float]:
-    """Return the seconds in which the compiled kernel verifies a batch's solution and projects prediction errors there.
+    """Return the seconds of two phases of the compiled kernel on a batch, by name.
 
-    The result is empty if the kernel does not support the programs.
+    "verify" is the verification of the solutions, and "project" the projection of the prediction errors at the
+    solutions. The result is empty if the kernel does not support the programs.
     """
     prepared = compiled.programs.prepare(
         call.predicted, call.smoothing, call.keys, {} if call.Q is None else {"Q": call.Q}

@@ -23,7 +23,7 @@ def read_memory_entry(file: str, name: str) -> int | None:
 def peak_process_memory() -> int:
     """Return the largest resident memory of this process so far, in bytes.
 
-    Linux states the number in a file of the kernel. ``ru_maxrss`` would be wrong there, because a new process inherits
+    On Linux, it is read from /proc/self/status. ``ru_maxrss`` would be wrong on Linux, because a new process inherits
     the number of the process that started it.
     """
     known = read_memory_entry("self/status", "VmHWM")
