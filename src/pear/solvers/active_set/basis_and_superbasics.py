@@ -128,18 +128,18 @@ def apply_basis_inverse(D: ProgramData, j: int, w: Workspace, out: Array) -> Non
 
 @inner
 def is_column_entry_rounding(D: ProgramData, w: Workspace, b: int, j: int) -> bool:
-    """Return True if entry b of B⁻¹ times the column of variable j, in ``w.column``, is only the rounding of its terms.
+    """Return True if entry b of ``w.column``, which is B⁻¹ times the column of variable j, may be a rounding error.
 
-    Rows that depend on each other give such entries: the slack of one of them is basic, and no variable moves it.
+    Rows that depend on each other cause such entries: the slack of one of them is basic, and no variable moves it.
     """
     return abs(w.column[b]) <= ROUNDOFF * basis_inverse_terms(D, w, b, j)
 
 
 @inner
 def is_basic_rate_rounding(D: ProgramData, w: Workspace, b: int) -> bool:
-    """Return True if the rate of the basic variable at position b, in ``w.column``, is only the rounding of its terms.
+    """Return True if the rate of the basic variable at position b, in ``w.column``, may be a rounding error.
 
-    The rate belongs to the movement ``w.along`` of the superbasic variables.
+    The rate is the movement of the basic variable when the superbasic variables move by ``w.along``.
     """
     most = steep = terms = 0.0
     for t in span(w.tally[ix.SUPERS]):
@@ -220,7 +220,7 @@ def drop_superbasic(w: Workspace, t: int) -> None:
 def swap_basic_and_superbasic(w: Workspace, b: int, t: int, place: int) -> None:
     """Make the superbasic variable at position t basic, in place of the basic variable at position b.
 
-    The former basic variable gets the place ``place``.
+    The former basic variable becomes nonbasic at ``place``, which is LOWER or UPPER.
     """
     leaving, entering = w.basis[b], w.sup[t]
     for a in span(len(w.inverse)):
@@ -325,7 +325,7 @@ def is_basis_steep(w: Workspace) -> bool:
 def set_nonbasic_variables(D: ProgramData, w: Workspace) -> bool:
     """Put nonbasic variables on finite bounds and superbasic ones between their bounds; compute the basic ones.
 
-    A FREE variable, such as one without bounds, is put at zero.
+    A FREE variable is put at zero, or at one of its bounds if zero is not between them.
 
     Returns:
         False if the basic variables cannot be computed accurately.

@@ -40,8 +40,8 @@ def find_own_basis_start(D: ProgramData, w: Workspace) -> bool:
 def set_slack_basis_start(D: ProgramData, w: Workspace) -> None:
     """Set the start that every program has: all variables at a bound, all slacks basic.
 
-    A variable without a bound of moderate size starts FREE, at zero. At a bound far larger than right-hand sides and
-    costs, a slack of size 1 would have no digits left.
+    A variable starts FREE, at zero, if its bounds are infinite or far larger than right-hand sides and costs. At such a
+    bound, a slack of size 1 would be lost to rounding.
     """
     R, n = D.J.shape
     size, curvature = 0.0, w.number[ix.MAX_CURVATURE]

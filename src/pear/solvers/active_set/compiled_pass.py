@@ -217,7 +217,7 @@ class CompiledPass:
         return np.ascontiguousarray(Q.detach().numpy())
 
     def all_samples(self, count: int, smoothing: float) -> tuple[Programs, Index, SolutionTable, States] | None:
-        """Return what a compiled epoch needs: programs, row numbers in the table, the table, and the default start.
+        """Return what an epoch of compiled training needs: programs, row numbers in the table, table, default start.
 
         The row numbers (count,) are those of the samples with keys 0, …, count − 1. The result is None if the table
         would take too much memory, or if the active-set solver does not support the programs.

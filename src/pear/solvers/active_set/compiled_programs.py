@@ -26,7 +26,7 @@ _MOST_FACTORS = 1 << 28  # bytes of the factors of a problem's own Hessians that
 
 
 class CompiledPrograms:
-    """The programs of one problem in compiled form: those of its own fields, and those of calls that replace fields.
+    """The programs of one problem in compiled form, for its own fields and for calls that replace some of the fields.
 
     What depends on the problem's own fields alone is computed once.
 
@@ -127,8 +127,8 @@ class CompiledPrograms:
     def supports_call(self, smoothing: float, cost: Tensor | None = None, fields: dict[str, Any] | None = None) -> bool:
         """Return True if the compiled method takes the programs of a call.
 
-        The result is True for all programs of few variables. For others, the function ``supports`` of the solver
-        decides, for which Q is copied.
+        The result is True for all programs of fewer than ``MIN_VARIABLES`` variables. For larger ones, the solver's
+        function ``supports`` decides. It needs a copy of Q.
 
         Args:
             smoothing: the coefficient λ of the quadratic smoothing term.

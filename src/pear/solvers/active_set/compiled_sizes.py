@@ -54,9 +54,9 @@ def compiled_size_or_one(value: float) -> float:
 
 @inner
 def measure_compiled_least_size(D: ProgramData, w: Workspace) -> None:
-    """Set ``w.number[LEAST_SIZE]`` to the least size that bounds, right-hand sides or costs suggest for a decision.
+    """Set ``w.number[LEAST_SIZE]`` to the smallest size that the data suggests for a decision.
 
-    The number is 1 if they suggest none.
+    ``pear.optimality.natural_sizes.least_size`` defines this size. It is 1 if the data suggests none.
     """
     R, n = D.J.shape
     curvature, largest, least = w.number[ix.MAX_CURVATURE], 0.0, math.inf

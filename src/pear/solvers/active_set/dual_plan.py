@@ -52,8 +52,8 @@ class KeptDualPlan:
 def make_dual_plan(P: Programs) -> DualPlan:
     """Make the plan of the dual method; the plan is empty if the method does not apply or saves no time.
 
-    The method applies to strictly convex programs whose Hessian and equality rows are the same for all samples.
-    Inequality rows, right-hand sides and bounds may differ.
+    The method applies if all samples share the Hessian and the equality rows, and if the Hessian is positive definite
+    on the null space of these rows. Inequality rows, right-hand sides and bounds may differ.
     """
     n, p = P.J.shape[2], P.equalities
     if not (len(P.Q) <= 1 and _is_dual_plan_worthwhile(P) and bool((P.J[:, :p] == P.J[:1, :p]).all())):

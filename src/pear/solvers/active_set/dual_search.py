@@ -1,9 +1,9 @@
 """The dual search: constraints are added, one at a time, to the minimum without inequalities.
 
-It solves strictly convex programs that share the Hessian H and the equality rows. With the matrices of ``DualPlan``,
-the minimum without inequalities is ``x₀ = Yb − Pc``, and a multiplier μᵢ of constraint i moves the value of constraint
-j by ``−Kⱼᵢ μᵢ``. The search computes with these values alone, so that its cost does not depend on the number of
-equalities. Constraints are numbered by variable, then by inequality.
+It solves programs that share the equality rows and the Hessian, which is positive definite on the null space of these
+rows. With the matrices of ``DualPlan``, the minimum without inequalities is ``x₀ = Yb − Pc``, and a multiplier μᵢ of
+constraint i moves the value of constraint j by ``−Kⱼᵢ μᵢ``. The search computes with these values alone, so that its
+cost does not depend on the number of equalities. Constraints are numbered by variable, then by inequality.
 """
 
 from __future__ import annotations

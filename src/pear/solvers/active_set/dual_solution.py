@@ -35,8 +35,8 @@ def find_dual_solution(
     """Solve the loaded sample by the dual method, from the working set in ``states[slot]`` if there is one.
 
     A sample without a start of the dual method takes that of ``fallback[fallback_slot]``. Starts of the primal method
-    do not help: they are corners, far from the minimum without inequalities. Without a start, the search begins with an
-    empty working set.
+    are not used, because they are vertices far from the minimum without inequalities. Without a start, the search
+    begins with an empty working set.
 
     Returns:
         True if the solution is SOLVED, and its working set holds every tight constraint that does not depend on others.

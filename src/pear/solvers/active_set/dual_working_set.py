@@ -126,7 +126,7 @@ def factor_dual_working_set(D: ProgramData, states: States, slot: int, w: Worksp
 def is_dual_working_set_kept(D: ProgramData, states: States, slot: int, w: Workspace) -> bool:
     """Return True if the solution in the workspace has the working set that ``states[slot]`` holds.
 
-    The number of changes cannot tell, because a constraint with multiplier zero may leave the working set and return.
+    The sets are compared, because counted changes may cancel: a constraint with multiplier zero may leave and return.
     """
     if states.has_start[slot] != ix.DUAL_START:
         return False
@@ -185,10 +185,10 @@ def hold_tight_in_dual_working_set(D: ProgramData, w: Workspace) -> bool:
 def depends_on_dual_working_set(D: ProgramData, w: Workspace, i: int) -> bool:
     """Return True if the row of constraint i is a combination of the rows in the working set, up to rounding.
 
-    The result is also True if the factor has no room for another constraint. The pivot of the constraint is no
-    substitute for this test. It is the square of the distance between the row and the nearest combination, and is lost
-    to rounding for nearly parallel rows as well. ``hold_in_dual_working_set`` must have written the row of the factor
-    for the constraint.
+    The result is also True if the factor has no room for another constraint. The pivot of the constraint cannot decide
+    this: it is the square of the distance between the row and the nearest combination, and is lost to rounding even if
+    the rows are only nearly parallel. The caller has called ``hold_in_dual_working_set`` for the constraint, which
+    writes the row of the factor that is read here.
     """
     n, size, row = D.n, w.tally[ix.WORKING], gram_row(D, w, i)
     if size == len(w.L) - 1:

@@ -173,7 +173,7 @@ class ThreadTeam(NamedTuple):
         openmp: the address of ``GOMP_parallel``.
         threads: the number of threads; 1 for the calling thread alone.
         step: the number of samples that a thread takes at a time.
-        turn: (2,) the next SAMPLE and the next WORKER.
+        turn: (2,) counters, at the positions SAMPLE and WORKER: the next sample to solve, and the next free worker.
         memory: the memory of as many workers as there are threads.
     """
 

@@ -96,7 +96,7 @@ def call_kernel_for_regrets(
 ) -> CompiledRegrets:
     """Return regrets and gradients of a batch; see ``batch_kernel.run_batch_kernel`` for the arguments.
 
-    If ``samples`` has no slots, ``table`` is a ``kernel_thread_table``.
+    If ``samples`` has no slots, ``table`` must be a result of ``kernel_thread_table``.
     """
     (B, n), p = samples.predicted.shape, pair.decision.equalities
     results = new_kernel_regrets(B, n, p, pair.decision.J.shape[1] - p)

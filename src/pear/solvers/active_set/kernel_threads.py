@@ -51,10 +51,10 @@ _memory = KernelThreadMemory()
 
 
 def count_kernel_threads(B: int, n: int, rows: int) -> int:
-    """Return how many threads a batch of B programs of this size is worth: one, or all of torch's threads.
+    """Return how many threads should solve a batch of B programs of this size: one, or all of torch's threads.
 
-    OpenMP ends the threads that a call does not use, and would have to start them again for the next call. A number
-    between one and all of them is therefore never returned.
+    The result is never a number in between, because OpenMP ends the threads that a call does not use, and would have to
+    start them again for the next call.
     """
     return torch.get_num_threads() if B * (n + rows) >= _WORTH_THREADS else 1
 
@@ -79,10 +79,10 @@ def kernel_thread_team(n: int, rows: int, count: int = 1, step: int = 1) -> Thre
 
 
 def kernel_thread_table(size: int, n: int, p: int, m: int) -> SolutionTable:
-    """Return a table for the regrets of ``size`` samples that have no rows in a stored table.
+    """Return a table for the regrets of ``size`` samples whose solutions are not kept after the call.
 
-    The warm starts have one row for each worker, in the memory of the calling thread. The solutions are new. The
-    programs have n variables, p equalities and m inequalities.
+    The warm starts have one row for each worker, in the memory of the calling thread. The arrays of solutions are
+    allocated by this function. The programs have n variables, p equalities and m inequalities.
     """
     _, predicted, true = _memory.of_size(n, p + m, count_kernel_threads(size, n, p + m))
     return SolutionTable(predicted, true, new_kernel_solutions(size, n, p, m), np.zeros((0, 0)))

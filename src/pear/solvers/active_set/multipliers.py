@@ -65,7 +65,8 @@ def refine_multipliers(D: ProgramData, w: Workspace) -> None:
 def set_tight_multipliers(D: ProgramData, w: Workspace) -> None:
     """Set the multipliers of tight bounds from the reduced gradient, and those of the other bounds to zero.
 
-    A multiplier of the wrong sign, of a bound or of an inequality, is rounding at this point and becomes zero.
+    If a multiplier of a bound or of an inequality has the wrong sign, it becomes zero. The caller has made sure that
+    only rounding errors have the wrong sign.
     """
     R, n = D.J.shape
     for j in span(n):

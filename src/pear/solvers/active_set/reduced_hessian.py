@@ -65,10 +65,10 @@ def set_reduced_hessian_factor_row(D: ProgramData, w: Workspace, t: int) -> tupl
 
 @inner
 def drop_rounding_of_tangent(D: ProgramData, w: Workspace, t: int) -> bool:
-    """Set the entries of row t of ``w.W`` that are only the rounding of their terms to zero.
+    """Set the entries of row t of ``w.W`` that may be rounding errors to zero.
 
-    In units far apart, such an entry can give a direction along which the objective is flat a curvature. It is looked
-    for where the curvature is tiny.
+    If variables have very different units, such an entry can make a flat direction seem curved. This function is
+    therefore called for directions whose curvature is tiny.
 
     Returns:
         True if an entry has changed.

@@ -274,10 +274,10 @@ def hold_flat_search_variable(w: Workspace) -> None:
 
 @inner
 def find_phase_two_step(D: ProgramData, w: Workspace, longest: float) -> tuple[float, int]:
-    """Find the longest step as ``phase_two_ratio_test`` does; the rate of a basic variable that is rounding becomes 0.
+    """Find the longest step as ``phase_two_ratio_test`` does, with rates that may be rounding errors set to zero.
 
-    If rows depend on each other, the slack of one of them stays basic and does not move. A rate that is only the
-    rounding of its terms would stop the step at its bounds, and would be the pivot of a useless basis.
+    If rows depend on each other, the slack of one of them stays basic and does not move. Its computed rate is a
+    rounding error. Without this function, the step could end at a bound of this slack, and the rate would be the pivot.
     """
     supers = w.tally[ix.SUPERS]
     length, met = phase_two_ratio_test(D, w, longest)

@@ -46,7 +46,8 @@ def refine_and_check_solution(D: ProgramData, w: Workspace) -> int:
     """Refine the solution on its working set, and check it against the data.
 
     Returns:
-        SOLVED, or a code that says why the solution does not pass: GIVEN_UP, AGAIN, OUTSIDE or CLOSE.
+        SOLVED, or a code of ``kernel_arrays`` that says why the solution does not pass: GIVEN_UP, AGAIN, OUTSIDE or
+        CLOSE.
     """
     R = len(D.J)
     unbalanced = math.inf

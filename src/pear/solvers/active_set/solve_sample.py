@@ -103,7 +103,8 @@ def solve_sample(
 ) -> None:
     """Solve the loaded sample, add the tight constraints to its working set, and write the results.
 
-    A sample whose working set cannot hold the tight constraints is given up, because nothing can be projected there.
+    If the working set cannot hold the tight constraints, the sample is given up, because the working set then does not
+    define the tangent space onto which errors are projected.
     """
     if solve_sample_by_dual(D, states, slot, fallback, fallback_slot, outcome, k, w):
         return

@@ -11,11 +11,11 @@ stored as these rank-one *terms*, one for each constraint that was added or drop
 
     M = Σ_k weight_k u_k u_kᵀ      with the vectors      z_k = W u_k
 
-The u_k give changes of multipliers, and the z_k changes of the values of constraints. After step k, u_k is zero at
-constraints that are not held, and z_k is zero at those that are held. Both therefore share one vector v_k. ``since`` is
-the term with which a held constraint was added, −1 if the constraint is not held. From that term on, the entries of v
-that belong to the constraint are those of u. Its earlier entries belong to z and do not count. Terms are never changed,
-except at a constraint that is dropped: its z is zero for the time in which it was held.
+The u_k give changes of multipliers, and the z_k changes of the values of constraints. Both share one vector v_k: it has
+the entries of u_k at constraints that are held after step k, and those of z_k at all others. The missing entries are
+zero, except at the constraint of step k itself. ``since`` is the term with which a held constraint was added, −1 if the
+constraint is not held. The entries of a held constraint before this term belong to z and do not count. Terms change
+only if a constraint is dropped: its entries since it was added, which belong to u, are replaced by those of z.
 
 A step reads all terms once. They stay in the cache, so that a block needs few registers, and many blocks are on a
 multiprocessor at once.
@@ -56,8 +56,9 @@ def _dual_kernel_terms(terms, since, k, count, size, j):  # type: ignore[no-unty
 def _dual_kernel_move_with(terms, weight, index, first_term, since, count, size, j, chunk: tl.constexpr):  # type: ignore[no-untyped-def]
     """Return Σ_k weight_k v_k[index] v_k over the terms from ``first_term`` on, and the entry of this sum at ``index``.
 
-    The sum says how values and multipliers move with the constraint ``index``. For a constraint that is not held, it
-    covers all terms. For the multiplier of a held constraint, it begins with the term of that constraint.
+    If the constraint ``index`` is not held, ``first_term`` is 0. The sum is then row ``index`` of W M at held
+    constraints, and of W M W at all others. If it is held, ``first_term`` is the term with which it was added. The sum
+    is then row ``index`` of M at held constraints, and of M W at all others.
     """
     c = tl.arange(0, chunk)
     total = tl.zeros_like(since).to(tl.float64)

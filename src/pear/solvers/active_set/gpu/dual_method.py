@@ -2,7 +2,7 @@
 
 The search starts from the minimum subject to the equalities alone. To the kernel, multipliers of equalities are
 variables without bounds. With K = [H Aᵀ; A 0] instead of H and (c, −b) instead of c, the kernel's program has bounds
-and inequalities only. The search therefore never has to add equalities, which every solution holds anyway.
+and inequalities only. The search therefore spends no steps on equalities.
 """
 
 from __future__ import annotations

@@ -150,11 +150,11 @@ class GPUPass:
         return RegretCallResults(*found[:5], status, true_status, found.kkt_residual, reused, repaired), left
 
     def _regret_function(self, call: RegretCall) -> tuple[Callable[..., GPUPassRegrets], tuple[Any, ...], Hashable]:
-        """Return the function that computes the regrets of a call, and what it needs.
+        """Return the function that computes the regrets of a call, its last arguments, and its name.
 
         Returns:
-            The function; the matrices Q of the call that it needs; a name under which the function can be captured as a
-            CUDA graph. The function takes the problem's own programs, predicted and true costs, and these matrices.
+            The function, with the arguments: the problem's own programs, predicted costs, true costs, and matrices Q of
+            the call; these matrices; a name under which the function can be captured as a CUDA graph.
         """
         injection, smoothing, shared, sign = call.injection, call.smoothing, call.shares_curvature, self.problem.sign
         own_true = call.true_Q is self.problem.Q
@@ -179,14 +179,14 @@ class GPUPass:
     ) -> tuple[Result, CapturedGraph | None]:
         """Return ``function(*tensors)``, computed by a CUDA graph if that saves time.
 
-        Only functions of the programs of the whole problem are captured as graphs. Programs of some of the samples are
-        new tensors in every call, and a graph reads fixed memory.
+        A graph reads fixed memory. It is therefore used only if ``own`` are the programs of the whole problem. The
+        programs of a part of the samples are new tensors in every call.
 
         Args:
-            name: a name of the function.
-            own: the programs of the call.
+            name: identifies the function among all functions that are captured.
+            own: the programs of the call, which the function reads.
             tensors: the arguments of the function.
-            function: the function.
+            function: the function to compute.
 
         Returns:
             The result; the graph that computed it, or None.

@@ -72,7 +72,9 @@ class GPUPrograms:
         return replace(self, qp=replace(self.qp, **self._repeated(self.qp, _CONSTRAINTS)), sizes=sizes)
 
     def joined(self, other: GPUPrograms, B: int) -> GPUPrograms:
-        """Return ``twice``, but with the curvature sizes of ``other`` in its second half.
+        """Return the programs for the verification of B points of these programs, then B points of ``other``.
+
+        The result is ``twice`` with the curvature sizes of ``other`` in its second half.
 
         Args:
             other: B programs with the same constraints.

@@ -103,7 +103,7 @@ class GPUSolution:
     def project(self, e: Tensor) -> tuple[Tensor, Tensor]:
         """Project errors e (B, n), as ``CandidateProjector.project`` does.
 
-        After a solve for several costs, only the solutions for the first cost can be projected at.
+        After a solve for several costs, projections are possible only at the solutions for the first cost.
         """
         return self.projection(e, *self.kept)
 

@@ -39,8 +39,8 @@ class GPUTangentSpace:
 
         The kernel projects onto the null space of the constraints in the working set. The null space of all tight
         constraints may be smaller, and the projection onto the smaller space is wanted. The kernel's result is correct
-        if it has converged and lies in the smaller space. At a degenerate vertex it always does, because the other
-        tight constraints depend on those in the working set.
+        if it has converged and lies in the smaller space. At a degenerate vertex both spaces are equal, because the
+        other tight constraints depend on those in the working set.
         """
         g, converged = self.solution.project(e)
         if self.proven:

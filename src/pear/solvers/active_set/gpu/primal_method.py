@@ -34,8 +34,8 @@ class PrimalStart:
         slot: (room,) int32, the index in each slot: j < n is a free variable, n + i a held row, −1 an empty slot.
         position, row_position: (n,) and (R,) int32, the slot of each variable and of each row, −1 if it has none.
         M: (room, room) the part of the inverse of the KKT matrix that depends on the rows alone.
-        free: k, if the first k slots hold free variables and the next k the held rows. An elastic start has k = 0, and
-            its first slot holds the last variable.
+        free: the number k of held rows. The first k slots are free variables, the next k the held rows. An elastic
+            start has k = 0, and its first slot is the last variable.
     """
 
     slot: Tensor
@@ -57,8 +57,8 @@ class PrimalMethod(GPUMethod):
         place: (B or 1, n) int32 codes that say for each variable whether it starts free or at which bound.
         free, held: int64 the free variables and the held rows of the working set at the start, k each. An elastic start
             has one free variable and no held row.
-        rooms: the possible sizes of a working set. Each comes with the number of warps of a block and of registers of a
-            thread that keep M in registers.
+        rooms: the possible sizes of a working set, each with the numbers of warps per block and of registers per thread
+            with which M stays in registers.
         elastic: True if the last variable measures violation: it is 1 at the start and 0 at a feasible point.
     """
 
