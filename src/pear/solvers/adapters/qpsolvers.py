@@ -115,8 +115,8 @@ def _solve_qpsolvers_group(
 def _qpsolvers_cost_unit(c: Array, group: Group) -> float:
     """Return the number by which the objective is divided: for an LP, the largest absolute cost.
 
-    The number is 1 if H is not zero or if all costs are zero. Solvers add curvature of a fixed size to an H of
-    zeros, so that the costs of LPs must have size one.
+    The number is 1 if H is not zero or if all costs are zero. Solvers add curvature of a fixed size to an H of zeros.
+    Its effect depends on the size of the costs. The costs of LPs are therefore scaled to size one.
     """
     curved = group.H.nnz if sp.issparse(group.H) else group.H.any()
     peak = 0.0 if curved else float(np.abs(c).max(initial=0.0))

@@ -41,7 +41,7 @@ class BinaryPlan:
     """The constraints that a group of programs shares. Their decisions are ``low + z`` with selections z.
 
     z_j is 0 or 1 for a *free* variable, and 0 for a *fixed* variable, which has one possible value. The *values* of a
-    program are the objective's coefficients of the free variables.
+    program are the negative costs of the free variables, because the search maximises.
 
     Attributes:
         key: the bytes of all constraints.

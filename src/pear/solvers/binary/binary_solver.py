@@ -32,7 +32,7 @@ _STATUS = {PROVEN: Status.SOLVED, SPENT: Status.INACCURATE, NOTHING: Status.INFE
 def supports(qp: QuadraticProgram) -> bool:
     """Return whether the programs are dense, linear and small, with integer variables only.
 
-    ``solve`` gives up a program in which some variable has more than two values.
+    ``solve`` gives up a program in which some variable has more than two values, or every variable only one.
     """
     if qp.is_sparse or qp.integer is None:
         return False

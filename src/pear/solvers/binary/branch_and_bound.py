@@ -53,7 +53,7 @@ def _fix_branch_item(program: Program, node: Node, item: int, value: int) -> Non
 
 @inner
 def _fix_branch_items_by_cost(program: Program, node: Node, spare: float, u: Array) -> None:
-    """Fix the nonbasic items whose other value would lower the bound by more than ``spare``, at their present values.
+    """Fix each nonbasic item at its present value if its other value would lower the bound by more than ``spare``.
 
     ``u`` (M,) has the multipliers of the M rows.
     """
@@ -320,7 +320,7 @@ class SharedRows(NamedTuple):
         A: (n, M) the coefficients, at most 1 in absolute value, one column for each of M rows. The last column, of −1,
             counts the items taken.
         b: (M,) the limits of the rows; that of the count is 0.
-        width: (M,) how far below its limit a row may be; n for the count.
+        width: (M,) how far below its limit a row may be: infinite for inequalities, n for the count.
         budget: (1,) the number of nodes per sample. Another thread stops the search by setting this number to 0.
     """
 

@@ -60,7 +60,7 @@ def relaxation_reduced_cost(program: Program, u: Array, item: int) -> float:
 
 @inner
 def _relaxation_bound(program: Program, node: Node, u: Array) -> float:
-    """Return the upper bound of all values below a node that the multipliers ``u`` prove."""
+    """Return the upper bound that the multipliers ``u`` prove for the values of all selections in a node's subtree."""
     n, M = program.A.shape
     total, size = node.base[0], 0.0
     for i in span(M):
@@ -81,7 +81,7 @@ def bound_relaxation(program: Program, node: Node, least: float, work: SearchWor
     """Solve the relaxation of a node, but stop once the bound is below ``least``.
 
     Returns:
-        Whether the relaxation is solved, and a proven upper bound of all values below the node.
+        Whether the relaxation is solved, and a proven upper bound of all values in the node's subtree.
     """
     state, p = run_dual_simplex(program, node, least, work)
     _relaxation_multipliers(node, work.u)

@@ -52,7 +52,8 @@ class SelectionSearch:
     Args:
         value: (B, n) the item values of B programs.
         rows: the rows of all programs.
-        start: (B, n) feasible selections to start from, good ones if possible; None for no start.
+        start: (B, n) feasible selections to start from, good ones if possible; None for no start. Programs with whole
+            values do not use it.
         budget: (1,) the number of nodes to visit for each program before the program is given up; None for
             ``selection_search_nodes(rows)``. Another thread stops the search by setting this number to 0.
 

@@ -7,7 +7,7 @@ their bounds:
 
     x_B = … − T x_N,    v·z = … + d·x_N.
 
-Fixed items are removed from the dictionary, which soon is small. The last row counts the items taken (A_j = −1, b = 0).
+Fixed items are removed, so that the dictionary is soon small. The last row counts the items taken (A_j = −1, b = 0).
 """
 
 from __future__ import annotations
@@ -104,7 +104,7 @@ class Tree(NamedTuple):
         row: (DEPTH, 7, M) the fields ``x``, ``least``, ``most``, ``lo``, ``hi``, ``room`` and ``base`` of the nodes.
         basic: (DEPTH, M) the fields ``basic`` of the nodes.
         size: (DEPTH, 1) the fields ``size`` of the nodes.
-        bound: (DEPTH,) upper bounds of the values below the nodes; −inf if both branches have been explored.
+        bound: (DEPTH,) upper bounds of the values in the subtrees of the nodes; −inf if no branch is left to explore.
         branch: (DEPTH, 2) the place of the branch that is not yet explored, and its direction: 1 for up, 0 for down.
     """
 
@@ -277,7 +277,7 @@ def drop_dictionary_column(node: Node, j: int) -> None:
 
 @inner
 def dictionary_objective(program: Program, node: Node) -> float:
-    """Return the objective at the dictionary's point: up to rounding, an upper bound of all values below the node."""
+    """Return the objective at the dictionary's point: up to rounding, an upper bound of the values in the subtree."""
     n, total = node.n, node.base[0]
     for j in span(node.size[0]):
         if node.column[j] < n and node.upper[j] == 1:

@@ -79,7 +79,10 @@ class TightenedRows:
 
     @staticmethod
     def unit_of(x: Array) -> Array:
-        """Return for each ``x`` ≥ 0 the least power of two that is at least ``x``. Division by this unit is exact."""
+        """Return for each ``x`` > 0 the least power of two that is at least ``x``, and 1 for ``x`` = 0.
+
+        Division by such a unit is exact.
+        """
         exponent = np.ceil(np.log2(np.where(x > 0, x, 1.0)))
         return np.asarray(2.0 ** np.clip(exponent, -1022, 1023))
 

@@ -99,10 +99,10 @@ def _search_exchanges_of_sample(
 ) -> bool:
     """Exchange constraints of sample i until no constraint is wrong; return False if that fails.
 
-    All wrong constraints are exchanged together as long as their number falls, and a few times more. After that, one is
-    exchanged at a time. The search fails if it would need more than ``most`` exchanges, if more than ``tolerated``
-    constraints are wrong, if a system cannot be factored, if a number is not finite, or if the final residual is too
-    large.
+    All wrong constraints are exchanged together, until a few exchanges in a row have not reduced the least number of
+    wrong constraints so far. Then one is exchanged at a time, until this number falls again. The search fails if it
+    would need more than ``most`` exchanges, if more than ``tolerated`` constraints are wrong, if a system cannot be
+    factored, if a number is not finite, or if the final residual is too large.
     """
     place, held, fewest, patience = S.place[i], S.held[i], 1 << 60, _PATIENCE
     S.exchanges[i] = 0

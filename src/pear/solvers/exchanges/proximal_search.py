@@ -94,8 +94,9 @@ def solve_proximal_program(
 ) -> int:
     """Solve one proximal program of sample i, and make its solution the point, the working set and the next centre.
 
-    Newton's method begins at the point of the sample, the solution on the last working set, or at the centre if this
-    point is far away. At the centre, constraints are only nearly tight, and most would seem inactive for a smaller μ.
+    Newton's method begins at the point of the sample, the solution on the last working set. The centre is a worse
+    beginning, because constraints are only nearly tight there, and most would seem inactive for a smaller μ. It is used
+    only if an entry of the point is far larger than the size of the decisions.
 
     Args:
         P: the plan.
@@ -248,7 +249,8 @@ def _proximal_slope_at(
     Args:
         P, S, i, mu, w: as in ``solve_proximal_program``.
         length: the length of the step at whose end the derivative is computed.
-        slope, curvature: the derivative at the beginning, and its change, without the terms of rows and bounds.
+        slope, curvature: the derivative for a length of zero, and its rate of change with the length, both without the
+            terms of rows and bounds.
     """
     total, along, dx = slope + length * curvature, w.sides[ALONG], w.variables[DX]
     for k in range(len(P.rows)):
