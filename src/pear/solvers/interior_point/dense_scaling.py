@@ -23,7 +23,8 @@ _BY_SAMPLE = ("H", "c", "limit", "present", "sign")  # the fields of scaled prog
 class ScaledRowPairs(NamedTuple):
     """The E pairs of rows of R (k, n) with common variables, from which R D Rᵀ is computed for a diagonal D.
 
-    All samples share R, which is mostly zero. No pair has more than w common variables.
+    A variable is common to two rows if its entries in both are not zero. All samples share R, which is mostly zero. No
+    pair has more than w common variables.
 
     Attributes:
         column: (E, w) the common variables of each pair.
@@ -108,7 +109,7 @@ class ScaledPrograms:
 
     @property
     def tensors(self) -> list[Tensor]:
-        """All tensors, in a fixed order."""
+        """All tensors in a fixed order, so that a captured CUDA graph can copy those of another batch."""
         return [self.H, self.c, self.R, self.limit, self.present, self.sign, self.tol, *(self.pairs or ())]
 
     def clone(self) -> ScaledPrograms:

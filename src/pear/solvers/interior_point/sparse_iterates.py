@@ -21,10 +21,10 @@ curvature with random couplings      2,000      0.028   0.073       0.138
 curvature with random couplings      4,000      0.060   0.495       0.395
 ===================================  =========  ======  ==========  ==============
 
-PIQP is faster if the factors of the system are cheap. If off-diagonal entries of the curvature fill the factors, PIQP
-takes 8 times as long at 4,000 variables, because it has no conjugate gradients. PIQP also holds Python's global lock,
-so that the samples of a batch cannot be solved in parallel. ``pear bench sparse-solvers`` repeats the comparison,
-except for the rows of neighbouring variables.
+PIQP is faster if the factors of the system are cheap. If couplings in the curvature fill the factors, PIQP takes 8
+times as long at 4,000 variables, because it has no conjugate gradients. PIQP also holds Python's global lock, so that
+the samples of a batch cannot be solved in parallel. ``pear bench sparse-solvers`` repeats the comparison, except for
+the rows of neighbouring variables.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ from pear.solvers.linalg import Array
 from pear.solvers.linalg.saddle import Saddle, SaddlePattern
 
 Solution = tuple[Array, Array, Array]
-"""A point x (n,), row multipliers (p + m,) and bound multipliers (n,)."""
+"""A point x (n,), row multipliers (p + m,), and multipliers (n,) of upper bounds minus those of lower bounds."""
 
 _MAX_ITERATIONS = 80
 _SHIFT = 1e-8
@@ -284,14 +284,9 @@ class SparseIterates:
         return self._point_inside(x, v, slope, max(-1.5 * nearest, 1e-2 * self.size, 0.1 * _largest(x)), multiplier)
 
     def _warm_start(self, x: Array, v: Array, bound: Array) -> IteratePoint:
-        """Return the first iterate from a point near the solution, in the form of the property ``point``.
+        """Return the first iterate from x, v and ``bound``, the parts of a point in the form of the property ``point``.
 
-        Distances to the limits, and multipliers of the limits, are raised above zero.
-
-        Args:
-            x: (n,) decisions.
-            v: (p + m,) multipliers of the rows.
-            bound: (n,) multipliers of the upper bounds minus those of the lower bounds.
+        Its distances to the limits and its multipliers of the limits are raised above zero.
         """
         size = max(_largest(x), 1e-9 * self.size)
         return self._point_inside(x, v, -bound, _INSIDE * size, _INSIDE * self.dual_scale)
