@@ -28,7 +28,8 @@ def make_optimizer(
     A step of Adam has the size of the learning rate, whatever the size of the gradient. The learning rate of the last
     layer, whose outputs are the forecasts, is therefore multiplied by the standard deviation of the costs. If costs are
     small, ε in Adam's denominator is made smaller, too. The same costs in another unit thus lead to the same forecasts
-    in that unit. If ``config.start`` is "given", all layers have the same learning rate.
+    in that unit. If ``config.start`` is "given", or if it is "standardised" and the last layer is not rescaled, all
+    layers have the same learning rate.
 
     Args:
         model: the model. Its last layer is rescaled in place if the layer is untrained, ``keep`` is False and

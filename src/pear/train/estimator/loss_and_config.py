@@ -95,7 +95,7 @@ def _check_loss_decider(loss: Any, problem: Problem | Model) -> None:
 
 
 def config_seed(random_state: Any) -> int:
-    """Return the random state if it is an int; otherwise a seed drawn from it, or from NumPy's global one for None."""
+    """Return the random state if it is an int; otherwise a seed drawn from it, or from NumPy's global state if None."""
     from sklearn.utils import check_random_state
 
     if isinstance(random_state, (int, np.integer)):
