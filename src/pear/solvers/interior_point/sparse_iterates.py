@@ -258,11 +258,7 @@ class SparseIterates:
     # -- first iterates ----------------------------------------------------------------------------------------------
 
     def _cold_start(self) -> IteratePoint:
-        """Return the first iterate without a warm start.
-
-        Its x minimises the objective plus two quadratic penalties: on the residuals of all rows, and on the distance
-        from the point within the bounds that is nearest to zero.
-        """
+        """Return a first iterate whose x minimises the objective plus penalties on row residuals and on its size."""
         pattern = self.pattern
         D = np.where(self.pinned, _HELD, self.max_curvature)
         E = np.where(self.absent, _HELD, np.concatenate([np.full(self.p, _SHIFT), np.ones(len(self.absent) - self.p)]))
