@@ -53,7 +53,7 @@ class MeanRankStatistics:
         return [tuple(names[first : last + 1]) for first, last in found if last > first]
 
     def as_good_as_best(self) -> tuple[str, ...]:
-        """Return the method with the best mean rank, and all methods that cannot be told from it."""
+        """Return the method with the best mean rank, and all methods within the critical difference of it."""
         best = min(self.ranks.values())
         return tuple(name for name, rank in self.ranks.items() if rank - best <= self.critical_difference)
 
