@@ -183,7 +183,7 @@ class IntegerJudge:
     def _solve_by_highs(self) -> BestIntegerPoint:
         """Return the best point by HiGHS, which solves the program with the largest entry of each row scaled to 1.
 
-        The point is checked. HiGHS is believed if it calls the program infeasible.
+        The point is checked, but a claim of HiGHS that the program is infeasible is not.
         """
         s = self.s
         keep = np.isfinite(s.h)
