@@ -71,7 +71,10 @@ def draw_regret_curves(
     log_x: bool = False,
     steps: bool = False,
 ) -> str:
-    """Return a figure of regrets on a log scale: ours as lines, the published ones as dashed lines with open marks."""
+    """Return a figure of regrets on a log scale. Our regrets are solid lines, which jump at each point if ``steps``.
+
+    The published regrets are dashed lines with open marks.
+    """
     with styled_figure(_SIZE) as (figure, axes):
         for one in published:
             axes.plot(one.x, one.y, "--o", markersize=5, markerfacecolor=CARD, color=_method_color(one.method), lw=1.2)
