@@ -105,7 +105,7 @@ class CvxpyFamilyBuilder:
             left: the left-hand side.
             kind: "<=", ">=" or "==".
             low, high: the range of the parameter.
-            price: the price of a violation.
+            price: the price of a violation; for "==" a pair of prices, one for each direction.
         """
         level = cp.Parameter(name=f"level{len(self.draws)}")
         self.draws[level] = lambda rng: np.atleast_1d(rng.uniform(low, high))

@@ -121,7 +121,7 @@ class CaseExamination:
         return one.answers(solution)[0], took
 
     def slowest_ratio(self, seconds: Array) -> float:
-        """Return the longest time divided by the median time. Samples that look slow are timed twice more.
+        """Return the longest time divided by the median time. A sample above ``SLOW`` medians is timed twice more.
 
         Args:
             seconds: (B,) the times of the samples. The time of a slow sample is replaced, in place, by the shortest of
