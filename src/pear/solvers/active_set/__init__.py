@@ -15,9 +15,9 @@ wrong sign leaves the working set. A warm start whose minimum is optimal costs o
 from the data, by the constants of ``pear.optimality.rule``. A sample that does not pass is given up and left to other
 solvers.
 
-The *dual method* solves strictly convex programs that share the Hessian and the equality rows and have many
-inequalities. It begins at the minimum without inequalities and adds those that are violated. A sample that the dual
-method cannot finish goes to the primal method.
+The *dual method* solves programs with many inequalities that share the equality rows and the Hessian, which is positive
+definite on the null space of these rows. It begins at the minimum without inequalities and adds those that are
+violated. A sample that the dual method cannot finish goes to the primal method.
 
 The modules, each of which uses only those before it:
 

@@ -148,7 +148,7 @@ def run_batch_kernel(
         pair: the programs with the predicted objective. For REGRET, it also describes the true objective.
         samples: the costs of the samples.
         table: warm starts. Sample i starts from row ``slots[i]``, and its solution is written back to this row. For
-            REGRET, a program with predicted costs that has no start takes the solution with the true costs. If
+            REGRET, a program with predicted costs that has no start begins at the solution with the true costs. If
             ``samples`` has no slots, nothing is kept: ``best`` has row i for sample i, and the states have a row for
             each worker.
         default: the start of samples without a warm start, as States with one row; without rows, each sample finds a

@@ -41,8 +41,8 @@ def set_sample_regret(
 ) -> None:
     """Solve both problems of a sample, and write its regret and gradients to row i of ``results``.
 
-    The problem with true costs is solved only if the table does not have its solution. If the problem with predicted
-    costs has no start, it takes the solution with true costs. See ``batch_kernel.run_batch_kernel`` for the arguments.
+    The problem with true costs is solved only if the table does not have its solution. The problem with predicted
+    costs starts from this solution if it has no start. See ``batch_kernel.run_batch_kernel`` for the arguments.
     """
     kept = len(samples.slots) > 0
     slot = samples.slots[i] if kept else i

@@ -95,7 +95,7 @@ def search_primal_kernel(  # type: ignore[no-untyped-def]
         order, scratch: (blocks, slots) int32 and float64 memory to work with.
         begun: the number of held rows at the start, and of free variables unless the start is ``elastic``.
         rounds: the largest number of steps for each cost.
-        elastic: whether the last variable, t, is the share that is left of the violation at the start. Once t is zero,
+        elastic: whether the last variable t is the share of the initial violation that is left. Once t is zero,
             it stays zero. If t is still free in a solution, the kernel raises the cost of t.
     """
     block = tl.program_id(0).to(tl.int64)
