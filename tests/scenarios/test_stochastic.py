@@ -133,6 +133,22 @@ def test_rounding_of_the_first_stage_does_not_take_the_second_stage_away(integer
         plan.cost(plain - 1e-6, true)
 
 
+@pytest.mark.parametrize("unit", [1e-12, 1.0, 1e9])
+def test_rounding_of_the_first_stage_has_no_unit(unit):
+    rows = [[0.0, -1.0, -1.0], [-4.0, 1.0, 0.0]]  # make + spare covers the demand, make <= 4 on
+    plant = pear.Problem(G=rows, h=[0.0, 0.0], lb=0.0, ub=[unit, torch.inf, torch.inf])
+    m = pear.Model(
+        plant,
+        known=[1.0, 2.0, 5.0],
+        variables=("on", "make", "spare"),
+        constraint_map=pear.ConstraintMap(h=[[-1.0], [0.0]]),
+    )
+    plan, true = pear.Stochastic(m, ["on"], 2), [[unit]]
+    assert plan.cost([[-1e-20 * unit]], true).tolist() == [5.0 * unit]
+    with pytest.raises(SolveError, match="INFEASIBLE"):
+        plan.cost([[-1e-3 * unit]], true)
+
+
 def test_weights_of_a_call():
     values = factory_values(10, 2, 4)
     weights = torch.tensor([[1.0, 0.0, 0.0, 0.0], [0.0, 1.0, 1.0, 0.0]])

@@ -11,10 +11,11 @@ from torch import Tensor
 
 from pear.decisions.decider import Decider
 from pear.decisions.integer_programs import solve_integer_programs
+from pear.optimality.natural_sizes import decision_sizes, finite_size, positive_size, smallest_limit
 from pear.optimality.rule import FEASIBLE
 from pear.problem import Problem
 from pear.problem.constraint_map import constraint_sides
-from pear.problem.matrix import Matrix, SparseMatrix, matvec, tmatvec
+from pear.problem.matrix import Matrix, SparseMatrix, matrix_row_squares, matvec, tmatvec
 from pear.problem.sample_keys import select_by_keys
 from pear.scenarios.blocks import select_block
 from pear.scenarios.two_stages import TwoStages
@@ -64,6 +65,9 @@ class SecondStage:
                 fields |= {name: select_block(matrix, own, second), side: torch.zeros(len(own)).double()}
         self._Q_first = None if whole.Q is None else _second_stage_matrix(select_block(whole.Q, first, first))
         self._Q_mixed = None if whole.Q is None else _second_stage_matrix(select_block(whole.Q, second, first))
+        self._row_norms: Tensor | None = None
+        if whole.G is not None:
+            self._row_norms = positive_size(matrix_row_squares(_second_stage_matrix(whole.G)).sqrt())
         self.problem: Problem | None = None
         if len(second):
             bounds = constraint_sides(whole)
@@ -88,7 +92,7 @@ class SecondStage:
         """
         first, second = self.stages.first, self.stages.second
         cost, sides = self.stages.costs(values, keys), self._sides(values, keys)
-        x = _without_rounding(x, sides["lb"][..., first], sides["ub"][..., first])
+        x = self._without_rounding(x, sides, keys)
         c1, c2 = cost[:, first], cost[:, second]
         fixed = (c1 * x).sum(1)
         slope = c1.clone()
@@ -127,23 +131,32 @@ class SecondStage:
             torch.where(keep, z, 0.0), torch.where(good, value, 0.0), torch.where(keep, slope, 0.0), status
         )
 
+    def _without_rounding(self, x: Tensor, sides: dict[str, Tensor], keys: list[Hashable] | None) -> Tensor:
+        """Return first-stage decisions without violations of bounds that are due to rounding. Larger violations stay.
+
+        An entry of −1e-20 that stands for 0 would leave no point to a second stage with the row ``y ≤ 4x`` and
+        ``y ≥ 0``. Rounding is relative to the natural sizes of the decisions. If all decisions are close to zero, the
+        bounds and limits of both stages determine these sizes.
+
+        Args:
+            x: (B, n₁) decisions of the n₁ first-stage variables.
+            sides: limits and bounds of both stages, from ``_sides``.
+            keys: B sample ids, or None.
+        """
+        lower, upper = (sides[name][..., self.stages.first] for name in ("lb", "ub"))
+        limits = [sides["lb"], sides["ub"]]
+        if self._row_norms is not None:
+            norms = self._row_norms
+            limits.append(sides["h"] / (norms if keys is None or len(norms) == 1 else norms[torch.tensor(keys)]))
+        limit = smallest_limit(limits)
+        largest = torch.maximum(x.abs().amax(1, keepdim=True), torch.where(limit < torch.inf, limit, 0.0))
+        inside = torch.minimum(torch.maximum(x, lower), upper)
+        size = decision_sizes(x.abs(), largest, upper - lower) + finite_size(inside)
+        return torch.where((x - inside).abs() <= FEASIBLE * size, inside, x)
+
     def _sides(self, values: Tensor, keys: list[Hashable] | None) -> dict[str, Tensor]:
         """Return b, h, lb and ub of the program of both stages, each (B, r) if it differs by sample, otherwise (r,)."""
         return constraint_sides(select_by_keys(self.whole, keys)) | self.stages.sides(values, keys)
-
-
-def _without_rounding(x: Tensor, lower: Tensor, upper: Tensor) -> Tensor:
-    """Return decisions without violations of bounds that are due to rounding. Larger violations stay.
-
-    An entry of −1e-20 that stands for 0 would leave no point to a second stage with the row ``y ≤ 4x`` and ``y ≥ 0``.
-
-    Args:
-        x: (B, n₁) decisions of the n₁ first-stage variables.
-        lower, upper: (n₁,) or (B, n₁) bounds of these variables.
-    """
-    inside = torch.minimum(torch.maximum(x, lower), upper)
-    size = x.abs().amax(1, keepdim=True).clamp(min=1.0)
-    return torch.where((x - inside).abs() <= FEASIBLE * size, inside, x)
 
 
 def _second_stage_matrix(matrix: Any) -> Matrix:
