@@ -204,7 +204,7 @@ def write_error_projection(D: ProgramData, w: Workspace, g: Array, noise: float)
 def has_mixed_units(D: ProgramData) -> bool:
     """Return True if the variables seem to have different units.
 
-    They seem to if their curvatures, or the largest entries of their columns of J, are of very different sizes.
+    This is assumed if the curvatures, or the largest entries of the columns of J, have very different sizes.
     """
     R, n = D.J.shape
     least = least_entry = math.inf

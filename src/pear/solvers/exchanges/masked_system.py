@@ -1,4 +1,4 @@
-"""The reduced system of a working set, solved as the whole system with huge entries on some places of the diagonal.
+"""The reduced system of a working set, solved as the whole system with some huge entries on its diagonal.
 
 The whole system ``[H + D, Jᵀ; J, −E]``, with J = [A; G] and diagonal D and E, is analysed once for a problem. For a
 working set, D is huge for the variables at a bound, and E is huge for the rows that are not held, so that the solution
