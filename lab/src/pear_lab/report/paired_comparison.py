@@ -194,9 +194,9 @@ class ComparisonLine:
 
 
 def runs_with_latest_defaults(runs: StoredRuns) -> StoredRuns:
-    """Return the runs without those of PEAR with earlier defaults.
+    """Return the runs without outdated runs of PEAR with our defaults.
 
-    A run of PEAR with our defaults is left out if its options differ from those of the newest such run on its task.
+    A run is outdated if its options differ from those of the newest run of PEAR with our defaults on the same task.
     """
     ours = sorted((run for run in runs.done if run.method == OURS), key=lambda run: run.created)
     options = {run.task: run.settings.get("options") for run in ours}
@@ -222,10 +222,7 @@ def runs_with_common_start(runs: StoredRuns, comparison: Comparison) -> StoredRu
 
 
 def comparison_lines(runs: StoredRuns) -> dict[str, list[ComparisonLine]]:
-    """Return, for each task, a line for every cell in which all compared methods have run.
-
-    Each method must have runs on two common seeds or more.
-    """
+    """Return, for each task, a line for every cell in which all compared methods have run on two common seeds."""
     found: dict[str, list[ComparisonLine]] = {}
     runs = runs_with_latest_defaults(runs)
     for comparison in COMPARISONS.values():
@@ -292,9 +289,9 @@ def regret_ratios_by_task(tasks: Mapping[str, Sequence[ComparisonLine]]) -> dict
 def _method_lines(
     comparison: Comparison, runs: StoredRuns, methods: Mapping[str, Sequence[str]]
 ) -> Iterator[ComparisonLine]:
-    """Yield a line for each cell of a comparison in which all given methods have run.
+    """Yield a line for each cell of a comparison in which all given methods have run on at least two common seeds.
 
-    Each method must have runs of the full problem on two common seeds or more. ``methods`` names the methods by task.
+    The runs must be of the full problem. ``methods`` names the methods by task.
     """
     runs = runs_with_common_start(runs, comparison)
     for experiment in (EXPERIMENTS[name] for name in comparison.experiments):

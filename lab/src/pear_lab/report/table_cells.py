@@ -137,7 +137,7 @@ def fill_cell(runs: StoredRuns, wanted: PublishedNumber) -> Cell:
 
 
 def cell_values_by_seed(group: list[RunRecord], wanted: PublishedNumber) -> dict[int, float]:
-    """Return the number for a cell by seed, in the unit of the table.
+    """Return our number for a cell from each seed, in the unit of the table.
 
     A seed has one run, or one for each of its folds.
     """
