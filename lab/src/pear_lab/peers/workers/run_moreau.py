@@ -14,8 +14,8 @@ def moreau_layer(Q: Any) -> Callable[[Any], Any]:
     """Return the function of Moreau from costs (B, n) to long-only portfolios (B, n) with curvatures Q (B, n, n).
 
     The program has the form ``Ax + s = b`` with s = 0 in the first row and s ≥ 0 in the others. All settings are the
-    defaults, except the number of iterations: after the default of 200, the active-set method silently stops too early
-    from about 450 assets on.
+    defaults, except the number of iterations. With the default of 200 and about 450 assets or more, the active-set
+    method stops too early, and without an error.
     """
     import torch
 
