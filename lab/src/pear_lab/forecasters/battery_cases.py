@@ -21,7 +21,7 @@ SYNTHETIC_DAYS, SYNTHETIC_FOLDS, SYNTHETIC_FOLD_DAYS = 1095, 6, 120
 
 
 def pjm_battery_case(order: str, seed: int, quick: bool) -> StudyCase:
-    """Return the case with the battery and the PJM days of Yeh et al.
+    """Return the case with the battery and the PJM days of Yeh et al. 2024.
 
     Args:
         order: the choice of test days: "time" for the last fifth, "shuffled" for a fifth drawn with the seed of Yeh
