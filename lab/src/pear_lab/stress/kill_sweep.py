@@ -168,7 +168,7 @@ class _Sweep:
     rows: list[str] = field(default_factory=list)
 
     def run(self) -> list[str]:
-        """Start the sweep until it finishes, and return the keys of all rows that were written."""
+        """Start the sweep again and again until it finishes, and return the keys of all rows that were written."""
         while self._command() != 0:
             pass
         return self.rows
@@ -359,7 +359,7 @@ def sweep_runs() -> list[RunSpec]:
 
 
 def run_sweep() -> None:
-    """Do the unfinished runs of the sweep with two workers. The arguments of the process are a folder and an engine."""
+    """Do the unfinished runs of the sweep with two workers. The command line names the folder and the engine."""
     folder, engine = sys.argv[1:]
     with open_folder(Path(folder)) as database:
         _print_sweep_line(OPEN)
