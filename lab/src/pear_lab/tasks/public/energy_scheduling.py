@@ -48,8 +48,8 @@ class EnergyScheduleJobs(NamedTuple):
 def energy_schedule_model(jobs: EnergyScheduleJobs, capacity: float, slots: int = SLOTS) -> Model:
     """Return the 0–1 program in which every job starts once and the load of every slot is at most ``capacity``.
 
-    There is a variable for each job and start. Its cost is the energy of the job at the predicted prices of the slots
-    in which the job would run.
+    There is a variable for each job and start. Its cost is what the energy of the job costs at the predicted prices of
+    the slots in which the job would run.
 
     Example:
         >>> two = EnergyScheduleJobs(*(np.array(row) for row in ([1, 2], [0, 0], [3, 3], [1.0, 2.0], [0.5, 0.8])))
