@@ -229,7 +229,7 @@ def _choose_fit_validation(
 
 
 def _check_fit_keys(samples: SampleSource, problem: Any) -> None:
-    """Raise ProblemError if the problem has fields for each sample, and samples from files or a loader have no ids."""
+    """Raise ProblemError if fields of the problem differ by sample, and samples from files or a loader have no ids."""
     rows = count_keyed_samples(problem)
     if not isinstance(samples, MemorySamples) and samples.keys is None and rows is not None:
         what = "a DataLoader that shuffles" if isinstance(samples, LoaderSamples) else "ParquetSamples"

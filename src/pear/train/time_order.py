@@ -62,8 +62,8 @@ def sort_samples_by_time(data: Any, numbered: bool, weight: Any = None) -> tuple
 
     Args:
         data: the samples, in any form that ``fit`` accepts. Only pairs and triples are sorted.
-        numbered: whether row numbers identify the samples, as they do for a problem with fields for each sample. If
-            samples without ids are moved, their former row numbers become their ids.
+        numbered: whether row numbers identify the samples, as they do for a problem with a field, such as b, that has a
+            row for each sample. If samples without ids are moved, their former row numbers become their ids.
         weight: (N,) weights of the samples, or None.
 
     Returns:

@@ -203,7 +203,7 @@ def check_label_settings(config: FitConfig, problem: Any, ids: Any = None) -> No
 
 
 def _labels_belong_to_samples(problem: Any) -> bool:
-    """Return whether a problem has fields for each sample, or a decision function that takes the ids of samples."""
+    """Return whether fields of a problem differ by sample, or its decision function has the sample ids as argument."""
     if not isinstance(problem, (Problem, Model)):
         return False
     plain = problem_of_model(problem)

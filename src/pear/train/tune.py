@@ -118,8 +118,8 @@ def tune(
     begin with the same weights and see the samples in the same order, except methods that keep the order of the data.
 
     Args:
-        problem: the decision problem. If it has fields for each sample, these belong to the rows of ``X``, in order. A
-            ``Model`` maps predicted values to costs.
+        problem: the decision problem. A field that differs between samples, such as b, has a row for each row of ``X``,
+            in order. A ``Model`` maps predicted values to costs.
         X: (N, p), p features: a tensor, an array or a DataFrame, or several inputs as in ``fit``.
         C: (N, n) the true costs, or (N, k) the k true values that the cost map of a ``Model`` maps to costs.
         model: a module from features to costs. Each candidate trains a copy of it. By default a linear model whose

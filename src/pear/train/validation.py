@@ -57,8 +57,8 @@ def hold_out_validation(samples: MemorySamples, share: Any, problem: Any) -> tup
     Args:
         samples: all samples.
         share: the share of samples to hold out; None stands for the default, ``SHARE``.
-        problem: the problem of the loss, or None. If it has fields for each sample, it must have a row for each of
-            ``samples``.
+        problem: the problem of the loss, or None. A field that differs between samples, such as b, must have a row for
+            each of ``samples``.
     """
     check_validation_rows(samples, problem)
     return samples.cut(len(samples) - count_validation_samples(len(samples), SHARE if share is None else share))
