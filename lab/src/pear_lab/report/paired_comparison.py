@@ -222,7 +222,7 @@ def runs_with_common_start(runs: StoredRuns, comparison: Comparison) -> StoredRu
 
 
 def comparison_lines(runs: StoredRuns) -> dict[str, list[ComparisonLine]]:
-    """Return, for each task, a line for every cell in which all compared methods have run on two common seeds."""
+    """Return, for each task, a line for every cell in which all compared methods share at least two seeds."""
     found: dict[str, list[ComparisonLine]] = {}
     runs = runs_with_latest_defaults(runs)
     for comparison in COMPARISONS.values():
