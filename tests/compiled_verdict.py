@@ -1,4 +1,4 @@
-"""The compiled active-set method's own rules of acceptance, applied to a point that it has not found."""
+"""The rules by which the compiled active-set method accepts its own points, applied to points from elsewhere."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ from pear.solvers.active_set.solution_check import (
 
 
 def judge(P: Programs, cost: Array, point: CompiledSolutions) -> CompiledSolutions:
-    """The outcome for row 0 of ``point``, whose active set is its working set."""
+    """Return the verdict on row 0 of ``point``, whose active set serves as its working set."""
     n, rows = len(cost), P.J.shape[1]
     outcome = ix.new_kernel_solutions(1, n, P.equalities, rows - P.equalities)
     for part in outcome:
@@ -47,7 +47,7 @@ def judge(P: Programs, cost: Array, point: CompiledSolutions) -> CompiledSolutio
 
 @inner
 def load_point(D: ProgramData, point: CompiledSolutions, k: int, w: Workspace) -> None:
-    """Bring a point with its multipliers into the workspace; its active set is the working set."""
+    """Copy row ``k`` of ``point``, with its multipliers, into the workspace; its active set becomes the working set."""
     R, n = D.J.shape
     p = D.equalities
     for j in span(n):
@@ -60,9 +60,10 @@ def load_point(D: ProgramData, point: CompiledSolutions, k: int, w: Workspace) -
 
 @inner
 def verify(D: ProgramData, point: CompiledSolutions, k: int, outcome: CompiledSolutions, i: int, w: Workspace) -> None:
-    """Judge a point as the solver judges its own: stationarity, signs, feasibility, KKT residual.
+    """Judge row ``k`` of ``point`` as the solver judges its own points; write the verdict to row ``i`` of ``outcome``.
 
-    Its rows, lower and upper are the working set that its multipliers are computed with.
+    The checks are stationarity, signs of the multipliers, feasibility and the KKT residual. The working set is given by
+    ``point.rows``, ``point.lower`` and ``point.upper``.
     """
     load_point(D, point, k, w)
     set_gradient_by_hessian_product(D, w)
@@ -82,7 +83,7 @@ def verify(D: ProgramData, point: CompiledSolutions, k: int, outcome: CompiledSo
 def run(
     P: Programs, samples: SampleCosts, point: CompiledSolutions, outcome: CompiledSolutions, memory: WorkMemory
 ) -> None:
-    """Load the program and judge the point, where the program is one."""
+    """Load the program, and judge the point if the program could be loaded."""
     programs = refer(P)
     w = refer(kernels.batch_workspace(refer(memory), 0))
     D = refer(sample.select_sample_program(programs, programs.Q, 0))

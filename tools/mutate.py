@@ -84,13 +84,16 @@ def _child(function: Callable[[], Any], answer: Path) -> None:
 
 
 def limit(seconds: float) -> None:
-    """End this process after ``seconds`` of processor time, or after ten times as many seconds on the clock."""
+    """End this process after ``seconds`` of processor time, or after ten times as many seconds of wall-clock time."""
     signal.setitimer(signal.ITIMER_PROF, seconds)
     signal.setitimer(signal.ITIMER_REAL, 10 * seconds)
 
 
 def passes(item: pytest.Item, following: pytest.Item | None) -> bool:
-    """Run one test with its fixtures, and return whether it passes."""
+    """Run one test with its fixtures, and return whether it passes.
+
+    ``following`` is the test that pytest runs next; pytest keeps the fixtures that both share. None ends all fixtures.
+    """
     return not any(report.failed for report in runtestprotocol(item, log=False, nextitem=following))
 
 
@@ -217,7 +220,10 @@ class Runner:
         print()
 
     def jobs(self, todo: list[Mutant], tests: Tests) -> Iterator[Job]:
-        """Yield a job for each mutant. Its tests are ordered late: those that caught similar mutants come first."""
+        """Yield a job for each mutant.
+
+        Its tests are ordered when its job begins, so that the outcomes of earlier mutants are known.
+        """
         for mutant in todo:
             order = self.order(mutant, tests)
             if mutant.outer is None:
@@ -281,7 +287,7 @@ class Runner:
 
 
 def thinned(items: list[pytest.Item]) -> list[pytest.Item]:
-    """Return the tests that take part: at most ``VARIANTS`` of each parametrised test.
+    """Return the tests that are used: at most ``VARIANTS`` of each parametrised test.
 
     Tests of the laboratory and of the folders ``NO_PART`` are left out.
     """

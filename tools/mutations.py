@@ -121,7 +121,13 @@ def mutated(path: Path, index: int) -> ast.Module:
 
 
 def exchange(mutant: Mutant, root: Path, live: dict[tuple[str, str, int], list[types.FunctionType]]) -> None:
-    """Put the changed code of a mutant into the running functions ``live`` of the mutant's file."""
+    """Put the changed code of a mutant into the functions of this process.
+
+    Args:
+        mutant: the mutant.
+        root: the folder that holds the mutant's file.
+        live: the functions of the process, by the path of their file, their qualified name and their first line.
+    """
     path = root / mutant.file
     tree = mutated(path, mutant.index)
     todo = [compile(tree, str(path), "exec", dont_inherit=True)]

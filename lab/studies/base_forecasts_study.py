@@ -1,4 +1,7 @@
-"""Corrections of a forecaster on PJM days that drift: forecasts of the training days by copies, or by the base itself.
+"""Ways to correct a trained forecaster (``base=``) on PJM days whose prices drift.
+
+A correction is trained on forecasts of the training days. They come either from copies of the base that have not seen
+these days, or from the base itself (``FrozenEstimator``). The study prints the mean regret on the test days.
 
 Run: PEAR_DATA=… OMP_NUM_THREADS=1 python lab/studies/base_forecasts_study.py
 """
@@ -38,7 +41,7 @@ BASES: dict[str, Any] = {
 
 
 def compare_forecasts(name: str, X: np.ndarray, C: np.ndarray) -> Iterator[tuple[str, float, str]]:
-    """Yield a description, the mean regret of a test day and the winner of the race for each way to use a base.
+    """For each way to use a base, yield its description, the mean regret of a test day, and the winner of the race.
 
     Args:
         name: the name of the base.

@@ -1,4 +1,4 @@
-"""Predicted weights of a knapsack: PEAR on predicted coefficients, beside SFGE and the two-stage forecast.
+"""Predicted weights of a knapsack: PEAR on predicted coefficients, compared with SFGE and the two-stage forecast.
 
     python lab/studies/coefficients_study.py [--seeds 5] [--methods mse sfge pear-guided]
 

@@ -109,7 +109,7 @@ class Process(NamedTuple):
         centres: (B, 12) the forecasts of the B days.
         units: (N, 12) the rows u: errors of N days, divided by the size predicted for their day.
         sizes: (B, 12) the predicted sizes of the errors on the B days, or ones.
-        mixture: (R, 12) errors of all days together, in MW.
+        mixture: (R, 12) a sample of the errors in MW, pooled over all days.
         expected: (B, 12, 16) the expected costs of the blocks, with each of the 16 sets of running plants.
         least: the mean cost of the best commitments if the demand is known.
     """
@@ -157,7 +157,7 @@ def make_process(centres: Array, errors: Array, sizes: Array, rows: States) -> P
 def known_process(days: IrishCommitmentDays, count: int) -> None:
     """Print the first two tables, for a known process.
 
-    They have the expected regret of rules, and of plans with few scenarios.
+    They show the expected regret of each rule, and that of plans with few scenarios.
     """
     X, Y = days.features, days.demand
     errors = np.zeros_like(Y)
@@ -212,7 +212,10 @@ def few_scenarios(process: Process, count: int) -> str:
 
 
 def _clusters(errors: Array, count: int, keep: Literal["mean", "one"], seed: int) -> tuple[Array, Array]:
-    """Return the scenarios (S, 12) that ``pear.scenarios.reduce`` makes from errors (N, 12), and their weights (S,)."""
+    """Return the scenarios (S, 12) that ``pear.scenarios.reduce`` makes from errors (N, 12), and their weights (S,).
+
+    ``keep`` says whether a cluster becomes the mean of its errors, or one of them.
+    """
     values, weights = reduce(errors, count, keep=keep, seed=seed)
     return values.numpy(), weights.numpy()
 

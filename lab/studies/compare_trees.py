@@ -4,12 +4,12 @@
 
 Every job runs in a process of its own. In each round it runs first with the code of one folder, then with that of the
 other. The command prints the median times, the median ratio, and the range of the ratios of single rounds. All times
-are processor time, so that other work on the machine counts little. A job reports the fastest of its repeats; jobs that
-measure the start of the package have no repeats. Each job runs once in each tree before its first round, to compile the
-kernels. Trainings begin with ``start="mse"`` or "given", because the default start is not the same in all trees. Jobs
-of a battery need the days of the PJM market under ``$PEAR_DATA``. Of these jobs, those with "epochs" run a training
-loop written by hand, and those with "fit" run ``pear.fit`` with the same loss, for a linear model and for a network
-with a hidden layer of 64 units. Those with "race" fit a ``DecisionRegressor`` with nothing set.
+are processor time, so that other work on the machine hardly affects them. A job reports the fastest of its repeats;
+jobs that measure the start of the package have no repeats. Each job runs once in each tree before its first round, to
+compile the kernels. Trainings begin with ``start="mse"`` or "given", because the default start is not the same in all
+trees. Jobs of a battery need the days of the PJM market under ``$PEAR_DATA``. Of these jobs, those with "epochs" run a
+training loop written by hand, and those with "fit" run ``pear.fit`` with the same loss, for a linear model and for a
+network with a hidden layer of 64 units. Those with "race" fit a ``DecisionRegressor`` with default settings.
 """
 
 from __future__ import annotations

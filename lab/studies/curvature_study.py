@@ -5,10 +5,10 @@
 The command trains a linear forecaster on each task, with the curvature of each rule. It prints the mean regrets on
 samples that no training has seen, in the problem without added curvature. Tasks are batteries with four kinds of Q (on
 days of PJM prices if $PEAR_DATA has them, and on synthetic days), factor models with turnover, and random programs of
-low rank. A rule adds curvature to Q in units of the variables' ranges, with the λ that "auto" takes: ``floor`` (the
+low rank. A rule adds curvature to Q in units of the variables' ranges, with the λ that "auto" chooses: ``floor`` (the
 default) raises every eigenvalue to at least λ, ``null`` adds λ in the directions in which Q has no curvature, ``all``
-adds λ in every direction, and ``nothing`` adds none. ``mse`` trains on the squared error. ``floor:0.1`` takes a tenth
-of λ.
+adds λ in every direction, and ``nothing`` adds none. ``mse`` trains on the squared error. A number after a colon is a
+factor of λ: ``floor:0.1`` uses a tenth of it.
 """
 
 from __future__ import annotations
@@ -128,7 +128,10 @@ def low_rank(rank: int, seed: int) -> Trial:
 
 
 def polynomial(random: np.random.Generator, count: int, n: int, p: int, noise: float) -> tuple[Array, Array]:
-    """Draw features (count, p), and values (count, n) that are polynomials of degree 4 of the features."""
+    """Draw features (count, p), and values (count, n) that are polynomials of degree 4 of the features.
+
+    Each value is multiplied by a random number between 1 − ``noise`` and 1 + ``noise``.
+    """
     slopes, features = random.integers(0, 2, (n, p)), random.normal(size=(count, p))
     values = ((features @ slopes.T / np.sqrt(p) + 3) ** 4 + 1) / 3.5**4
     return features, values * random.uniform(1 - noise, 1 + noise, (count, n))

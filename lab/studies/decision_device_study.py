@@ -29,7 +29,7 @@ def problems(draw: Callable[..., Tensor]) -> dict[str, tuple[pear.Problem, float
 
 
 def describe_fit(problem_at: str, model_at: str, epochs: int) -> str:
-    """Train a network of 5, 64 and 40 units on paths through a 5×5 grid; return times and the best regret as text.
+    """Train a network with 64 hidden units on paths through a 5×5 grid; return times and the best regret as text.
 
     Decisions are computed on the device ``problem_at``, and the network is on the device ``model_at``.
     """

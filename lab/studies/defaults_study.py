@@ -83,7 +83,7 @@ def assignment(seed: int, size: int = 8, count: int = 500) -> Trial:
 def energy(capacity: float) -> Trial:
     """Return a trial of the knapsack of half-hours.
 
-    The seed of a training changes only the first weights of the model and the batches.
+    The data is the same for all seeds. The seed of a training changes only the first weights and the batches.
     """
     data = load_energy()
     split = energy_split(data, capacity)
@@ -95,9 +95,9 @@ def energy(capacity: float) -> Trial:
 
 
 def building(seed: int) -> Trial:
-    """Return a trial of choosing properties.
+    """Return a trial of building investment, in which properties are chosen within a budget.
 
-    The seed assigns properties to instances, and chooses the fold for the test.
+    The seed assigns properties to instances, and chooses the fold that is the test set.
     """
     split = building_split(load_building(), seed, fold=seed % 5)
     train, validation = split.train, split.validation
@@ -139,7 +139,7 @@ class Setting(NamedTuple):
 
 
 def train(cell: str, text: str, seed: int) -> float:
-    """Do one training, and return the best validation regret in percent."""
+    """Train on ``cell`` with the setting that ``text`` describes; return the best validation regret in percent."""
     torch.set_num_threads(1)
     setting = Setting.read(text)
     torch.manual_seed(seed)

@@ -94,9 +94,15 @@ ORDERS: dict[str, Callable[[Days], Days]] = {"in time": lambda days: days, "doub
 
 
 def bounded_days(days: Days, rule: str, level: float, of: str) -> pear.IntervalRecord:
-    """Return bounds on the cost of every day after the first 200.
+    """Return bounds on the cost, or on the regret, of every day after the first 200.
 
     Bounds are computed from all earlier days. If the rule is frozen, they are computed from the first 200 days only.
+
+    Args:
+        days: the days.
+        rule: the name of a row of ``RULES``.
+        level: the share of days that the bounds promise to cover.
+        of: what is bounded, as in ``pear.CostIntervals``.
     """
     options, frozen = RULES[rule]
     intervals = pear.CostIntervals(days.problem, of=of, **options)

@@ -152,7 +152,8 @@ def mean_slope(task: ShortestPath, predicted: Tensor, true: Tensor, seed: int) -
 def cosine(way: Tensor, halves: Tensor) -> float:
     """Return the cosine between the directions ``way`` (B, n) and the slope of the regret, over all samples together.
 
-    ``halves`` (2, B, n) has two independent estimates of the slope. Their product estimates its square without bias.
+    ``halves`` (2, B, n) has two independent estimates of the slope. Their inner product estimates the squared length of
+    the slope without bias.
     """
     square = (halves[0] * halves[1]).sum().clamp(min=0)
     return float((way * halves.mean(0)).sum() / (way.square().sum() * square).sqrt())

@@ -99,7 +99,14 @@ class EnergyRun(NamedTuple):
 
 
 def energy_run(split: Any, weights: Tensor, make: Callable[[], nn.Module], seed: int) -> EnergyRun:
-    """Train from the first weights of one seed, and return the result."""
+    """Train on energy prices with the loss that ``make`` returns, and return the result.
+
+    Args:
+        split: the samples for training, for validation and for the test.
+        weights: the weights of the knapsack's items.
+        make: a function that returns a new loss.
+        seed: the seed of the first weights and of the batches.
+    """
     one, (x, c) = Trial(split.train, split.validation, split.test), split.train.samples
     model, loss = fresh(lambda: SharedLinear(x.shape[-1], weights), seed), make()
     flat, deviation = [], []
@@ -116,7 +123,10 @@ def energy_run(split: Any, weights: Tensor, make: Callable[[], nn.Module], seed:
 
 
 def draw_gradients(figure: Path, runs: Mapping[str, Sequence[EnergyRun]], bound: float) -> None:
-    """Draw zero gradients and deviations over the epochs as lines, and final regrets as dots. Each seed has its own."""
+    """Draw zero gradients and deviations over the epochs as lines, and final regrets as dots.
+
+    Each seed has a line and a dot. A run whose test regret is above ``bound`` has the colour of a stuck start.
+    """
     with styled_figure(WIDE, widths=(1.0, 1.0, 0.8)) as (drawing, (left, middle, right)):
         for place, (name, found) in enumerate(runs.items()):
             color = COLORS[(PEAR, GUIDED)[place]]
@@ -184,7 +194,7 @@ PROBLEMS: dict[str, Callable[[int], tuple[pear.Problem, Samples]]] = {
 
 
 def active_sets(figure: Path) -> str:
-    """Measure how often the active sets at forecast and truth differ, and how good the gradient's direction is then."""
+    """Measure how often the active sets at forecast and truth differ, and how good the gradient's direction then is."""
     epochs, degrees, task = (1, 5, 20, 60), (4, 8), pear.tasks.shortest_path((5, 5))
     share: dict[int, list[list[float]]] = {degree: [] for degree in degrees}
     points: dict[tuple[int, str], list[list[float]]] = {}

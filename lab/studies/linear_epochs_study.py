@@ -22,7 +22,10 @@ SUPPORTS = LinearEpochs.supports
 
 
 def seconds(task: pear.tasks.Task, epochs: int, compiled: bool) -> float:
-    """Return the time of one call of ``fit`` on 1,000 samples, with the start on the squared error and the checks."""
+    """Return the time of one call of ``fit`` on 1,000 samples.
+
+    The time includes the start on the squared error and the checks on the validation samples.
+    """
     X, C = task.samples(1500, degree=4, seed=0)
     LinearEpochs.supports = staticmethod(SUPPORTS if compiled else lambda *_: False)  # type: ignore[method-assign]
     torch.manual_seed(0)

@@ -48,7 +48,10 @@ def least_squares(samples: Samples) -> nn.Module:
 
 
 def make(name: str, problem: Problem | Model, samples: Samples) -> nn.Module:
-    """Return the loss of a method, or the squared error for "mse". A loss with a unit is calibrated on the samples."""
+    """Return the loss of a method, or the squared error for "mse".
+
+    A loss whose settings depend on the unit of the costs is calibrated on the samples.
+    """
     loss = nn.MSELoss() if name == "mse" else make_loss(name, problem)
     if hasattr(loss, "calibrate"):
         loss.calibrate(samples.costs)

@@ -4,9 +4,10 @@
 
 The command trains a linear forecaster by each method on paths through a 5×5 grid, on a knapsack of 20 items, and on an
 assignment of 5 to 5 that a function decides (an ``Oracle`` without constraints). All methods get the same samples,
-start and number of epochs, and the weights after the last epoch count. The tables have means over the seeds: the regret
-before and after training, in % of the best values, on 500 samples that no training has seen; the milliseconds of
-processor time of a training step of 32 samples; and the number of distinct solutions in the pool at the end.
+start and number of epochs. Each is judged with its weights after the last epoch. The tables have means over the seeds:
+the regret before and after training, in % of the best values, on 500 samples that no training has seen; the
+milliseconds of processor time of a training step of 32 samples; and the number of distinct solutions in the pool at the
+end.
 """
 
 from __future__ import annotations

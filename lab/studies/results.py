@@ -5,8 +5,8 @@
     pear reproduce --merge FOLDER --merge FOLDER --out docs/results/portfolio    # seeds 0 to 4, its portfolios
     python lab/studies/results.py
 
-The last command writes them from the databases that the others make. A test compares them with the databases, so that
-no number in them is written by hand.
+The first three commands make databases, from which the last command writes the tables. A test compares the tables with
+the databases, so that no number in them is written by hand.
 """
 
 from __future__ import annotations
@@ -115,7 +115,7 @@ def times(runs: StoredRuns) -> PageSection:
 def portfolio(database: Path = MARKETS) -> str:
     """Return the portfolio tables of PEAR's paper beside ours.
 
-    Of the paired differences, only those from exact PEAR remain.
+    The table of paired differences keeps only the rows that compare exact PEAR with another method.
 
     Raises:
         SystemExit: the database does not hold the runs of one market.

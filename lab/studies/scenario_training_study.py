@@ -3,10 +3,10 @@
     python lab/studies/scenario_training_study.py [--seeds 10] [--days 150] [--scenarios 8]
 
 Shifts are the first stage. Temporary workers, whose pay is predicted, and overtime are decided when the demand is
-known. A linear forecast is fitted to as many days as are tested; as many other days choose the epoch. Demand is skewed,
-and the larger one of the features is, the less certain it is. Scenarios from past errors do not depend on this feature.
-The table has the mean regret over seeds on unseen days, and the difference from planning by a fixed quantile of the
-errors, with the level that is best on these days.
+known. Equally many days fit the linear forecast, choose the epoch, and are tested. The distribution of demand is
+skewed, and its spread grows with one of the features. Scenarios from past errors do not depend on this feature. The
+table has the mean regret over seeds on unseen days, and the difference from planning by a fixed quantile of the errors,
+with the level that is best on these days.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Regret as an objective of gradient boosting: its gradient, its scale, both packages, and what it is good for."""
+"""Regret as an objective of LightGBM and XGBoost: its gradient, its scale, and the decisions of the trained trees."""
 
 from __future__ import annotations
 
@@ -106,7 +106,7 @@ def boosted(start: np.ndarray[Any, Any], rounds: int = 60) -> np.ndarray[Any, An
 
 
 def test_lightgbm_decides_better_than_on_the_squared_error() -> None:
-    """One row a sample, many values: ``num_class`` says how many."""
+    """The table has one row for each sample; ``num_class`` is the number of predicted values."""
     squared = np.column_stack(
         [lgb.train({"objective": "l2", **SETTINGS}, lgb.Dataset(X[TRAIN], c), 40).predict(X) for c in C[TRAIN].T]
     )
@@ -115,7 +115,7 @@ def test_lightgbm_decides_better_than_on_the_squared_error() -> None:
 
 
 def test_lightgbm_with_a_row_for_every_value() -> None:
-    """Through its scikit-learn interface: labels are the costs themselves."""
+    """LightGBM's scikit-learn interface is used, and the labels are the costs themselves."""
     arc = np.tile(np.arange(K), 120)
     long = np.column_stack([np.repeat(X[TRAIN], K, axis=0), arc])
     start = np.repeat(C[TRAIN].mean(), 120 * K)
@@ -148,7 +148,7 @@ def test_groups_may_come_interleaved() -> None:
 
 
 def test_trees_on_top_of_trees_on_a_long_table() -> None:
-    """The forecasts that the objective gets hold the start, and the base forecasts new rows."""
+    """The forecasts that the objective receives include the base's forecasts, and the base forecasts new rows."""
     long = np.column_stack([np.repeat(X, K, axis=0), np.tile(np.arange(K), len(X))])
     days, flat = np.repeat(np.arange(len(X)), K), C.ravel()
     train, held_out, test = days < 120, (days >= 120) & (days < 180), days >= 180

@@ -28,7 +28,7 @@ SMALL = ("--grid", "3", "--samples", "120", "--max-epochs", "4", "--degree", "4"
 
 @pytest.fixture
 def run(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Callable[..., Result]:
-    """The command, in an empty folder and a wide terminal without colours."""
+    """Return a function that runs the command in an empty folder and a wide terminal without colours."""
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("NO_COLOR", "1")
 
@@ -145,7 +145,7 @@ def row(**changes: Any) -> exactness_benchmark.ExactnessRow:
 
 @pytest.fixture
 def benchmark(monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
-    """A stand-in for the benchmark: ``rows`` are what it returns, ``asked`` what it was asked for."""
+    """Replace the benchmark by a stand-in that returns ``rows`` and stores its arguments in ``asked``."""
     state: dict[str, Any] = {"rows": [row()]}
 
     def stand_in(

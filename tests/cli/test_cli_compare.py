@@ -1,4 +1,4 @@
-"""``pear compare``: a model, a table and own forecasts in, a table, a picture and every decision out."""
+"""``pear compare``: it reads a model, a table and forecasts, and writes a table, a picture and every decision."""
 
 from __future__ import annotations
 
@@ -32,7 +32,10 @@ Run = Callable[..., Result]
 
 @pytest.fixture
 def run(terminal: None) -> Run:
-    """The command, in a folder with a model, samples with dates, and forecasts that are those of the day before."""
+    """Return a function that runs the command in a folder with a model, dated samples, and forecasts.
+
+    The forecast of a day is the costs of the day before.
+    """
     Path("bag.lp").write_text(MODEL)
     draw = np.random.default_rng(0)
     X = draw.normal(size=(80, 2))
@@ -78,7 +81,10 @@ def test_all_usual_forecasters_stand_beside_each_other(run: Run) -> None:
 
 
 def test_long_tables_give_the_same_as_wide_ones(run: Run) -> None:
-    """A table with a row for each item, shuffled; own forecasts and the mean depend on nothing but the reading."""
+    """A shuffled table with a row for each item gives the same results, except where training depends on the layout.
+
+    The given forecasts and the mean of the costs do not depend on it.
+    """
     options = ("--splits", 3, "--forecasters", "correction", "--max-epochs", 2)
     wide = run(
         "bag.lp", "data.csv", "--features", "sun,wind", "--forecasts", "yesterday.csv", *options, "--out", "wide"
@@ -103,7 +109,7 @@ def test_long_tables_give_the_same_as_wide_ones(run: Run) -> None:
 
 
 def test_corrections_begin_at_the_forecasts(run: Run) -> None:
-    """Correct all rows but the first, which has no forecast."""
+    """The first row has no forecast, so that the correction is fitted on the other rows."""
     from pear.cli.compared_forecasters import CorrectedForecaster
 
     data, own = pandas.read_csv("data.csv"), pandas.read_csv("yesterday.csv").to_numpy()
@@ -176,7 +182,7 @@ def test_an_interrupt_ends_the_comparison(run: Run, monkeypatch: pytest.MonkeyPa
 
 
 def test_an_interrupted_training_ends_the_comparison(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
-    """``DecisionRegressor`` keeps the best weights after Ctrl-C; a comparison with them would not be fair."""
+    """``DecisionRegressor`` keeps its best weights after Ctrl-C, but it would be unfair to compare them with others."""
     from pear.train.history import History
 
     monkeypatch.setattr(History, "interrupted", property(lambda self: True))

@@ -1,4 +1,4 @@
-"""``pear train`` and ``pear decide`` on long tables, and on top of forecasts from a file."""
+"""``pear train`` and ``pear decide`` on tables with a row for each value, and with base forecasts from a file."""
 
 from __future__ import annotations
 
@@ -90,7 +90,7 @@ def test_rows_without_names_are_in_the_order_of_the_variables(run: Run) -> None:
 
 
 def test_named_rows_in_another_order_are_not_taken_in_the_models_order(run: Run) -> None:
-    """The model file does not say that rows were matched by their names in training."""
+    """The model file does not record that training matched rows by name, so that rows in another order are refused."""
     columns = ("--groups", "day", "--variables", "item")
     assert run("train", "bag.lp", "long.csv", *columns, "--costs", "value", "--max-epochs", 1).exit_code == 0
     rows = long_table(3)

@@ -1,4 +1,4 @@
-"""What Python can do, by commands: rows of the model, known numbers, cost maps, bases, forecasts in and out."""
+"""The commands can do what Python can: named rows, known data, cost maps, base forecasts, and forecasts in files."""
 
 from pathlib import Path
 

@@ -1,4 +1,4 @@
-"""``pear train`` and ``pear decide``: a model and a table in, a model file and decisions out."""
+"""``pear train`` and ``pear decide``: they read a model and a table, and write a model file and decisions."""
 
 from __future__ import annotations
 
@@ -52,14 +52,14 @@ Run = Callable[..., Result]
 
 @pytest.fixture
 def run(terminal: None) -> Run:
-    """The command, in a folder with ``knapsack.mps`` and ``data.csv``, and in a wide terminal without colours."""
+    """Return a function that runs the command in a folder with ``knapsack.mps`` and ``data.csv``."""
     Path("knapsack.mps").write_text(KNAPSACK)
     table(120).to_csv("data.csv", index=False)
     return lambda *arguments: CliRunner().invoke(app, [str(argument) for argument in arguments])
 
 
 def table(rows: int) -> pandas.DataFrame:
-    """Values that a linear model cannot predict: cubes of a linear function of the features."""
+    """Return a table with values that a linear model cannot predict: cubes of a linear function of the features."""
     draw = np.random.default_rng(0)
     X = draw.normal(size=(rows, len(FEATURES)))
     C = (X @ draw.uniform(size=(len(FEATURES), len(ITEMS))) + 3) ** 3 / 10
@@ -105,7 +105,7 @@ def test_train_and_decide_from_end_to_end(run: Run) -> None:
 
 
 def test_decisions_and_forecasts_on_the_standard_output(run: Run) -> None:
-    """Nothing but the table is there, so that another program can read it."""
+    """Standard output holds the table alone, so that another program can read it."""
     run("train", "knapsack.mps", "data.csv", "--max-epochs", "1")
     for command in ("decide", "predict"):
         result = run(command, "model.pear", "data.csv", "--out", "-")
@@ -125,7 +125,7 @@ def test_the_model_file_holds_no_pickle(run: Run) -> None:
 
 
 def test_costs_that_are_not_predicted_are_those_of_the_file(run: Run) -> None:
-    """A subset of the columns, in another order than the variables; features are what is left."""
+    """Two columns of costs, in another order than the variables, are predicted; the other columns are features."""
     frame = pandas.read_csv("data.csv")[[*FEATURES, "map", "tent"]]
     frame.to_csv("two.csv", index=False)
     result = run("train", "knapsack.mps", "two.csv", "--costs", "map,tent", "--model", "mlp", *QUICK)
@@ -177,7 +177,10 @@ def test_a_wrong_column_gets_a_sentence(run: Run, arguments: tuple[str, ...], sa
 
 @pytest.mark.parametrize("epochs", [0, 8])
 def test_a_start_that_was_kept_is_no_gain_of_the_loss(epochs: int, capsys: pytest.CaptureFixture[str]) -> None:
-    """With a time cap the start of PEAR may differ from the training on the squared error beside it."""
+    """A gain that comes from PEAR's start alone is not reported as a gain of the loss.
+
+    With a time cap, this start may differ from the separate training on the squared error.
+    """
     regret = {"MSE": torch.tensor([2.0, 4.0]), "PEAR": torch.tensor([1.0, 1.0])}
     judged = {name: RegretOutcome(part, torch.ones(2)) for name, part in regret.items()}
     history = pear.train.History(epochs=epochs, race=(RaceRow("start", 0, 1.0, 0.1, 0.0, 0.0, (0.0, 0.0)),))
@@ -244,7 +247,7 @@ def test_files_that_are_none_get_a_sentence(run: Run) -> None:
 def test_ctrl_c_keeps_the_best_so_far(
     run: Run, monkeypatch: pytest.MonkeyPatch, epochs: int, model: str, said: str
 ) -> None:
-    """In the second training, or in the first, before any weights were judged."""
+    """Ctrl-C in the second training keeps its best weights; in the first, before any check, nothing is saved."""
     seen: list[int] = []
 
     def stop(now: pear.train.Progress) -> str:
@@ -287,7 +290,7 @@ def test_ctrl_c_says_which_training_is_kept(trained: list[str], said: str) -> No
 
 
 def test_what_was_gained_is_said(run: Run) -> None:
-    """More epochs, so that the two trainings differ."""
+    """The gain over the squared error is printed; 100 epochs are enough for the two trainings to differ."""
     result = run("train", "knapsack.mps", "data.csv", "--seed", "1", "--max-epochs", "100")
     assert result.exit_code == 0, result.output
     assert "trained with PEAR lose" in result.output

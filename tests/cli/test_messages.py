@@ -1,4 +1,4 @@
-"""What a user sees without asking: short texts, one sentence a failure, no assertion under ``torch.compile``."""
+"""What a user sees by default: short texts, one sentence for each failure, and no assertion under ``torch.compile``."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def test_an_empty_batch_has_a_repr() -> None:
 
 
 class Cells(HTMLParser):
-    """The texts of a page's cells, and every tag with its attributes."""
+    """Parse a page, and keep its texts, its tags and their attributes."""
 
     def __init__(self, page: str) -> None:
         super().__init__()
@@ -81,7 +81,7 @@ def test_notebooks_show_a_small_escaped_table() -> None:
 
 
 def test_arrays_that_may_not_be_written_to_are_read_in_silence() -> None:
-    """As pandas gives them."""
+    """Read-only arrays, such as those of pandas, are read without a warning."""
     values = np.ones((3, 1))
     values.flags.writeable = False
     model = pear.Model(BOX, cost_map=pear.CostMap([[1.0], [-1.0]]))
@@ -113,7 +113,7 @@ def test_samples_without_a_derivative_are_counted() -> None:
 
 
 def test_a_user_hears_nothing_of_a_solver_that_is_helped_out(caplog: pytest.LogCaptureFixture) -> None:
-    """Who proposes a point that is verified makes no difference: it is told at level DEBUG."""
+    """Another solver is asked, and only the level DEBUG reports it: the verified point is the same."""
     problem = pear.Problem(A=[[1.0, 1.0, 1.0]], b=[1.0], lb=0.0)
     caplog.set_level(logging.DEBUG, logger="pear")
     with pytest.MonkeyPatch.context() as patch, warnings.catch_warnings():
@@ -145,7 +145,7 @@ def on_decision(layer: nn.Module) -> Callable[..., Tensor]:
 
 
 def trained(compiled: Callable[..., Callable[..., Tensor]], name: str) -> list[Tensor]:
-    """Values and gradients of three steps, with another batch of sample ids in each."""
+    """Return the values and gradients of three steps; the third has the same sample ids as the first."""
     torch.manual_seed(0)
     model, loss = nn.Linear(3, GRID.n), LOSSES[name]()
     step = compiled(lambda x, c, keys: loss(model(x) * 2, c, keys=keys) * 3)
@@ -168,7 +168,7 @@ def test_a_compiled_step_with_a_loss_is_the_same_step(name: str) -> None:
 
 
 def test_the_compiler_traces_none_of_a_loss() -> None:
-    """The graph ends before it, so that a first step takes no longer than it must."""
+    """The compiled graph ends before the loss, so that the first step does not wait for the loss to be traced."""
     seen: list[torch.fx.GraphModule] = []
 
     def keep(graph: torch.fx.GraphModule, inputs: list[Tensor]) -> Callable[..., object]:

@@ -22,7 +22,7 @@ HEAVY = {"torch", "numba", "numpy", "scipy", "pandas", "matplotlib", "pear_lab"}
 
 
 def run(code: str, *arguments: str, **environment: str) -> tuple[str, set[str]]:
-    """What a fresh process prints, and the modules that it names last on stderr."""
+    """Run code in a fresh process; return what it prints, and the modules that the last line of its stderr names."""
     command = ["env", *(f"{name}={value}" for name, value in environment.items()), sys.executable, "-c", code]
     done = subprocess.run([*command, *arguments], capture_output=True, text=True, timeout=120, check=True)
     return done.stdout, set(done.stderr.splitlines()[-1].split())
@@ -61,7 +61,7 @@ def test_completion_imports_no_heavy_package(words: str, position: str, expected
 
 
 def test_importing_pear_imports_nothing_else() -> None:
-    """So that it takes no time, registers nothing and touches no file."""
+    """``import pear`` takes almost no time, registers nothing and touches no file."""
     _, modules = run("import sys, pear; dir(pear); print(*sys.modules, file=sys.stderr)")
     assert {name for name in modules if name.partition(".")[0] == "pear"} == {"pear", "pear.version"}
     assert not HEAVY & modules

@@ -1,4 +1,4 @@
-"""How the solvers are compiled: what a user is told, the cache, and the compact forms that compiled code works on."""
+"""How the solvers are compiled: messages to the user, the cache, and the compact data types of compiled code."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ print(double(3), half(3))
 
 
 def run_script(tmp_path: Path, broken: bool = False) -> str:
-    """What a script that needs compiled code prints to stderr; its results are right in any case."""
+    """Return what a script that needs compiled code prints to stderr; its results must be right in any case."""
     script = tmp_path / "script.py"
     if not script.exists():
         script.write_text(SCRIPT.format(broken=broken, source=str(Path(pear.__file__).parents[1])))
@@ -93,7 +93,7 @@ def test_functions_of_others_are_not_announced() -> None:
 
 
 def test_every_cache_is_guarded() -> None:
-    """A cache that numba looks after alone would run old code after a change in a file that is called into."""
+    """Numba's own cache would run old code after a change in a file that the cached function calls into."""
     sources = Path(pear.__file__).parent.rglob("*.py")
     assert [path for path in sources if "cache=True" in path.read_text(encoding="utf-8")] == []
 
@@ -139,7 +139,7 @@ pear.fit(torch.nn.Linear(3, paths.n), loss, data, data, config=pear.FitConfig(ma
 
 
 def run_both_ways(code: str, tmp_path: Path) -> tuple[str, str]:
-    """What a script prints with private parts of numba, and what it prints with the public ones."""
+    """Return what a script prints with private parts of numba, and what it prints with public ones alone."""
     printed = []
     for private in (True, False):
         environment = os.environ | {"NUMBA_CACHE_DIR": str(tmp_path / str(private))}
@@ -157,7 +157,7 @@ def test_the_public_way_gives_the_same_results(tmp_path: Path) -> None:
 
 @pytest.mark.long
 def test_the_active_set_method_compiles_the_public_way(tmp_path: Path) -> None:
-    """It takes minutes: the reason for the private way."""
+    """The results agree. With public parts of numba the compilation takes minutes, hence the private ones."""
     private, public = run_both_ways(REGRETS, tmp_path)
     first, second = (np.frombuffer(bytes.fromhex(text.strip())) for text in (private, public))
     np.testing.assert_allclose(first, second, rtol=1e-9, atol=1e-12)
@@ -205,7 +205,7 @@ def arrays() -> Outside:
 
 
 def work(o: Outside) -> float:
-    """Reads and writes every kind of array, by rows and by elements."""
+    """Read and write every kind of array, by rows and by entries; return a sum."""
     rows, columns = o.matrix.shape
     total = 0.0
     for j in span(1, rows):
@@ -222,7 +222,7 @@ def work(o: Outside) -> float:
 
 @pytest.fixture
 def compiled(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
-    """Compiles a function as an entry point, whose cache is thrown away."""
+    """Return the decorator of entry points, with a cache that is thrown away."""
     monkeypatch.setattr(numba.config, "CACHE_DIR", str(tmp_path))
     monkeypatch.setattr(notice, "silent", True)
     return entry
@@ -263,7 +263,7 @@ def test_floor_is_that_of_numpy_far_beyond_the_integers(arrays: Outside, compile
 
 
 def test_sums_keep_their_order_where_they_must(arrays: Outside, compiled: Any) -> None:
-    """In lanes they would be rounded otherwise."""
+    """A vectorised sum would be rounded in another way."""
     x = np.random.default_rng(0).normal(size=1000)
 
     def outer(o: Outside) -> float:

@@ -1,4 +1,4 @@
-"""Functions of tensors that a GPU replays: what goes in and comes out, with a graph that runs on the CPU."""
+"""Functions of tensors that a GPU replays as a graph; here, a stand-in on the CPU replaces the graph."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ CURVED = [name for name, case in ZOO.items() if case.smoothing > 0 or case.probl
 
 
 class Graph:
-    """Runs the function again, as a graph would, into the tensors that its first run gave."""
+    """A stand-in for a graph: it runs the function again, and writes into the tensors of the first run."""
 
     def __init__(self, function: Callable[[], None], made: Any) -> None:
         self.function, self.made = function, made
@@ -39,7 +39,7 @@ class Graph:
 
 @pytest.fixture
 def made(monkeypatch: pytest.MonkeyPatch) -> dict[Any, Any]:
-    """Whatever is captured, by its name and shapes; everything is, at once."""
+    """Capture every function at its first call; return the captured graphs by name and shapes."""
     kept: dict[Any, Any] = {}
 
     def captured(name: Any, tensors: list[Tensor], numbers: int, make: Callable[[], Any]) -> Any:
@@ -107,7 +107,7 @@ def test_the_first_pass_of_the_repair_is_the_same(name: str, made: dict[Any, Any
 
 @pytest.mark.parametrize("name", CURVED)
 def test_what_the_pipeline_replays_is_the_same(name: str, made: dict[Any, Any]) -> None:
-    """The screen, the units of the interior point and the guess, for one batch after another."""
+    """The screen, the scaling and the guess of the active set are replayed for one batch after another."""
     case = ZOO[name]
     for cost in (case.cost, case.true, case.cost):
         qp = case.problem.canonical(cost, case.smoothing)
@@ -131,7 +131,7 @@ def test_what_the_pipeline_replays_is_the_same(name: str, made: dict[Any, Any]) 
 
 
 class OnGPU(NamedTuple):
-    """What the rules look at of a tensor."""
+    """The attributes of a tensor that the rules for capturing read."""
 
     shape: tuple[int, ...]
     device: torch.device = torch.device("cuda", 0)
@@ -140,7 +140,7 @@ class OnGPU(NamedTuple):
 
 @pytest.fixture
 def room(monkeypatch: pytest.MonkeyPatch) -> float:
-    """The numbers that a GPU of 8 GB has room for, and an empty store."""
+    """Pretend that there is a GPU of 8 GB and no graph yet; return how many float64 numbers fit into its memory."""
     monkeypatch.setattr(torch.cuda, "get_device_properties", lambda device: SimpleNamespace(total_memory=8e9))
     monkeypatch.setattr(torch.cuda, "device", lambda device: nullcontext())
     monkeypatch.setattr(torch.cuda, "current_stream", lambda device: SimpleNamespace(cuda_stream=0))
@@ -177,7 +177,7 @@ def test_the_second_call_with_its_shapes_captures(room: float) -> None:
 
 
 class Holder:
-    """Whoever has borrowed a result."""
+    """A user of a result that copies it before the graph overwrites it."""
 
     def __init__(self, result: Tensor) -> None:
         self.result, self.copies = result, 0

@@ -48,8 +48,8 @@ def _predicted_weight_values_of_shares(shares: Tensor) -> Tensor:
 def predicted_weights_forecaster(features: int, values: int) -> nn.Module:
     """Make a linear forecaster of all weights that returns the values of all sets.
 
-    An untrained forecaster predicts weights near the mean. With weights near 0, no set would be too heavy, and the loss
-    would have no gradient.
+    The untrained forecaster predicts weights near the mean. If it predicted weights near 0, no set would be too heavy,
+    and the loss would have no gradient.
 
     Args:
         features: the number of features.

@@ -112,7 +112,8 @@ class ListedRoutes:
 def tour_route_oracle(places: int) -> Oracle:
     """Return the oracle for the cheapest round trip through all places.
 
-    Its relaxation has variables from 0 to 1. It demands only that those of the edges at each place have a sum of 2.
+    In its relaxation, each variable lies between 0 and 1, and the variables of the edges at each place sum to 2. There
+    are no other constraints.
 
     Example:
         >>> import pear
