@@ -105,6 +105,20 @@ def test_known_data_of_each_step_changes_the_plan():
         loss(truth[None, 2:6], truth[None, 2:6])
 
 
+def test_a_single_known_value_may_come_as_an_array_of_any_number_of_periods():
+    rolling = pear.Rolling(with_demand(shop()), state={"stock": "e0"}, initial={"stock": 1.0})
+    truth = torch.tensor(np.lib.stride_tricks.sliding_window_view(PRICES, T).copy())[None, 2:6]
+    shared = np.array([0.5, 1.5, 0.5])
+    for demand in (np.arange(3 * len(PRICES)).reshape(-1, T) % 2 + 0.5, np.tile(shared, (8, 1)), shared):
+        for known in (demand, {"demand": demand}):
+            simulated = rolling.simulate("perfect", PRICES, known=known, start=2, steps=4)
+            loss = pear.RollingLoss(rolling, smoothing=0.0, known=known)
+            assert float(loss(truth, truth, keys=[2])) == pytest.approx(simulated.total)
+    assert float(loss(truth, truth)) == pytest.approx(simulated.total)  # values that all periods share need no keys
+    with pytest.raises(ProblemError, match="known has 7 rows; expected at least 8"):
+        rolling.simulate("perfect", PRICES, known=np.ones((7, T)))
+
+
 def test_predicted_demand_is_charged_where_it_is_missed():
     model = shop()
     names = [*(f"price[{t}]" for t in range(T)), *(f"demand[{t}]" for t in range(T))]

@@ -158,7 +158,8 @@ class Rolling:
             data: the true values of N periods: a dictionary from the names of the predicted series to arrays (N, …), a
                 DataFrame with a column for each series, or an array if there is one series.
             features: the features, with a row for each period or for each plan.
-            known: the known values of the model that are not states: arrays (N, …) by name, with a row for each period.
+            known: the known values of the model that are not states: arrays (N, …) by name, with a row for each period,
+                or (…) for a value that all periods share; an array if there is one such value.
             initial: the first states by name, as for ``initial_state``.
             start: the period at which the first plan begins.
             steps: the number of steps. If omitted, plans are made as long as they end within the data.
@@ -172,7 +173,9 @@ class Rolling:
         series = TimeSeries(self.timeline, data)
         starts = series.starts(self.step, start, steps)
         forecasts, truth = read_forecast_series(forecaster, features, series, starts), series.values(starts)
-        given = read_known_series(self.model, known, _count_rolling_rows(known, series), self.known_states)
+        given = read_known_series(self.model, known, series.length - self.horizon + 1, self.known_states)
+        if given is not None:
+            given = given[starts] if given.ndim == 2 else given.expand(len(starts), -1)
         planner, found = Planner(self.program, 0.0, self.solver, "raise"), []
         with torch.no_grad():
             rollout = run_rollout_steps(
@@ -181,7 +184,7 @@ class Rolling:
                 self.commitment,
                 forecasts[None],
                 truth[None],
-                None if given is None else given[starts][None],
+                None if given is None else given[None],
                 self.initial_state(1, initial),
                 exact=self.model.problem.is_integer,
             )
@@ -292,14 +295,3 @@ def _check_rolling_model(model: Any) -> None:
         raise ProblemError(
             "the model predicts right-hand sides; say what their violation costs: model.with_recourse(…)"
         )
-
-
-def _count_rolling_rows(known: Any, series: TimeSeries) -> int:
-    """Return the number of rows that each array of ``known`` must have.
-
-    It is at least the number of periods at which a plan may begin. If the longest array has more rows, such as one for
-    each period, all arrays must have as many.
-    """
-    lengths = [len(value) for _, value in known.items() if np.ndim(value)] if hasattr(known, "items") else []
-    least = series.length - series.timeline.horizon + 1
-    return max([least, *lengths])

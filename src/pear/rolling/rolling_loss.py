@@ -34,8 +34,9 @@ class RollingLoss(nn.Module):
         terminal: a function ``(state, true) → cost`` that values the last states: a cost (B,), or a profit if the model
             maximises. Its arguments are dictionaries: the last states (B, …), and the true values (B, T, …) of the T
             periods of the last plan. By default the last states have no value.
-        known: the known values of the model that are not states: arrays (N, …) by name, a row for each of N periods.
-            If they are given, the ``keys`` of a call must be the first periods of the rollouts.
+        known: the known values of the model that are not states: arrays (N, …) by name, a row for each of N periods, or
+            (…) for a value that all periods share; an array if there is one such value. If they have rows, the ``keys``
+            of a call must be the first periods of the rollouts.
         initial: the states that rollouts begin with, as for ``Rolling``.
         on_failure: "raise" raises an error if a step has no plan. "mask" leaves out rollouts with such a step, and
             warns.
@@ -77,10 +78,7 @@ class RollingLoss(nn.Module):
             raise ProblemError(f"RollingLoss takes a pear.Rolling; got {type(rolling).__name__}")
         self.rolling, self.terminal, self.initial, self.on_failure = rolling, terminal, initial, on_failure
         self.planner = Planner(rolling.program, smoothing, rolling.solver, on_failure)
-        rows = (
-            max((len(value) for _, value in known.items()), default=0) if hasattr(known, "items") else len(known or ())
-        )
-        self.known = read_known_series(rolling.model, known, rows, rolling.known_states) if known is not None else None
+        self.known = None if known is None else read_known_series(rolling.model, known, 0, rolling.known_states)
         self.status: Tensor | None = None
         self.cost: Tensor | None = None
 
@@ -167,6 +165,8 @@ class RollingLoss(nn.Module):
         """Return the q known numbers (B, S, q) at S steps of rollouts that begin at the periods ``ids``, or None."""
         if self.known is None:
             return None
+        if self.known.ndim == 1:
+            return self.known.expand(*values.shape[:2], -1).to(values)
         if ids is None:
             raise ProblemError("the model has known values, so that keys must be the first periods of the rollouts")
         starts = torch.as_tensor(ids)[:, None] + self.rolling.step * torch.arange(values.shape[1])

@@ -89,14 +89,14 @@ class TimeSeries:
         return found
 
 
-def read_known_series(model: Model, known: Any, rows: int, left_out: tuple[str, ...]) -> Tensor | None:
-    """Return the q known numbers (rows, q) of each period at which a plan may begin; None if the model has none.
+def read_known_series(model: Model, known: Any, least: int, left_out: tuple[str, ...]) -> Tensor | None:
+    """Return the q known numbers of each period, (N, q), or of all periods, (q,); None if the model has none.
 
     Args:
         model: the model.
-        known: arrays (rows, …) by the names of the known values that are not states; a single array if there is only
-            one such value.
-        rows: the expected number of rows.
+        known: arrays (N, …) by the names of the known values that are not states, or (…) for a value that all periods
+            share; a single array if there is only one such value.
+        least: the smallest number N of rows.
         left_out: the names of the known values that are states. Their numbers are zero.
 
     Raises:
@@ -118,10 +118,9 @@ def read_known_series(model: Model, known: Any, rows: int, left_out: tuple[str, 
         if one.name in left_out:
             table[one.name] = np.zeros(one.shape)
     found = model.known_map.read({name: np.asarray(value) for name, value in table.items()})
-    found = found.expand(rows, -1) if found.ndim == 1 else found
-    if len(found) != rows:
+    if found.ndim == 2 and len(found) < least:
         raise ProblemError(
-            f"known has {len(found)} rows; expected {rows}, one for each period at which a plan may begin"
+            f"known has {len(found)} rows; expected at least {least}, one for each period at which a plan may begin"
         )
     return found
 
