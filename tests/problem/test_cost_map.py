@@ -12,6 +12,7 @@ from pear.errors import ProblemError
 from pear.losses import METHODS, OwnProblem, make_loss
 from pear.losses.regret_metrics import regret_gradient
 from pear.problem import cost_map
+from pear.problem.sample_keys import select_model_by_keys
 
 HOURS = 4
 
@@ -85,6 +86,10 @@ def test_known_costs_of_their_own_go_by_key() -> None:
         loss(y[:2], true[:2])
     with pytest.raises(ProblemError, match="keys must be their row numbers, 0 to 4; got 7"):
         loss(y[:1], true[:1], keys=[7])
+    assert select_model_by_keys(m, [3, 1]).cost_map.batch == 2
+    for key in (7, -1, "a"):
+        with pytest.raises(ProblemError, match=f"cost map has known costs .* 5 samples, .* 0 to 4; got {key!r}"):
+            select_model_by_keys(m, [0, key])
 
 
 def test_the_layer_solve_and_regret_take_it() -> None:

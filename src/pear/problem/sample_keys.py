@@ -83,12 +83,11 @@ def select_model_by_keys(model: Model, keys: list[Hashable] | None) -> Model:
     """Return the model of the samples that the keys name. A model that all samples share is returned unchanged.
 
     Raises:
-        ProblemError: a key names no row of the model's problem.
+        ProblemError: a key names no row of the model's problem or of its known costs.
     """
-    own_costs = model.cost_map is not None and model.cost_map.batch is not None
-    if keys is None or (model.problem.batch is None and not own_costs):
+    if keys is None or count_keyed_samples(model) is None:
         return model
-    _check_row_keys(model.problem, keys)
+    _check_row_keys(model, keys)
     return model[torch.tensor(keys, device=model.problem.device)]
 
 
@@ -106,13 +105,15 @@ def count_keyed_samples(problem: Any) -> int | None:
     return plain.batch if cost_map is None or plain.batch is not None else cost_map.batch
 
 
-def _check_row_keys(problem: Problem, keys: list[Hashable]) -> None:
-    """Check that every key is a row number, if the fields of the problem differ between samples."""
-    if problem.batch is None:
+def _check_row_keys(problem: Problem | Model, keys: list[Hashable]) -> None:
+    """Check that every key is a row number, if fields or known costs differ between samples."""
+    count = count_keyed_samples(problem)
+    if count is None:
         return
-    unknown = [i for i in keys if not isinstance(i, int) or not 0 <= i < problem.batch]
+    unknown = [i for i in keys if not isinstance(i, int) or not 0 <= i < count]
     if unknown:
+        what = "cost map has known costs" if problem_of_model(problem).batch is None else "problem has fields"
         raise ProblemError(
-            f"the problem has fields of its own for {problem.batch} samples, so that keys must be their row numbers, "
-            f"0 to {problem.batch - 1}; got {unknown[0]!r}"
+            f"the {what} of its own for {count} samples, so that keys must be their row numbers, 0 to {count - 1}; "
+            f"got {unknown[0]!r}"
         )
