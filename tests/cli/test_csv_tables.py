@@ -118,7 +118,7 @@ def test_messages_name_the_lines_of_the_file_after_blank_lines_and_line_breaks(t
     (other := tmp_path / "other.csv").write_text("day,sun\n2025-02-01,1\n2025-02-04,1\n2025-02-03,\n2025-02-30,1\n")
     with pytest.raises(DataError, match=r"in line 6 of .* and '2025-02-04' in line 3 of .*other\.csv"):
         check_csv_samples_match(table, read_csv_table(other), ["sun"], path, other)
-    with pytest.raises(DataError, match="--groups: column 'sun' of .* is empty in line 8"):
+    with pytest.raises(DataError, match=r"--groups: column 'sun' of .* is empty in line 8"):
         order_long_csv_table(table, LongColumns("sun", None), ["a"], path)
 
 

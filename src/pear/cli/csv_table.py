@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import csv
 import re
 import warnings
 from collections import Counter
@@ -83,6 +84,36 @@ def has_no_csv_heading(name: str) -> bool:
     return _NO_HEADING.fullmatch(name) is not None
 
 
+def csv_line_numbers(path: Path, rows: Sequence[Any]) -> list[int]:
+    """Return the lines of a CSV file in which rows of its table begin.
+
+    The result of ``read_csv_table`` has no row for a blank line, and one for several lines if a cell has line breaks.
+
+    Args:
+        path: the file. If it cannot be read again, such as a pipe, every row is taken for one line.
+        rows: row numbers, from 0. The headings are line 1 of a file without blank lines before them.
+    """
+    if not path.is_file():
+        return [int(row) + 2 for row in rows]
+    reader = import_pandas("a table")
+    whole = reader.read_csv(  # one column with each line as it stands; pandas opens compressed files
+        path,
+        sep="\x1f",
+        names=["line"],
+        dtype=str,
+        quoting=csv.QUOTE_NONE,
+        skip_blank_lines=False,
+        keep_default_na=False,
+    )
+    lines = whole["line"].tolist()
+    cells, starts, before = csv.reader((f"{line}\n" for line in lines), skipinitialspace=True), list[int](), 0
+    for _ in cells:
+        if lines[before].strip():
+            starts.append(before + 1)
+        before = cells.line_num
+    return [starts[int(row) + 1] for row in rows]
+
+
 def select_csv_columns(table: pandas.DataFrame, names: Sequence[str], what: str, path: Path) -> pandas.DataFrame:
     """Return columns of a table as floats, after a check that they contain numbers.
 
@@ -94,7 +125,7 @@ def select_csv_columns(table: pandas.DataFrame, names: Sequence[str], what: str,
 
     Raises:
         DataError: a column is missing, is named twice, or contains text, NaN or infinity. The message names lines of
-            the file; the headings are line 1.
+            the file.
     """
     there = list(table.columns)
     for name in names:
@@ -117,7 +148,7 @@ def _check_csv_numbers(column: Any, name: str, what: str, path: Path) -> None:
     values = pandas.to_numeric(column, errors="coerce")
     texts = column[values.isna() & column.notna()]
     if len(texts):
-        lines = list_positions("line", [int(i) + 2 for i in texts.index])
+        lines = list_positions("line", csv_line_numbers(path, texts.index))
         remedy = "turn categories into numbers, one column for each, and write 1.5, not 1,5"
         if what == "features" and _are_csv_dates(texts):
             remedy = f"these are dates; --dates {name} puts the rows in their order, and takes them for no feature"
@@ -127,7 +158,7 @@ def _check_csv_numbers(column: Any, name: str, what: str, path: Path) -> None:
         )
     missing = values.isna() | values.isin([float("inf"), -float("inf")])
     if missing.any():
-        lines = list_positions("line", [int(i) + 2 for i in missing[missing].index])
+        lines = list_positions("line", csv_line_numbers(path, missing[missing].index))
         raise DataError(
             f"column {name!r} of {path} is empty, NaN or infinite in {lines}; fill these cells or drop the rows"
         )
@@ -184,14 +215,17 @@ def check_csv_samples_match(
         if one == other:
             continue
         at = next(i for i, pair in enumerate(zip(one, other, strict=True)) if pair[0] != pair[1])
+        line = csv_line_numbers(costs, [at])[0]
         if sorted(one) == sorted(other):
             raise DataError(
                 f"column {name!r} has the same entries in {costs} and {predictions} in different orders, first in line "
-                f"{at + 2}; rows are paired by their place: sort both files by {name!r}"
+                f"{line}; rows are paired by their place: sort both files by {name!r}"
             )
+        there = csv_line_numbers(predictions, [at])[0]
         raise DataError(
-            f"column {name!r} is {one[at]!r} in line {at + 2} of {costs} and {other[at]!r} in that of {predictions}; "
-            "rows are paired by their place: bring both files to the same samples, or drop the column from one of them"
+            f"column {name!r} is {one[at]!r} in line {line} of {costs} and {other[at]!r} in "
+            f"{'that' if there == line else f'line {there}'} of {predictions}; rows are paired by their place: bring "
+            "both files to the same samples, or drop the column from one of them"
         )
 
 
@@ -227,7 +261,7 @@ def read_csv_dates(table: pandas.DataFrame, name: str, path: Path) -> pandas.Dat
     if not whole:
         place = int(ways[0].isna().to_numpy().argmax())
         entry = table[name].iloc[place]
-        line = f"in line {place + 2}"
+        line = f"in line {csv_line_numbers(path, [table.index[place]])[0]}"
         what = f"is empty {line}" if entry != entry else f"holds no date {line}: {str(entry)!r}"
         raise DataError(
             f"column {name!r} of {path} {what}; expected the same form in every row, such as "

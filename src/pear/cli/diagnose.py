@@ -11,7 +11,13 @@ from rich.table import Table
 from rich.text import Text
 
 from pear.cli.console import out, print_plain
-from pear.cli.csv_table import check_csv_samples_match, read_csv_table, select_csv_columns, split_at_commas
+from pear.cli.csv_table import (
+    check_csv_samples_match,
+    csv_line_numbers,
+    read_csv_table,
+    select_csv_columns,
+    split_at_commas,
+)
 from pear.cli.model_columns import parse_cost_columns, read_wide_model_columns
 from pear.cli.options import CostMapPath, Known, ModelPath
 from pear.cli.output_files import writable_output_file
@@ -94,7 +100,7 @@ def _read_diagnosis_labels(
         raise DataError(f"--groups: neither {costs} nor {predictions} has a column {name!r}{suggest_name(name, there)}")
     column = table[name]
     if column.isna().any():
-        line = int(column.isna().to_numpy().argmax()) + 2
+        line = csv_line_numbers(costs if table is truth else predictions, [column.isna().to_numpy().argmax()])[0]
         raise DataError(f"--groups: column {name!r} is empty in line {line}; give every sample a label")
     if pandas.api.types.is_numeric_dtype(column):
         return column

@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from pear.cli.csv_table import csv_line_numbers
 from pear.errors import DataError
 from pear.wording import suggest_name
 
@@ -58,7 +59,7 @@ def order_long_csv_table(
     The groups are in the order of their first lines.
 
     Args:
-        table: the result of ``read_csv_table``, whose index counts the lines.
+        table: the result of ``read_csv_table``, whose index counts the rows.
         long: the columns of groups and names.
         names: names of the predicted values, in their order.
         path: the file of the table, for error messages.
@@ -78,7 +79,8 @@ def order_long_csv_table(
             at = int(places.isna().to_numpy().argmax())
             name = str(table[long.variables].iloc[at])
             raise DataError(
-                f"line {at + 2} of {path} is a row of {name!r}, which is not predicted{suggest_name(name, list(names))}"
+                f"line {csv_line_numbers(path, [at])[0]} of {path} is a row of {name!r}, which is not predicted"
+                f"{suggest_name(name, list(names))}"
             )
         table = table.iloc[places.argsort(kind="stable")]
         if (twice := table.duplicated([long.groups, long.variables])).any():
@@ -106,10 +108,10 @@ def _check_unnamed_long_order(table: pandas.DataFrame, rows: Any, names: Sequenc
             continue
         wrong = entries[rows] != list(names)
         if wrong.any():
-            row = int(rows[wrong].min())
+            line = csv_line_numbers(path, [rows[wrong].min()])[0]
             raise DataError(
-                f"column {column!r} of {path} names the values of the model, and line {row + 2} is not in the model's "
-                f"order; match rows by their names: --variables {column}"
+                f"column {column!r} of {path} names the values of the model, and line {line} is not in their order; "
+                f"match rows by their names: --variables {column}"
             )
 
 
@@ -118,5 +120,5 @@ def _require_long_column(table: pandas.DataFrame, name: str, option: str, path: 
     if name not in table.columns:
         raise DataError(f"{option}: {path} has no column {name!r}{suggest_name(name, list(table.columns))}")
     if table[name].isna().any():
-        line = int(table[name].isna().to_numpy().argmax()) + 2
+        line = csv_line_numbers(path, [table[name].isna().to_numpy().argmax()])[0]
         raise DataError(f"{option}: column {name!r} of {path} is empty in line {line}; fill it, or drop the row")
