@@ -2,13 +2,19 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
+import pytest
 import torch
-from scipy.optimize import linprog
+from scipy.optimize import OptimizeResult, linprog
 from zoo import Arrays, arrays
 
 import pear
 from pear.decisions.continuous_programs import solve_continuous_programs
+from pear.optimality.status import Status
+from pear.sensitivity import uniqueness
+from pear.sensitivity.projection import project
 from pear.sensitivity.uniqueness import is_unique
 
 n = 4
@@ -48,3 +54,24 @@ def test_ties_of_every_kind() -> None:
         answers.append(bool(is_unique(found.qp, found.active, found.weak)))
         assert answers[-1] == (width < 1e-6), (seed, width)
     assert min(answers.count(True), answers.count(False)) >= 5
+
+
+@pytest.mark.parametrize("failures", [1, 2])
+def test_a_failed_linear_program_is_no_tie(failures: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The bound of the second sample is weakly active, so that a program is solved; the solver fails once or always."""
+    problem, cost = pear.Problem(A=[[1.0]], b=[[0.5], [1.0]], ub=1.0), torch.zeros(2, 1, dtype=torch.float64)
+    found = solve_continuous_programs(problem, cost, 0.0, "auto")
+    solved, calls = uniqueness.solve_with_linprog, []
+
+    def failing(*args: Any, presolve: bool) -> OptimizeResult:
+        calls.append(presolve)
+        return OptimizeResult(status=4) if len(calls) <= failures else solved(*args, presolve=presolve)
+
+    monkeypatch.setattr(uniqueness, "solve_with_linprog", failing)
+    if failures == 1:
+        assert project(found, cost).tolist() == [[0.0], [0.0]]
+    else:
+        with pytest.raises(pear.SolveError, match="no solver could tell whether the decision of sample 1") as error:
+            project(found, cost)
+        assert error.value.statuses == [Status.INACCURATE]
+    assert calls == [True, False]

@@ -9,7 +9,7 @@ from scipy import sparse
 from scipy.optimize import OptimizeResult
 from torch import Tensor
 
-from pear.errors import NotUniqueError, SolveError
+from pear.errors import NotUniqueError, SolveError, renumber_samples_in_errors
 from pear.optimality.duals_and_active_sets import ActiveSet
 from pear.optimality.rule import DESCENT, PROJECTED
 from pear.optimality.status import Status
@@ -33,7 +33,8 @@ def require_unique(solution: VerifiedSolutions, curved: Tensor) -> None:
 
     Raises:
         NotUniqueError: a decision is not unique.
-        SolveError: a decision is unique, but its derivative could not be computed accurately.
+        SolveError: a decision is unique, but its derivative could not be computed accurately; or no solver could tell
+            whether it is unique.
     """
     # weakly active constraints count as active, although the decision may be able to leave them at no cost
     unique = curved.clone()
@@ -42,7 +43,8 @@ def require_unique(solution: VerifiedSolutions, curved: Tensor) -> None:
         qp = solution.qp[doubtful]
         flat = lacks_strict_convexity(qp).expand(len(doubtful))
         doubtful = doubtful[flat]
-        unique[doubtful] = is_unique(qp[flat], solution.active[doubtful], solution.weak[doubtful])
+        with renumber_samples_in_errors(doubtful.tolist()):
+            unique[doubtful] = is_unique(qp[flat], solution.active[doubtful], solution.weak[doubtful])
     flat_samples = (~unique & solution.solved).nonzero()[:, 0].tolist()
     if not flat_samples:
         return
@@ -82,8 +84,8 @@ def _find_variables_without_uniqueness(qp: QuadraticProgram, active: ActiveSet, 
     directions, generator = _UniquenessProgram(qp, active, weak, i), np.random.default_rng(0)
     moved = np.zeros(qp.n)
     for _ in range(_DIRECTIONS):
-        found = directions.best_direction(generator.standard_normal(qp.n))
-        moved = np.maximum(moved, 0.0 if found is None else np.abs(found))
+        found = directions.solve(generator.standard_normal(qp.n))
+        moved = np.maximum(moved, 0.0 if found is None else np.abs(found.x))
     return [int(j) for j in np.flatnonzero(moved > DESCENT)]
 
 
@@ -102,6 +104,9 @@ def is_unique(qp: QuadraticProgram, active: ActiveSet, weak: ActiveSet) -> Tenso
 
     Returns:
         (B,) bool.
+
+    Raises:
+        SolveError: no solver could tell.
     """
     unique = torch.zeros(qp.batch, dtype=torch.bool, device=qp.c.device)
     if qp.is_sparse:
@@ -166,15 +171,17 @@ class _UniquenessProgram:
         self.low = np.where(pinned | self.weak_lower, 0.0, -1.0)
         self.high = np.where(pinned | self.weak_upper, 0.0, 1.0)
 
-    def solve(self, cost: NDArray[np.float64]) -> OptimizeResult:
-        """Minimise ``costᵀd`` over the directions d, for a cost (n,)."""
-        held, loose = np.zeros(self.held.shape[0]), np.zeros(self.loose.shape[0])
-        return solve_with_linprog(cost, self.held, held, self.loose, loose, self.low, self.high)
+    def solve(self, cost: NDArray[np.float64]) -> OptimizeResult | None:
+        """Minimise ``costᵀd`` over the directions d, for a cost (n,); return None if the solver fails.
 
-    def best_direction(self, cost: NDArray[np.float64]) -> NDArray[np.float64] | None:
-        """Return the direction d (n,) that minimises ``costᵀd``; None if the solver fails."""
-        found = self.solve(cost)
-        return np.asarray(found.x) if found.status == 0 else None
+        The program has a solution, because d = 0 is a direction and all directions are bounded.
+        """
+        held, loose = np.zeros(self.held.shape[0]), np.zeros(self.loose.shape[0])
+        for presolve in (True, False):
+            found = solve_with_linprog(cost, self.held, held, self.loose, loose, self.low, self.high, presolve=presolve)
+            if found.status == 0:
+                return found
+        return None
 
 
 def _is_unique_sample(qp: QuadraticProgram, active: ActiveSet, weak: ActiveSet, i: int) -> bool:
@@ -186,8 +193,19 @@ def _is_unique_sample(qp: QuadraticProgram, active: ActiveSet, weak: ActiveSet, 
 
 
 def _test_uniqueness(qp: QuadraticProgram, active: ActiveSet, weak: ActiveSet, i: int) -> bool:
-    """Return whether no direction leaves a weakly active constraint of sample i, by one linear program."""
+    """Return whether no direction leaves a weakly active constraint of sample i, by one linear program.
+
+    Raises:
+        SolveError: the linear program was not solved.
+    """
     flat = _UniquenessProgram(qp, active, weak, i)
     gain = np.asarray(flat.loose.sum(0)).reshape(-1) - flat.weak_lower.astype(float) + flat.weak_upper.astype(float)
     leave = flat.solve(gain)
-    return bool(leave.status == 0 and leave.fun > -DESCENT)
+    if leave is None:
+        raise SolveError(
+            "no solver could tell whether the decision of {samples} is unique; rescale the problem, or make the "
+            "decision unique by a quadratic term or smoothing > 0",
+            [i],
+            [Status.INACCURATE],
+        )
+    return bool(leave.fun > -DESCENT)

@@ -175,12 +175,15 @@ class _SampledDecisionsExamination:
         for i in sampled.spread(_ASKED):
             if time.perf_counter() >= self.deadline:
                 break
-            asked += 1
             one = slice(i, i + 1)
             if int(v.weak[one].count()):
-                tied += not bool(is_unique(v.qp[one], v.active[one], v.weak[one]))
+                try:
+                    tied += not bool(is_unique(v.qp[one], v.active[one], v.weak[one]))
+                except SolveError:  # no solver could tell
+                    continue
+            asked += 1
         if not asked:
-            return findings.add("degeneracy", "Ties were not looked for: there was no time left.")
+            return findings.add("degeneracy", "Ties were not counted: there was no time left, or no solver could tell.")
         share = tied / asked
         more = "; regret does not depend on which one is taken, but DecisionLayer needs smoothing there" if tied else ""
         which = f"{100 * share:.0f} % of {count_noun(asked, 'sample')}"
