@@ -8,6 +8,7 @@ import multiprocessing
 import os
 import subprocess
 import sys
+import threading
 import time
 from dataclasses import replace
 from fractions import Fraction
@@ -25,6 +26,7 @@ from pear.decisions.integer_checks import _smallest_integer_coefficients, check_
 from pear.optimality.rule import INTEGRAL
 from pear.problem.matrix import SparseMatrix
 from pear.problem.quadratic_program import QuadraticProgram
+from pear.solvers.adapters.highs import _HighsClock
 from pear.solvers.binary import binary_plan as plan
 from pear.solvers.candidate import Candidate, empty_candidate
 from pear.solvers.time_limit import limit_time, time_left
@@ -393,3 +395,20 @@ def test_a_gap_that_is_rounding_of_the_largest_cost() -> None:
 def test_the_largest_distance_that_is_rounded_away_is_no_residual() -> None:
     qp = pear.Problem(lb=0.0, ub=1.0, n=1, integer=True).canonical(torch.ones(1, 1, dtype=torch.float64))
     assert check_integers(qp, claimed(qp, [INTEGRAL], 0.0)).residual.tolist() == [0.0]
+
+
+def test_threads_count_the_waiting_samples_together() -> None:
+    """A decrement is a read and a write, between which other threads run."""
+
+    class SlowCount(int):
+        def __sub__(self, other: int) -> SlowCount:
+            time.sleep(0.01)
+            return SlowCount(int(self) - other)
+
+    clock = _HighsClock(seconds=60.0, waiting=SlowCount(8), at_a_time=2)
+    threads = [threading.Thread(target=clock.next_share) for _ in range(8)]
+    for one in threads:
+        one.start()
+    for one in threads:
+        one.join()
+    assert clock.waiting == 0

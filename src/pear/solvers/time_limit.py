@@ -22,7 +22,8 @@ def limit_time(seconds: float | None, even: bool = True) -> Iterator[None]:
     Args:
         seconds: the time limit; None for no limit besides that of an outer context.
         even: True to give each integer program of a batch an equal share of the time, so that all programs end with a
-            point. False to let a hard program use all the time that is left.
+            point. False to let a hard program use all the time that is left. If ``seconds`` is None, the outer context
+            determines this.
 
     Raises:
         ProblemError: ``seconds`` is not a positive number.

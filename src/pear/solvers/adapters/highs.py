@@ -6,7 +6,7 @@ import math
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from threading import Event
+from threading import Event, Lock
 from typing import Any
 
 import highspy
@@ -124,15 +124,18 @@ class _HighsClock:
     at_a_time: int
     stop: Event = field(default_factory=Event)
     _began: float = field(default_factory=time.monotonic)
+    _lock: Lock = field(default_factory=Lock)
 
     def next_share(self) -> float:
         """Return the seconds for the next sample.
 
-        The time that is left has to suffice for all waiting samples, of which ``at_a_time`` are solved in parallel.
+        The time that is left has to suffice for all waiting samples, of which ``at_a_time`` are solved in parallel. The
+        threads of a call share the clock.
         """
         left = max(0.0, self._began + self.seconds - time.monotonic())
-        share = left * min(1.0, self.at_a_time / max(1, self.waiting))
-        self.waiting -= 1
+        with self._lock:
+            share = left * min(1.0, self.at_a_time / max(1, self.waiting))
+            self.waiting -= 1
         return share
 
 
