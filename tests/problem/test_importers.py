@@ -9,8 +9,10 @@ import numpy as np
 import pytest
 import torch
 from modellers import CASES, IMPORTERS, WITHOUT_OPTIMUM, scipy_optimum, value
+from scipy import sparse
 
 import pear
+from pear.problem.importers import ModelArrays, RowLimits
 
 
 @pytest.mark.parametrize("name", CASES)
@@ -47,6 +49,15 @@ def test_names_and_the_report(importer: str, tmp_path: Path) -> None:
     assert "2 inequalities" in text
     assert ("to minimise" if importer == "scipy" else "to maximise") in text
     assert importer == "scipy" or "constant 10.5" in text
+
+
+@pytest.mark.parametrize("names", [{"limits": ["row 0"]}, {"predicted": ["x0"]}, {"predicted": []}])
+def test_predicted_names_beside_a_cost_map_are_refused(names: dict[str, list[str]]) -> None:
+    """A plug-in may pass both; the cost map was discarded."""
+    rows = RowLimits(sparse.csr_array(np.ones((1, 2))), np.zeros(1), np.ones(1), ("row 0",))
+    arrays = ModelArrays("toy", rows, np.zeros(2), np.zeros(2), np.ones(2))
+    with pytest.raises(pear.ProblemError, match="toy: predicted names came beside a cost map"):
+        arrays.model(cost_map=pear.CostMap(np.ones((2, 1)), [0.0, 1.0]), **names)
 
 
 @pytest.mark.parametrize("name", WITHOUT_OPTIMUM)

@@ -74,7 +74,7 @@ class ModelArrays:
             predicted: names of variables, to predict their costs; names of rows, to predict their right-hand sides;
                 and pairs (row, variable), to predict their coefficients. None predicts all costs that are not known;
                 it must be None if there is a cost map. May be empty if ``limits`` is not.
-            cost_map: a map from other predicted values to the costs, or None.
+            cost_map: a map from other predicted values to the costs, or None. Nothing else is predicted beside it.
             layout: the columns of decisions that belong to each name, as in ``Model``. None joins variables whose names
                 differ only in their index to arrays.
             notes: further sentences for the report.
@@ -84,8 +84,13 @@ class ModelArrays:
 
         Raises:
             DataError: a number is NaN, or infinite but not an absent limit.
-            ProblemError: bounds cross, the objective is not convex, or a name is wrong.
+            ProblemError: bounds cross, the objective is not convex, a name is wrong, or predicted names come beside a
+                cost map.
         """
+        if cost_map is not None and (predicted is not None or limits):
+            raise ProblemError(
+                f"{self.where}: predicted names came beside a cost map, which has names of its own; pass one"
+            )
         costs = read_model_array(self.where, "cost of variable", self.costs)
         names = self.variables or tuple(f"x{i}" for i in range(len(costs)))
         if twice := [name for name, count in Counter(names).items() if count > 1]:
