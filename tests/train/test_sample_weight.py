@@ -78,6 +78,17 @@ def test_losses_of_folds_are_joined_by_their_weights():
     np.testing.assert_array_equal(joined.weight, whole.weight)
 
 
+def test_folds_with_a_metric_are_compared_as_folds_however_many_samples_they_have():
+    """As many folds as samples were taken for samples in time order, whose blocks are longer than 1."""
+    ours, theirs = RANDOM.uniform(size=(2, 8))
+    joined = [
+        HeldOutLosses.join([HeldOutLosses(np.array([one]), one, 1.0, 1, by_fold=True) for one in each])
+        for each in (ours, theirs)
+    ]
+    assert joined[0].difference_from(joined[1]) == paired_difference(ours, theirs, 1)
+    assert paired_difference(ours, theirs, 1) != paired_difference(ours, theirs)
+
+
 def test_normalized_regret_weighs_both_sums():
     predicted = C + RANDOM.normal(size=C.shape)
     found = pear.normalized_regret(PROBLEM, predicted, C, weight=COUNTS)

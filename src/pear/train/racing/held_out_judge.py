@@ -34,6 +34,7 @@ class HeldOutLosses:
             1 if that is zero, and with a metric of the user.
         samples: M, the number of samples.
         weight: (M,) how much each sample counts; None if all samples count alike, and with a metric of the user.
+        by_fold: whether ``each`` has one value for each fold instead of one for each sample.
     """
 
     each: NDArray[np.float64]
@@ -41,13 +42,9 @@ class HeldOutLosses:
     unit: float
     samples: int
     weight: NDArray[np.float64] | None = None
+    by_fold: bool = False
 
-    @property
-    def by_fold(self) -> bool:
-        """Whether ``each`` has one value for each fold instead of one for each sample."""
-        return len(self.each) < self.samples
-
-    def less(self, start: HeldOutLosses) -> PairedDifference:
+    def difference_from(self, start: HeldOutLosses) -> PairedDifference:
         """Return the mean of these losses minus those of ``start``, in the unit of the metric.
 
         Both must be losses on the same samples. With a metric of the user, folds are compared instead of samples,
@@ -71,7 +68,8 @@ class HeldOutLosses:
         units = sizes * [part.unit for part in parts]
         metric = float(np.average([part.metric for part in parts], weights=units))
         each, weight = np.concatenate([part.each for part in parts]), np.concatenate(weights) if weights else None
-        return HeldOutLosses(each, metric, float(units.sum() / sizes.sum()), int(counts.sum()), weight)
+        unit, by_fold = float(units.sum() / sizes.sum()), any(part.by_fold for part in parts)
+        return HeldOutLosses(each, metric, unit, int(counts.sum()), weight, by_fold)
 
 
 class HeldOutJudge:
@@ -120,4 +118,4 @@ class HeldOutJudge:
             return HeldOutLosses(outcome.regret.cpu().numpy(), counted.score, unit, len(true), weights)
         assert self.score is not None
         metric = float(self.score(predicted, true, keys))
-        return HeldOutLosses(np.array([metric]), metric, 1.0, len(true))
+        return HeldOutLosses(np.array([metric]), metric, 1.0, len(true), by_fold=True)

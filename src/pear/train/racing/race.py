@@ -300,7 +300,7 @@ class Race:
         losses, starting = (
             (self._judge(weights), self.starting) if screen is None else (screen(weights), screen.starting)
         )
-        found = losses.less(starting)
+        found = losses.difference_from(starting)
         numbers = losses.metric, found.mean, found.standard_error, found.interval
         row = self._record(RaceRow(name, epochs, share, *numbers, screened=screen is not None), weights)
         if screen is not None:

@@ -138,5 +138,5 @@ def decides_better_than_constant(model: nn.Module, folds: list[RaceFold]) -> boo
     """Return whether a model decides clearly better than a constant forecast. Such a model counts as trained."""
     own = HeldOutLosses.join([fold.judge(model.state_dict()) for fold in folds])
     constant = HeldOutLosses.join([fold.of_constant() for fold in folds])
-    found = own.less(constant)
+    found = own.difference_from(constant)
     return found.mean + CAUTION * found.standard_error < 0
