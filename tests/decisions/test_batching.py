@@ -1,4 +1,4 @@
-"""A batch is a loop of singles: in any order, in either precision, remembered or not."""
+"""A batch gives the results of a loop over its samples: in any order, in either precision, with or without keys."""
 
 from __future__ import annotations
 
@@ -79,7 +79,10 @@ def test_order_does_not_matter(name: str, call: str) -> None:
 @pytest.mark.parametrize("call", ["solve", "loss", "layer"])
 @every_case
 def test_single_precision_comes_back_in_kind(name: str, call: str) -> None:
-    """Computed in float64: what is lost is the rounding of the costs, magnified by 1/λ at most."""
+    """Results have the type of the input but are computed in float64: only the rounding of the costs is lost.
+
+    The decision magnifies this rounding by at most 1/λ.
+    """
     case = ZOO[name]
     single, double = (CALLS[call](case, slice(None), dtype) for dtype in (torch.float32, torch.float64))
     assert single.dtype == torch.float32
@@ -91,14 +94,14 @@ def test_single_precision_comes_back_in_kind(name: str, call: str) -> None:
 @pytest.mark.parametrize("solver", ["osqp", "daqp", "piqp", "clarabel", "proxqp"])
 @pytest.mark.parametrize("name", ["flow", "knapsack", "own everything, max", "redundant rows"])
 def test_the_solver_does_not_matter(name: str, solver: str, call: str) -> None:
-    """Any solver is only a hint: decisions, regrets and gradients agree to rounding."""
+    """A solver only proposes points: decisions, regrets and gradients agree to rounding for all solvers."""
     case = ZOO[name]
     mine, theirs = (CALLS[call](case, slice(None), solver=s) for s in ("interior-point", solver))
     torch.testing.assert_close(theirs, mine, rtol=1e-10, atol=1e-11 * scale(mine))
 
 
 def test_shared_fields_equal_their_copies() -> None:
-    """A field given once, or once for every sample: the same decisions and the same derivatives."""
+    """A field that is shared gives the same decisions and derivatives as copies of it for every sample."""
     case = ZOO["knapsack"]
     p = case.problem
     assert p.G is not None
@@ -122,7 +125,7 @@ def run(case: Planted, function: pear.PEARLoss, cost: Tensor, rows: list[int], k
 
 @every_case
 def test_keys_change_nothing_but_the_work(name: str) -> None:
-    """Epoch after epoch, with costs that drift and then jump: the same values and gradients as without keys."""
+    """With keys, values and gradients are those without, over epochs in which costs drift and then jump."""
     case, rng = ZOO[name], np.random.default_rng(0)
     with_keys, without = (
         pear.PEARLoss(case.problem, case.smoothing, injection=0.0, reduction="none", guidance=0.0) for _ in range(2)
@@ -158,7 +161,7 @@ def test_reuse_is_counted() -> None:
 
 
 def test_no_solver_is_called_where_the_remembered_set_holds(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Neither for the predicted costs nor for the true ones, which are solved once."""
+    """No solver is called for the predicted costs, nor for the true ones, which are solved once."""
     case = ZOO["simplex"]
     function = pear.PEARLoss(case.problem, case.smoothing, solver="interior-point", guidance=0.0, injection=0.1)
     decision = pear.DecisionLayer(case.problem, case.smoothing, solver="interior-point")
@@ -179,7 +182,7 @@ def test_no_solver_is_called_where_the_remembered_set_holds(monkeypatch: pytest.
 
 @every_case
 def test_a_stale_set_is_repaired(name: str) -> None:
-    """The memory of one cost is no good for another: verified solutions all the same."""
+    """The active set kept from one cost is wrong for another; the solutions are verified all the same."""
     case = ZOO[name]
     decision = pear.DecisionLayer(case.problem, case.smoothing)
     keys = [0, 1, 2]
@@ -205,7 +208,7 @@ def test_a_true_cost_that_changed_under_its_key_is_solved_again() -> None:
 
 
 def test_the_true_solution_is_kept_per_curvature() -> None:
-    """The same true cost with another true curvature is another problem."""
+    """With another true curvature, the same true cost defines another problem, which is solved afresh."""
     case = ZOO["portfolio"]
     function, fresh = (
         pear.PEARLoss(case.problem, 0.0, injection=0.0, reduction="none", guidance=0.0) for _ in range(2)
@@ -220,7 +223,7 @@ def test_the_true_solution_is_kept_per_curvature() -> None:
 
 
 def test_a_remembered_curvature_is_never_mistaken_for_another() -> None:
-    """One curvature for each sample, one for all, the predicted one itself, none: in any order, and back again."""
+    """Calls alternate between true curvatures: one for each sample, one for all, the predicted one, and none."""
     case = ZOO["portfolio"]
     assert case.problem.Q is not None
     function, fresh = (

@@ -1,4 +1,4 @@
-"""Every sample has a fate of its own: what cannot be solved is named or masked, and never touches its neighbours."""
+"""Failed samples: each is named or masked, and changes nothing for the other samples of the batch."""
 
 from __future__ import annotations
 
@@ -34,9 +34,9 @@ REASON = {
 
 @dataclass(frozen=True)
 class Case:
-    """Three samples of which the middle one fails under ``cost``; ``true`` is another cost under which all is well.
+    """Three samples, of which the middle one fails under ``cost`` and all are solved under the costs ``true``.
 
-    ``always`` says that the constraints are at fault, so that no cost helps.
+    ``always`` is True if the constraints cause the failure, so that the sample fails under every cost.
     """
 
     status: Status
@@ -96,7 +96,7 @@ def gradient(case: Case, rows: Any, cost: Tensor, **how: Any) -> Tensor:
 
 
 def loss(case: Case, rows: Any, cost: Tensor, **how: Any) -> Tensor:
-    """(B, 1 + n): the regret of each sample beside its gradient."""
+    """Return (B, 1 + n): the regret of each sample, followed by its gradient."""
     predicted = cost[rows].clone().requires_grad_()
     function = pear.PEARLoss(
         case.problem[rows], smoothing=case.smoothing, injection=0.0, reduction="none", guidance=0.0, **how
@@ -108,7 +108,7 @@ def loss(case: Case, rows: Any, cost: Tensor, **how: Any) -> Tensor:
 
 
 def layer(case: Case, rows: Any, cost: Tensor, **how: Any) -> Tensor:
-    """(B, 2n): the decision beside the derivative of a weighted sum of it."""
+    """Return (B, 2n): the decision, followed by the derivative of a weighted sum of its entries."""
     predicted = cost[rows].clone().requires_grad_()
     z = pear.DecisionLayer(case.problem[rows], smoothing=case.smoothing, **how)(predicted)
     (z * torch.arange(1.0, z.shape[1] + 1)).sum().backward()
@@ -222,7 +222,7 @@ def test_reductions_run_over_the_solved_samples(name: str, reduction: str) -> No
 
 @pytest.mark.parametrize("name", [name for name in CASES if not CASES[name].always])
 def test_a_bad_true_cost(name: str) -> None:
-    """The samples change places: what was predicted is now true."""
+    """Predicted and true costs are exchanged, so that the middle sample fails under its true cost."""
     case = CASES[name]
     expected = message(case.status, "the true costs")
 
@@ -251,7 +251,7 @@ def test_a_bad_true_cost(name: str) -> None:
 
 @pytest.mark.parametrize("entry", [NAN, INF, -INF])
 def test_a_true_cost_that_is_not_finite_has_no_gradient(entry: float) -> None:
-    """regret_gradient never solves the true problem, so that it must look at the true cost itself."""
+    """``regret_gradient`` does not solve the problem under the true cost, so that it has to check this cost itself."""
     case = on_simplex(entry)
     expected = message(Status.NOT_FINITE, "the true costs")
     with pytest.raises(pear.SolveError, match=f"^{re.escape(expected)}"):
@@ -314,7 +314,7 @@ def test_all_samples_masked(reduction: str) -> None:
 
 
 def test_a_failed_sample_is_forgotten_and_can_recover() -> None:
-    """Under keys: the failure of one epoch leaves nothing behind that the next could trip over."""
+    """With keys, a failure in one epoch changes nothing in the next epoch."""
     case = CASES["NaN"]
     function = pear.PEARLoss(
         case.problem, case.smoothing, injection=0.0, on_failure="mask", reduction="none", guidance=0.0
@@ -359,7 +359,7 @@ OVERRIDES: dict[str, tuple[Status, dict[str, Any]]] = {
 
 @pytest.mark.parametrize("name", OVERRIDES)
 def test_a_bad_field_reaches_nobody_else(name: str) -> None:
-    """One field per sample comes with the call; its middle row is bad, and so are no other derivatives."""
+    """A field is given for each sample; its bad middle row changes no decision and no derivative of the others."""
     status, fields = OVERRIDES[name]
     problem = pear.Problem(Q=np.eye(2), A=[[1.0, 1.0]], b=[1.0], G=[[1.0, 0.0]], h=[5.0], lb=0.0, ub=10.0)
     cost = tensor([[0.1, 0.2], [0.2, 0.1], [0.3, 0.1]])
@@ -389,7 +389,7 @@ def test_a_bad_field_reaches_nobody_else(name: str) -> None:
 @pytest.mark.parametrize("bounded", [False, True])
 @pytest.mark.parametrize("solver", ["auto", "osqp", "daqp", "clarabel"])
 def test_a_curvature_of_the_wrong_sign_is_not_called_solved(bounded: bool, solver: str) -> None:
-    """A predicted Q may be anything. Of a concave problem no point is verified, and none is returned."""
+    """A predicted Q may have any sign. No point of a concave problem is verified, and none is returned."""
     problem = pear.Problem(lb=-1.0, ub=1.0, n=2) if bounded else pear.Problem(n=2)
     Q = torch.stack([torch.eye(2), -torch.eye(2), 2 * torch.eye(2)]).double()
     with pytest.warns(pear.FailedSamplesWarning):
@@ -429,7 +429,12 @@ def test_normalized_regret_raises() -> None:
 
 
 def planted(rng: np.random.Generator) -> tuple[dict[str, Any], dict[str, Any], np.ndarray, np.ndarray]:
-    """Badly scaled rows: a feasible set, the same with one contradiction more, and a direction that it recedes in."""
+    """Draw badly scaled rows.
+
+    Returns:
+        The fields of a feasible set, those of the same set with one contradicting row more, a direction in which the
+        feasible set is unbounded, and a random cost.
+    """
     n, m = int(rng.integers(3, 12)), int(rng.integers(2, 9))
     unit, scale = 10.0 ** rng.uniform(-6, 6), 10.0 ** rng.uniform(-6, 6, m + 1)
     d, x, u = rng.normal(size=n) * (rng.random(n) < 0.7), unit * rng.normal(size=n), rng.uniform(0.1, 1.0, m)
@@ -459,7 +464,7 @@ def test_what_is_planted_is_named() -> None:
 @pytest.mark.parametrize("unit", [1e-4, 1.0, 1e4])
 @pytest.mark.parametrize("apart", [1e-6, 1e-8, 1e-9, 3e-10])
 def test_a_small_contradiction_is_named(apart: float, unit: float) -> None:
-    """Rows that miss each other by less than a linear program of absolute tolerances sees, or one in other units."""
+    """Two rows contradict each other by less than the absolute tolerance of a linear program, in several units."""
     rows = np.array([[1.0, 2.0, -1.0], [-1.0, -2.0, 1.0], [0.3, -0.2, 0.7]])
     fields = {"G": rows, "h": unit * np.array([1.0, -1.0 - 2 * apart, 1.0]), "lb": -3 * unit, "ub": 3 * unit}
     qp = pear.Problem(**fields).canonical(torch.ones(1, 3))
@@ -469,7 +474,7 @@ def test_a_small_contradiction_is_named(apart: float, unit: float) -> None:
 
 
 def test_a_certificate_is_checked_and_not_believed() -> None:
-    """Duals and directions that prove nothing: the wrong sign, a free variable left over, a bound in the way."""
+    """Duals and directions that prove nothing are rejected: wrong signs, free variables, bounds in the way."""
     rows = pear.Problem(A=[[1.0, 1.0]], b=[-1.0], lb=0.0).canonical(torch.zeros(1, 2))
     nothing = torch.zeros(1, 0, dtype=torch.float64)
     for y, proven in ((1.0, True), (-1.0, False), (0.0, False), (1e-200, True)):
@@ -487,14 +492,14 @@ def test_a_certificate_is_checked_and_not_believed() -> None:
 
 
 def test_a_curvature_of_1e_12_is_bounded() -> None:
-    """What one linear program with an absolute tolerance took for a direction without curvature."""
+    """A linear program with an absolute tolerance took this curvature for zero, and the sample for unbounded."""
     found = pear.solve(pear.Problem(Q=np.diag([1.0, 1e-12]), n=2), [[1.0, -1.0]])
     torch.testing.assert_close(found.x, tensor([[-1.0, 1e12]]), rtol=1e-9, atol=0)
 
 
 @every_call
 def test_a_cost_that_overflows_is_not_finite(call: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Its square is not a number, so that no solver and no linear program is asked."""
+    """The square of the cost overflows, so that no solver and no linear program is asked."""
     monkeypatch.setattr("pear.decisions.pipeline.prove_failures", lambda qp: pytest.fail("a linear program was asked"))
     problem = pear.Problem(Q=np.eye(3), G=np.eye(3), h=np.ones(3))
     for size in (1e308, 1e200):

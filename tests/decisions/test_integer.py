@@ -1,4 +1,4 @@
-"""Integer decisions: proven best against enumeration and HiGHS, whatever came before and with any number of threads."""
+"""Integer decisions are proven optimal: compared with enumeration and HiGHS, for all warm starts and thread counts."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ from pear_lab.benchmarks.benchmark import Callbacks
 
 
 def search(value: np.ndarray, G: np.ndarray, h: np.ndarray, start: np.ndarray | None = None) -> np.ndarray | None:
-    """The best selections in the shape of ``value``, or None where none is proven."""
+    """Return the best selections in the shape of ``value``; None if no optimum was proven."""
     found = SelectionSearch(
         np.atleast_2d(value), TightenedRows.of(G, h), None if start is None else np.atleast_2d(start)
     ).run()
@@ -57,7 +57,7 @@ def fitting(G: np.ndarray, h: np.ndarray) -> np.ndarray:
 
 
 def check(value: np.ndarray, G: np.ndarray, h: np.ndarray) -> None:
-    """The search finds the best of all selections, or that there is none."""
+    """Check that the search finds the best of all selections, or that there is none."""
     z, fits = search(value, G, h), fitting(G, h)
     if not len(fits):
         assert z is None
@@ -74,7 +74,7 @@ def plan_of(problem: pear.Problem) -> BinaryPlan:
 
 @pytest.fixture
 def no_table(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Branch and bound for everything."""
+    """Turn off the table of all selections, so that branch and bound solves every program."""
     monkeypatch.setattr(presolve, "_TABLE", -1)
 
 
@@ -326,7 +326,7 @@ def test_what_is_compiled_is_kept(tmp_path: Path) -> None:
 
 
 def judged(x: list[float], **fields: object) -> CheckedIntegers:
-    """The verdict on a point that its solver calls optimal, with a bound that agrees."""
+    """Return the verdict on a point that its solver calls optimal, with an objective bound equal to its value."""
     n = len(x)
     qp = pear.Problem(n=n, **({"integer": True} | fields)).canonical(torch.ones(1, n))  # type: ignore[arg-type]
     point = torch.tensor([x], dtype=torch.float64)
@@ -339,7 +339,10 @@ def judged(x: list[float], **fields: object) -> CheckedIntegers:
     [([2.0, 1.0], 0.0), ([2.0, 2.0], 1 / 8), ([1.0, 1.0], 1 / 6), ([3.0, 0.0], 1 / 5), ([-1.0, 4.0], 1.0)],
 )
 def test_each_constraint_is_looked_at(x: list[float], violated: float) -> None:
-    """The equality both ways, the row and the upper bound, the lower bound: relative to what they are made of."""
+    """Points violate the equality in both directions, row and upper bound, or the lower bound.
+
+    A violation is relative to the terms of its constraint.
+    """
     fields = {"A": [[1.0, 1.0]], "b": [3.0], "G": [[1.0, 0.0]], "h": [2.0], "lb": 0.0, "ub": [2.0, 3.0]}
     found = judged(x, **fields)
     assert (int(found.status) == pear.Status.SOLVED) == (violated == 0)
@@ -359,7 +362,7 @@ def test_a_violation_is_measured_in_units_of_its_bound(unit: float, side: str) -
 
 
 def test_a_whole_number_counts_as_one_at_least() -> None:
-    """Rounding of 1e-10 is small beside a whole number that happens to be zero."""
+    """A violation is relative to at least 1 in an integer variable: 1e-10 is rounding, even if the variable is zero."""
     assert int(judged([0.0, 0.0], G=[[1.0, 1.0]], h=[-1e-10], lb=0.0).status) == pear.Status.SOLVED
     assert int(judged([0.0, 0.0], G=[[1.0, 1.0]], h=[-1e-7], lb=0.0).status) == pear.Status.INACCURATE
 

@@ -1,4 +1,4 @@
-"""What is checked of an integer solver's answer: violations in natural sizes, bounds, and claims without a point."""
+"""Checks of an integer solver's answer: violations in natural sizes, objective bounds, and claims without a point."""
 
 from __future__ import annotations
 
@@ -21,14 +21,14 @@ Array = np.ndarray
 
 
 def claimed(qp: QuadraticProgram, x: list[float], bound: float) -> Candidate:
-    """A point that its solver calls optimal."""
+    """Return a candidate with this point and objective bound, which its solver calls optimal."""
     empty = empty_candidate(1, qp.n, qp.p, qp.m, qp.c)
     point, status = torch.tensor([x], dtype=torch.float64), torch.zeros(1, dtype=torch.int8)
     return replace(empty, x=point, status=status, bound=torch.tensor([bound], dtype=torch.float64))
 
 
 def test_rounding_of_a_variable_near_zero_violates_nothing() -> None:
-    """min q + u with a store e = 2 − q that never fills: q is 0 to rounding, e is 2, u switches q on."""
+    """min q + u with e = 2 − q: here q is 0 up to rounding, e is 2, and u is the switch that allows q > 0."""
     problem = pear.Problem(
         A=[[1.0, 1.0, 0.0]], b=[2.0], G=[[1.0, 0.0, -4.0]], h=[0.0], lb=0.0, ub=[9, 2, 1], integer=[2]
     )
@@ -39,7 +39,7 @@ def test_rounding_of_a_variable_near_zero_violates_nothing() -> None:
 
 
 def test_a_switch_that_is_off_lets_rounding_through_and_no_more() -> None:
-    """min 10 y − x, x ≤ 1e9 y, 0 ≤ x ≤ 0.9, y of 0 or 1."""
+    """min 10 y − x, x ≤ 1e9 y, 0 ≤ x ≤ 0.9, y in {0, 1}: if y = 0, an x of 1e-12 is rounding, but 1e-8 is not."""
     problem = pear.Problem(G=[[1.0, -1e9]], h=[0.0], lb=0.0, ub=[0.9, 1.0], integer=[1])
     qp = problem.canonical(torch.tensor([[-1.0, 10.0]], dtype=torch.float64))
     assert check_integers(qp, claimed(qp, [1e-12, 0.0], 0.0)).status.tolist() == [SOLVED]
@@ -53,9 +53,9 @@ def test_a_large_integer_is_no_measure_of_continuous_variables() -> None:
 
 
 def battery(power: float, capacity: float, efficiency: float) -> tuple[pear.Problem, Array]:
-    """A battery of 24 hours that never charges and discharges at once, by a 0–1 variable, and its (97, 24) cost map.
+    """Return a battery that may not charge and discharge in the same hour, and its cost map (97, 24) from prices.
 
-    The variables are charge, discharge, level and switch.
+    The variables are charge, discharge, level and the switch in {0, 1} between charge and discharge, for 24 hours.
     """
     T, n = 24, 97
     charge, discharge, level, on = (np.arange(T) + k for k in (0, T, 2 * T, 3 * T + 1))
@@ -86,7 +86,7 @@ PRICES = np.loadtxt(
 
 @pytest.mark.parametrize("solver", SOLVERS)
 def test_a_battery_that_never_does_both_is_solved_every_day(solver: str) -> None:
-    """SciPy solves the same days, where a decision is zero but for rounding."""
+    """The values are those of SciPy, on days whose decisions have entries that are zero up to rounding."""
     problem, cost_map = battery(1.0, 2.0, 0.9)
     prices = np.vstack([PRICES, PRICES - 40.0])
     found = pear.solve(problem, prices @ cost_map.T, solver=solver)
@@ -106,7 +106,7 @@ def test_a_battery_that_never_does_both_is_solved_every_day(solver: str) -> None
 
 
 def test_a_gap_within_a_narrow_range_is_no_rounding() -> None:
-    """min −x with x up to 1e-8 beside a switch that costs 1: half of the range is a gap of one half."""
+    """min −x + y with x up to 1e-8: half of the range of x is a relative gap of one half."""
     problem = pear.Problem(lb=0.0, ub=[1e-8, 1.0], integer=[1])
     qp = problem.canonical(torch.tensor([[-1.0, 1.0]], dtype=torch.float64))
     half = check_integers(qp, claimed(qp, [0.5e-8, 0.0], -1e-8))

@@ -1,4 +1,4 @@
-"""Nothing is believed on the word of a solver: false bounds, false infeasibility and false unboundedness are found."""
+"""False claims of integer solvers are found: wrong objective bounds, infeasibility and unboundedness."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ ODD = pear.Problem(A=[[2.0, 2.0, 0.0]], b=[3.0], lb=0.0, ub=[9.0, 9.0, np.inf], 
 
 
 class Liar:
-    """A solver that answers every program with the same status, and with the point and the bound that it is given."""
+    """A solver that answers every program with ``answer``: status, entries of the point, and objective bound."""
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch, others: bool = True) -> None:
         self.answer: tuple[int, float, float] = (SOLVED, 0.0, 0.0)
@@ -56,13 +56,13 @@ class Liar:
 
 @pytest.fixture
 def liar(monkeypatch: pytest.MonkeyPatch) -> Liar:
-    """The liar before all other solvers."""
+    """Put the liar before all other solvers."""
     return Liar(monkeypatch)
 
 
 @pytest.fixture
 def lonely_liar(monkeypatch: pytest.MonkeyPatch) -> Liar:
-    """The liar as the only solver of integer programs."""
+    """Make the liar the only solver of integer programs."""
     return Liar(monkeypatch, others=False)
 
 
@@ -78,7 +78,7 @@ def test_a_false_bound_is_found_without_another_solver(lonely_liar: Liar) -> Non
 
 
 def test_a_better_point_refutes_a_bound_that_cannot_be_checked(liar: Liar, monkeypatch: pytest.MonkeyPatch) -> None:
-    """One node is too few for a proof; its rounded point is better than what the solver calls the best."""
+    """One node proves nothing, but its rounded point is better than the solver's alleged optimum."""
     monkeypatch.setattr(integer_programs, "NODES", 1)
     monkeypatch.setattr(relaxation_search, "NODES", 1)
     found = pear.solve(PROBLEM, COST, solver="liar")
@@ -86,7 +86,7 @@ def test_a_better_point_refutes_a_bound_that_cannot_be_checked(liar: Liar, monke
 
 
 def knapsack(n: int = 30) -> tuple[pear.Problem, np.ndarray]:
-    """Items in three knapsacks, and a continuous variable, so that the solver of 0–1 programs does not take it."""
+    """Return a knapsack with three capacities, and a continuous variable to exclude the solver of 0–1 programs."""
     random = np.random.default_rng(0)
     G = np.hstack([random.integers(5, 40, (3, n)), np.ones((3, 1))]).astype(float)
     problem = pear.Problem(G=G, h=0.4 * G.sum(1), lb=0.0, ub=1.0, integer=list(range(n)), sense="max")
@@ -117,7 +117,7 @@ def test_true_infeasibility_is_proven_by_relaxations(lonely_liar: Liar) -> None:
 
 
 def split_market() -> tuple[pear.Problem, np.ndarray]:
-    """Two sums that 0–1 variables almost never meet, beside a continuous variable; no small tree shows it."""
+    """Return an infeasible program: two sums of 0–1 variables miss their targets, which no small tree proves."""
     random = np.random.default_rng(1)
     A = np.hstack([2 * random.integers(1, 50, (2, 16)), np.zeros((2, 1))]).astype(float)
     problem = pear.Problem(A=A, b=A.sum(1) // 4 * 2 + 1, lb=0.0, ub=1.0, integer=list(range(16)))
@@ -149,7 +149,7 @@ def test_false_unboundedness_is_found(liar: Liar) -> None:
 
 @pytest.mark.parametrize("answer", [(UNBOUNDED, 0.0, 0.0), (SOLVED, 0.0, 0.0)])
 def test_true_unboundedness_is_proven(liar: Liar, answer: tuple[int, float, float]) -> None:
-    """By a direction and a feasible point, even where a solver claims a best point."""
+    """A direction and a feasible point prove it, even if the solver claims an optimum."""
     liar.answer = answer
     free = pear.Problem(G=[[3.0, -1.0]], h=[2.0], lb=0.0, ub=[5.0, np.inf], integer=[0])
     with pytest.warns(pear.FailedSamplesWarning, match=r"\(UNBOUNDED\)"):
@@ -168,7 +168,10 @@ def test_a_direction_without_a_point_is_infeasible(liar: Liar) -> None:
 
 
 def draw(seed: int, n: int = 7, m: int = 3) -> tuple[QuadraticProgram, float]:
-    """A mixed program of small whole numbers, and its best value by enumeration (infinite where there is none)."""
+    """Draw an integer program with small integer data; return it with its optimal value by enumeration.
+
+    The value is infinite if the program is infeasible.
+    """
     random = np.random.default_rng(seed)
     G, c = random.integers(-4, 7, (m, n)).astype(float), random.integers(-6, 5, n).astype(float)
     h = np.floor(random.uniform(-2.0, 0.5) * np.abs(G).sum(1))

@@ -11,7 +11,7 @@ from pear.decisions import integer_programs
 
 @pytest.fixture
 def solved(monkeypatch):
-    """The numbers of programs that were solved, call by call."""
+    """Return a list that receives, for every call, the number of programs that were solved."""
     sizes = []
 
     class Counted(integer_programs._IntegerProgramRun):
@@ -24,7 +24,10 @@ def solved(monkeypatch):
 
 
 def knapsack(is_sparse: bool) -> pear.Problem:
-    """Items of which some are whole; sparse with enough variables."""
+    """Return a knapsack in which the first four variables are integer.
+
+    It is sparse with 500 variables, or dense with 6.
+    """
     n = 500 if is_sparse else 6
     weights = np.where(np.arange(n) < 6, np.arange(n) + 2.0, 0.0)[None]
     rows = sparse.csr_array(weights) if is_sparse else weights

@@ -1,4 +1,4 @@
-"""Rows that are added where a decision violates them: round trips without subtours, against all of them listed."""
+"""Lazy rows, added if a decision violates them: round trips without subtours, compared with all round trips."""
 
 from __future__ import annotations
 
@@ -19,7 +19,10 @@ WHOLE = pear.Problem(A=TOURS.degrees.A, b=TOURS.degrees.b, lb=0.0, ub=1.0, integ
 
 
 def subtour(z):
-    """The row of the round trip through city 0, where that leaves out others: its edges are fewer than its cities."""
+    """Return the violated row for the cities that are connected with city 0, and its right-hand side.
+
+    It demands fewer edges between these cities than there are cities. If all cities are connected, return None.
+    """
     reached = {0}
     for _ in range(6):
         reached |= {

@@ -1,4 +1,4 @@
-"""``smoothing="auto"`` with a Q: every direction gets the curvature that Q lacks, in any units, and trains."""
+"""``smoothing="auto"`` with a Q: each direction gets the curvature that Q lacks, and the loss trains, in any units."""
 
 from __future__ import annotations
 
@@ -31,7 +31,10 @@ def semidefinite(n: int, rank: int, seed: int) -> np.ndarray:
 
 
 def factor_model(assets: int = 5, factors: int = 2) -> pear.Problem:
-    """Weights, factor returns and turnover |w − w₀| with variables of its own: only the factors have curvature."""
+    """Return a factor model with variables for weights, factor returns and turnover |w − w₀|.
+
+    Only the factor returns have curvature.
+    """
     n, w0 = 2 * assets + factors, np.full(assets, 1 / assets)
     exposure, one, none = draw(assets, factors, 3).numpy(), np.eye(assets), np.zeros((assets, factors))
     A = np.zeros((factors + 1, n))
@@ -55,7 +58,7 @@ PROBLEMS: dict[str, Any] = {
 
 
 def samples(name: str) -> tuple[pear.Problem, Tensor, Tensor]:
-    """A problem with predicted and true costs of twelve samples; turnover costs a constant."""
+    """Return a problem with predicted and true costs of twelve samples; the cost of turnover is known."""
     problem = PROBLEMS[name]()
     true = draw(12, problem.n, 0)
     if name == "factor model with turnover":
@@ -78,7 +81,7 @@ def close(found: Tensor, expected: Tensor) -> None:
 
 @pytest.mark.parametrize("rank", [0, 3, 8])
 def test_every_eigenvalue_is_raised_to_the_floor(rank: int) -> None:
-    """Against numpy: the same eigenvectors, and eigenvalues of at least the floor."""
+    """Numpy computes the same: the eigenvectors stay, and eigenvalues are raised to at least the floor."""
     H = semidefinite(8, max(rank, 1), rank) * (rank > 0)
     w, V = np.linalg.eigh(H)
     floor = 0.7
@@ -102,7 +105,7 @@ def test_samples_are_raised_one_by_one() -> None:
 
 
 def test_sparse_is_dense() -> None:
-    """Groups of coupled variables of several sizes, variables alone, and variables without an entry."""
+    """The sparse result equals the dense one, for groups of coupled variables, single variables and empty rows."""
     blocks = [semidefinite(k, max(1, k - 1), k) for k in (3, 1, 3, 5, 2)] + [np.zeros((2, 2)), np.eye(2) * 9.0]
     shuffled = np.random.default_rng(0).permutation(sum(len(block) for block in blocks))
     H = sparse.block_diag(blocks).toarray()[np.ix_(shuffled, shuffled)]
@@ -117,7 +120,10 @@ def test_sparse_is_dense() -> None:
 
 
 def test_many_coupled_variables_get_the_floor_on_the_diagonal() -> None:
-    """A chain of 700 differences has a zero eigenvalue; with 1 on the diagonal it has enough and gets nothing."""
+    """Large groups get the floor on the diagonal, without eigenvalues.
+
+    A chain of 700 differences has the eigenvalue zero. With 1 added to its diagonal it has enough curvature.
+    """
     chain = sparse.diags_array(
         [np.full(699, -1.0), np.r_[1.0, np.full(698, 2.0), 1.0], np.full(699, -1.0)], offsets=[-1, 0, 1]
     )
@@ -138,7 +144,7 @@ def test_many_coupled_variables_get_the_floor_on_the_diagonal() -> None:
 
 @pytest.mark.parametrize("name", PROBLEMS)
 def test_the_decider_has_the_raised_curvature(name: str) -> None:
-    """In units, against numpy: no eigenvalue below the floor, and none changed that was above."""
+    """As in numpy, eigenvalues in the variables' units are raised to the floor, and larger ones are unchanged."""
     problem, _, true = samples(name)
     loss = settled(problem, true)
     floor, units = loss.least_curvature, np.ones(problem.n) if loss.units is None else loss.units.numpy()
@@ -151,7 +157,10 @@ def test_the_decider_has_the_raised_curvature(name: str) -> None:
 
 
 def test_the_floor_is_what_another_decision_costs() -> None:
-    """Against a loop over pairs: ρ times the median of f(z_k; c_i) − f(z_i; c_i) per squared distance, Q included."""
+    """A loop over pairs of samples gives the same floor.
+
+    It is ρ times the median of (f(z_k; c_i) − f(z_i; c_i)) / ‖z_k − z_i‖², where f includes Q.
+    """
     problem, true = (
         pear.Problem(Q=np.diag([2.0, 0.0, 0.0, 1.0]), lb=0.0, ub=1.0, **{"A": np.ones((1, 4)), "b": [1.0]}),
         draw(12, 4, 0),
@@ -223,7 +232,7 @@ def test_a_predicted_curvature_gets_smoothing_only_where_it_is_singular() -> Non
 
 
 def test_a_predicted_curvature_is_raised_like_the_problem_s_own() -> None:
-    """The error of the objective's gradient is (ĉ − c) + (Q̂ − Q) z; what "auto" adds to both drops out of it."""
+    """The added curvature cancels in the error of the objective's gradient, (ĉ − c) + (Q̂ − Q) z."""
     problem, predicted, true = samples("low rank")
     loss = settled(problem, true, injection=0.0, guidance=0.0)
     own = (predicted + 0).requires_grad_()
@@ -243,7 +252,7 @@ def test_a_predicted_curvature_is_raised_like_the_problem_s_own() -> None:
 
 
 def results(problem: pear.Problem, predicted: Tensor, true: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-    """Values, decisions and gradients of the default loss."""
+    """Return values, decisions and gradients of the default loss."""
     loss = settled(problem, true, reduction="none")
     moving = predicted.clone().requires_grad_()
     value = loss(moving, true, keys=range(len(true)))
@@ -288,7 +297,7 @@ def test_sparse_and_dense_train_alike() -> None:
 
 @pytest.mark.parametrize("name", [*PROBLEMS, "zero"])
 def test_the_default_loss_trains(name: str) -> None:
-    """Regret falls by half where costs are linear in features."""
+    """Training halves the regret if costs are linear in the features."""
     problem, _, true = samples("zero rows" if name == "zero" else name)
     if name == "zero":
         problem = pear.Problem(Q=np.zeros((4, 4)), **SIMPLEX)
@@ -360,7 +369,10 @@ def test_the_raised_curvature_is_state() -> None:
 
 
 def test_rounding_is_no_range() -> None:
-    """The last variable is a sum that is 0.1 and more for the forecast, and 0 up to rounding for all true costs."""
+    """Rounding is not taken for the range of a variable.
+
+    The last variable is at least 0.1 under the forecast, and 0 up to rounding under all true costs.
+    """
     problem = pear.Problem(A=[[-0.1, -0.2, 0.3, 1.0]], b=[0.0], lb=[0.0, 0.0, 0.0, -INF], ub=[1.0, 1.0, 1.0, INF])
     costs = torch.tensor([1.0, 1.0, 1.0, 0.0]).double() * torch.tensor([1.0, -1.0]).double().repeat(10)[:, None]
     loss = settled(problem, costs, guidance=0.0, injection=0.0)
@@ -373,7 +385,7 @@ def test_rounding_is_no_range() -> None:
 @pytest.mark.parametrize("curved", [False, True])
 @pytest.mark.parametrize("seed", range(8))
 def test_a_free_variable_that_is_zero_up_to_rounding_gets_no_tiny_unit(seed: int, curved: bool) -> None:
-    """Sums that every vertex makes zero, and a copy of such a sum: free variables, without a cost of their own."""
+    """The free variables are a sum that is zero at every vertex, and a multiple of it. Neither has a cost."""
     rng = np.random.default_rng(seed)
     weights = rng.uniform(0.1, 1.0, 5)
     weights[-1] = -weights[:-1].sum()
@@ -408,7 +420,10 @@ def test_the_message_names_the_variables_that_are_free_to_move() -> None:
 
 
 def test_injection_is_defined_where_the_decision_is_unique() -> None:
-    """λ = 0 and one quadratic term: the constraints decide the rest. The added part is normal to the exact gradient."""
+    """With λ = 0 and one quadratic term, injection adds a vector of the right length to the exact gradient.
+
+    The constraints determine the directions that have no curvature.
+    """
     problem, predicted, true = samples("zero rows")
     exact = pear.regret_gradient(problem, predicted, true, smoothing=0.0)
     found = pear.regret_gradient(problem, predicted, true, smoothing=0.0, injection=0.2)

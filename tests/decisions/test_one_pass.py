@@ -1,4 +1,4 @@
-"""The compiled pass hands over what it cannot answer for: curvature that is not there, and projections that fail."""
+"""The compiled pass leaves to the pipeline what it cannot solve: flat curvature, and projections that fail."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ FLAT, SADDLE = torch.ones(2, 2, dtype=torch.float64), torch.tensor([[0.0, 1.0], 
 
 @pytest.mark.parametrize("injection", [0.0, 0.1, 1.0])
 def test_injection_into_a_linear_program_adds_nothing(injection: float) -> None:
-    """Its decisions are unique, and so is the gradient of zero, to which nothing is added."""
+    """The decisions of a linear program are unique, and the gradient is zero; injection adds nothing to it."""
     loss, predicted = pear.PEARLoss(BOX, smoothing=0.0, injection=injection, guidance=0.0), COSTS.clone()
     value = loss(predicted.requires_grad_(), -COSTS)
     assert value.item() == pytest.approx((1 + 1 + 2 + 3) / 2)
@@ -30,7 +30,7 @@ def test_injection_into_a_linear_program_adds_nothing(injection: float) -> None:
 
 
 def test_samples_with_a_curvature_of_their_own_are_injected_with_that() -> None:
-    """Keys name rows in any order; the pass injects with the factors of these rows, as the pipeline does."""
+    """Keys may name the rows in any order; injection uses the factors of the curvatures of these rows."""
     generator = torch.Generator().manual_seed(0)
     M = torch.randn(6, 5, 5, dtype=torch.float64, generator=generator)
     problem = pear.Problem(Q=M @ M.mT + 0.1 * torch.eye(5), A=[[1.0] * 5], b=[1.0], lb=0.0)
@@ -47,7 +47,7 @@ def test_samples_with_a_curvature_of_their_own_are_injected_with_that() -> None:
 
 
 def test_a_flat_curvature_is_not_taken_for_the_last_one() -> None:
-    """What is known of one curvature says nothing of the next one."""
+    """The compiled pass does not assume that a curvature is definite because the curvature of the last call was."""
     loss = pear.PEARLoss(pear.Problem(Q=EYE, lb=0.0, ub=1.0), smoothing=0.0, injection=0.1, guidance=0.0)
     for Q in (None, EYE):
         loss(COSTS.clone().requires_grad_(), -COSTS, Q=Q, true_Q=None if Q is None else EYE)
@@ -124,7 +124,7 @@ def test_one_flat_sample_among_curved_ones_is_noticed() -> None:
 
 
 def test_a_decision_that_could_leave_a_constraint_for_nothing_has_no_derivative() -> None:
-    """The first variable costs nothing: wherever it is, the decision is as good."""
+    """The first variable costs nothing, so that every value of it is optimal."""
     problem = pear.Problem(G=[[1.0, 1.0]], h=[9.0], lb=0.0, ub=1.0)
     free = torch.tensor([[0.0, 1.0]], dtype=torch.float64, requires_grad=True)
     with pytest.raises(pear.NotUniqueError):
@@ -136,7 +136,7 @@ def test_a_decision_that_could_leave_a_constraint_for_nothing_has_no_derivative(
 @pytest.mark.parametrize("solver", ["auto", "osqp"])
 @pytest.mark.parametrize("shared", [True, False])
 def test_injection_beside_a_predicted_curvature_and_smoothing(solver: str, shared: bool) -> None:
-    """g + β (‖g‖/‖n‖) n with n = H⁻¹e − g and H = Q + λI, on a plane."""
+    """The gradient is g + β (‖g‖/‖n‖) n with n = H⁻¹e − g and H = Q + λI, on a plane."""
     generator = torch.Generator().manual_seed(2)
     L = torch.randn(2, 3, 3, generator=generator, dtype=torch.float64)
     Q, true_Q = L @ L.mT + torch.eye(3), 2 * torch.eye(3, dtype=torch.float64).expand(2, 3, 3)
@@ -209,7 +209,7 @@ ALONE: dict[str, tuple[pear.Problem, float, float]] = {
 @pytest.mark.parametrize("name", ALONE)
 @pytest.mark.parametrize("own", [True, False])
 def test_the_pass_answers_alone_wherever_it_can(name: str, own: bool, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Nothing goes down the pipeline that need not: not the loss, and not the layer's derivatives by cost and Q."""
+    """Neither the loss nor the layer's derivatives by cost and Q call the pipeline."""
     problem, smoothing, injection = ALONE[name]
     monkeypatch.setattr(Decider, "solve", lambda *args, **fields: pytest.fail("the pipeline was asked"))
     given = {} if own or problem.Q is None else {"Q": problem.Q.clone().requires_grad_()}

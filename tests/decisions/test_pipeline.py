@@ -1,4 +1,4 @@
-"""The one pipeline: who is asked, in which order, and what a solver's candidate is worth."""
+"""The pipeline: which solvers it asks, in which order, and how it treats their candidates."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ COST = torch.tensor([[1.0, 2.0, 3.0], [3.0, 1.0, 2.0], [2.0, 3.0, 1.0]], dtype=t
 
 @pytest.fixture
 def asked(monkeypatch: pytest.MonkeyPatch) -> list[str]:
-    """Names of the solvers that are asked, one entry a call."""
+    """Return a list that receives the name of the solver at every call of one."""
     names: list[str] = []
     solve = Backend.solve
 
@@ -50,7 +50,7 @@ def test_a_sample_without_a_solution_is_recognised_before_others_are_asked(solve
 
 @pytest.mark.parametrize("solver", ["osqp", "piqp", "clarabel"])
 def test_a_solver_that_says_infeasible_is_not_asked_again(solver: str, asked: list[str]) -> None:
-    """What it says is looked into at once; a certificate settles it before the second, more accurate round."""
+    """The pipeline looks for a certificate at once, and finds it before the second, more accurate round."""
     with pytest.warns(pear.FailedSamplesWarning):
         found = pear.solve(BOX, COST, 0.1, solver=solver, on_failure="mask", b=[9.0])
     assert found.status.tolist() == [Status.INFEASIBLE] * 3
@@ -59,7 +59,7 @@ def test_a_solver_that_says_infeasible_is_not_asked_again(solver: str, asked: li
 
 @pytest.fixture
 def programs(monkeypatch: pytest.MonkeyPatch) -> list[int]:
-    """One entry for every linear program that looks for a certificate."""
+    """Return a list that receives an entry for every linear program that looks for a certificate."""
     from pear.decisions import failure_proofs
 
     asked: list[int] = []
@@ -74,7 +74,7 @@ def programs(monkeypatch: pytest.MonkeyPatch) -> list[int]:
 
 
 def test_one_linear_program_answers_for_constraints_that_all_share(asked: list[str], programs: list[int]) -> None:
-    """Whatever the costs, and for all calls that follow."""
+    """If all samples share the constraints, one linear program is enough for all costs and all later calls."""
     problem = pear.Problem(A=[[1.0, 1.0, 1.0]], b=[9.0], lb=0.0, ub=1.0)
     for again in range(3):
         with pytest.warns(pear.FailedSamplesWarning):
@@ -92,7 +92,7 @@ def test_samples_that_agree_are_asked_once(programs: list[int]) -> None:
 
 
 def test_a_sparse_contradiction_takes_no_linear_program(programs: list[int]) -> None:
-    """More flow leaves the grid than enters it: the equalities alone contradict each other."""
+    """More flow leaves the grid than enters it: the equalities alone are contradictory, without a linear program."""
     problem = pear.tasks.shortest_path((20, 20)).problem
     assert problem.is_sparse
     b = problem.b.clone()
@@ -108,7 +108,7 @@ def test_a_sparse_contradiction_takes_no_linear_program(programs: list[int]) -> 
 
 @pytest.mark.parametrize("name", ["osqp", "daqp", "piqp", "clarabel", "proxqp", "highs", "scipy"])
 def test_every_solver_of_another_package_has_a_limit(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """One setting, cut to nothing: no solver says that it has finished, and none raises."""
+    """If the time per sample is cut to almost nothing, no solver claims to have finished, and none raises an error."""
     from pear.solvers import time_limit
 
     monkeypatch.setattr(time_limit, "_SECONDS", 1e-9)
@@ -130,7 +130,7 @@ def test_every_solver_of_another_package_has_a_limit(name: str, monkeypatch: pyt
 
 
 def test_a_solver_that_cannot_take_the_problem_says_so() -> None:
-    """It was passed over, and another one answered in its name."""
+    """An error is raised; no other solver answers in its place."""
     n = 2000
     wide = pear.Problem(A=torch.rand(1500, n, dtype=torch.float64), b=torch.ones(1500), lb=0.0)
     with pytest.raises(
@@ -180,7 +180,7 @@ def test_what_the_first_leaves_goes_to_the_next_and_the_log_says_so(
 
 
 def test_no_solver_is_trusted(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A candidate that claims to be solved and is not is repaired, or given to another."""
+    """A candidate that falsely claims to be solved is repaired, or another solver is asked."""
 
     def liar(qp: Any, tol: float, plan: Any) -> Candidate:
         B, n, p, m = qp.batch, qp.n, qp.p, qp.m
@@ -198,7 +198,7 @@ def test_no_solver_is_trusted(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_working_sets_of_a_part_of_the_batch(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A solver that gives working sets, no verdict and no projector, beside a sample that it is not asked about."""
+    """A solver gives working sets but no verdict and no projector, and one sample is not given to it."""
     exact = pear.solve(BOX, COST[1:], 0.1)
 
     def knows(qp: Any, tol: float, plan: Any) -> Candidate:
@@ -219,7 +219,7 @@ def test_working_sets_of_a_part_of_the_batch(monkeypatch: pytest.MonkeyPatch) ->
 
 
 def test_only_what_is_left_is_asked_again(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The second round is for what the first one left; another solver begins with its most accurate round."""
+    """The second round gets only the samples that the first left; another solver begins with its most accurate round."""
     calls: list[tuple[str, float, list[float]]] = []
     solve = Backend.solve
 
@@ -243,7 +243,7 @@ def test_only_what_is_left_is_asked_again(monkeypatch: pytest.MonkeyPatch) -> No
 
 @pytest.fixture
 def repaired(monkeypatch: pytest.MonkeyPatch) -> list[int]:
-    """The exchanges that the repair is allowed about the second sample of COST, one entry a call; it fails there."""
+    """Make the repair fail for the second sample of ``COST``; return a list of the exchanges that it was allowed."""
     allowed: list[int] = []
 
     def fails(qp: Any, x: torch.Tensor, duals: Duals, working: ActiveSet, exchanges: int) -> repair.RepairResult:
@@ -257,7 +257,7 @@ def repaired(monkeypatch: pytest.MonkeyPatch) -> list[int]:
 
 
 def test_a_guess_is_not_repaired_for_a_second_solver(asked: list[str], repaired: list[int]) -> None:
-    """Two solvers that come to a guess that was tried in vain are enough: the others are not asked."""
+    """If a second solver leads to an active set whose repair has failed before, no further solver is asked."""
     solvers = [get_backend(name) for name in ("daqp", "piqp", "clarabel", "osqp")]
     found = solve_in_pipeline(BOX.canonical(COST, 0.1), solvers)
     assert found.status.tolist() == [Status.SOLVED, Status.INACCURATE, Status.SOLVED]
@@ -295,7 +295,7 @@ def test_systems_are_kept_only_for_the_tight_constraints_of_every_sample(side: s
 
 @pytest.mark.parametrize("name", sorted(name for name, case in ZOO.items() if case.smoothing > 0))
 def test_a_projection_that_does_not_converge_is_decided_by_rank(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The compiled projection gives up on every other sample; nobody is told that the decision is not unique."""
+    """The compiled projection fails for every other sample, whose rank then shows that the decision is unique."""
     case = ZOO[name]
     from pear.solvers.active_set import kernel_calls as batch
 
@@ -332,7 +332,7 @@ def test_a_plan_is_prepared_once(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_every_row_says_what_it_can() -> None:
-    """Capabilities, not names: whatever takes sparse programs solves one, whatever does not is passed over."""
+    """A solver solves the programs of its ``kinds``, with the projection that the default solvers give."""
     qp = replace(BOX.canonical(COST, 0.1))
     for row in BACKENDS:
         if row.installed and "qp" in row.kinds:

@@ -1,4 +1,4 @@
-"""Programs with a singular curvature, free variables and dependent rows: many points are optimal, and one is found."""
+"""Programs with a singular curvature, free variables and dependent rows: of many optimal points, one is found."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ RELATIVE = 1e-9  # of the objective, to the size of its terms
 
 
 def random_program(seed: int) -> tuple[dict[str, Any], np.ndarray, float]:
-    """Draw a program with an optimal point x; returns its fields, its cost (n,), and the objective at x.
+    """Draw a program with an optimal point x; return its fields, its cost (n,), and the objective at x.
 
-    Multipliers that hold x are drawn first, and the cost follows from them.
-    Half of the programs have no multiplier other than zero.
+    The multipliers of the rows that are tight at x are drawn first, and the cost follows from them. They are all zero if
+    the seed is even.
     """
     rng = np.random.default_rng(seed)
     n = int(rng.integers(5, 31))
@@ -39,13 +39,13 @@ def random_program(seed: int) -> tuple[dict[str, Any], np.ndarray, float]:
 
 
 def terms(fields: dict[str, Any], c: np.ndarray, x: np.ndarray) -> float:
-    """The size of the terms that the objective is summed from, at least 1."""
+    """Return the sum of the absolute values of the objective's terms, at least 1."""
     return max(1.0, float(np.abs(c) @ np.abs(x) + np.abs(x) @ np.abs(fields["Q"]) @ np.abs(x)))
 
 
 @pytest.mark.parametrize("seed", SEEDS)
 def test_the_first_solver_is_enough(seed: int) -> None:
-    """Without another solver to ask, a sample that the method gives up is solved through its proximal points."""
+    """If the active-set method gives up a sample and there is no other solver, proximal points lead to its solution."""
     fields, c, best = random_program(seed)
     qp = pear.Problem(**fields).canonical(torch.from_numpy(c)[None], 0.0)
     found = solve_in_pipeline(qp, [get_backend("active-set")])
@@ -71,7 +71,7 @@ def test_the_order_of_rows_does_not_matter(seed: int, order: int) -> None:
 
 
 def test_failures_are_named_as_before() -> None:
-    """Proximal programs are bounded; the program itself may not be. Both are infeasible together."""
+    """Proximal programs are always bounded, unlike the program itself; they are infeasible exactly if it is."""
     fields, c, _ = random_program(44)
     contradiction = {"A": np.vstack([fields["A"], fields["A"][:1]]), "b": np.append(fields["b"], fields["b"][0] + 1.0)}
     with pytest.warns(pear.FailedSamplesWarning):

@@ -1,4 +1,4 @@
-"""Repair by itself: from a working set that holds nothing to the solution, by exchanges alone."""
+"""Repair alone: exchanges lead from an empty working set to the solution."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ CURVED = [name for name in ZOO if name not in ("polyhedron", "own everything")]
 
 
 def from_nothing(qp: QuadraticProgram, x: Tensor, max_exchanges: int = 60) -> RepairResult:
-    """Nothing held but variables that cannot move, and no multipliers."""
+    """Repair from a working set that holds only the variables with equal bounds, and from multipliers of zero."""
     zeros = (torch.zeros(qp.batch, k, dtype=torch.float64) for k in (qp.p, qp.m, qp.n))
     none = ActiveSet.none(qp.batch, qp.n, qp.m, x.device)
     working = ActiveSet(none.rows, none.lower | (qp.lb == qp.ub), none.upper)
@@ -45,7 +45,7 @@ def test_the_planted_solution_is_reached(name: str, near: bool) -> None:
 
 @pytest.mark.parametrize("name", ["box", "transport", "linear vertex", "fixed", "one variable"])
 def test_linear_programs_go_downhill_to_a_vertex(name: str) -> None:
-    """Nothing is curved: a step goes as far as the first constraint in its way."""
+    """Without curvature, every step goes as far as the first constraint in its way."""
     case = ZOO[name]
     qp = case.problem.canonical(case.cost, 0.0)
     found = from_nothing(qp, case.x)
@@ -58,7 +58,7 @@ def test_linear_programs_go_downhill_to_a_vertex(name: str) -> None:
 
 
 def test_a_step_ends_at_the_first_row_in_its_way() -> None:
-    """From (0.1, 0.1) along (1, 2) the row x₀ + x₁ ≤ ½ comes before the bounds; then along it to a vertex."""
+    """From (0.1, 0.1) along (1, 2), the row x₀ + x₁ ≤ ½ blocks first; along this row the method reaches a vertex."""
     for h, expected in ((0.5, [0.0, 0.5]), (1.5, [0.5, 1.0]), (9.0, [1.0, 1.0])):
         problem = pear.Problem(G=[[1.0, 1.0], [-1.0, -1.0]], h=[h, 3.0], lb=0.0, ub=1.0)
         qp = problem.canonical(torch.tensor([[-1.0, -2.0]]))

@@ -1,4 +1,4 @@
-"""Derivatives by constraints from the compiled pass, beside those of the pipeline's reduced systems."""
+"""Derivatives by constraints from the compiled pass, compared with those of the pipeline's reduced systems."""
 
 import pytest
 import torch
@@ -12,7 +12,7 @@ FIELDS = ("cost", "Q", "A", "b", "G", "h", "lb", "ub")
 
 
 def draw(kind):
-    """A problem, costs (B, n) and fields of a call, some of whose rows depend on others on the free variables."""
+    """Return a problem, costs (B, n) and the fields of a call; on the free variables, some rows are dependent."""
     generator = torch.Generator().manual_seed(3)
 
     def normal(*shape):

@@ -1,4 +1,4 @@
-"""``smoothing="auto"``: what it settles on, and that no unit of costs or variables matters."""
+"""``smoothing="auto"``: the λ and the units that it chooses, which do not depend on the units of costs or variables."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def draw(count: int, n: int, seed: int) -> Tensor:
 
 
 def battery(hours: int = 6) -> pear.Problem:
-    """Charge, discharge, and the energy that is left: three groups of variables, the last without a cost."""
+    """Return a battery with variables for charge, discharge and energy; the energy has no cost."""
     one, none = np.eye(hours), np.zeros((hours, hours))
     before = np.eye(hours, k=-1)
     rows = np.hstack([-0.9 * one, one / 0.9, one - before])
@@ -41,7 +41,7 @@ def battery(hours: int = 6) -> pear.Problem:
 
 
 def flow(n: int = 520) -> pear.Problem:
-    """Pairs of which one has to be taken, kept sparse."""
+    """Return a sparse problem with pairs of variables that sum to 1."""
     rows = sparse.csr_array(np.kron(np.eye(n // 2), np.ones(2)))
     return pear.Problem(A=rows, b=np.ones(n // 2), lb=0.0)
 
@@ -57,7 +57,7 @@ CASES: dict[str, Callable[[], pear.Problem]] = {
 
 
 def samples(name: str) -> tuple[pear.Problem, Tensor, Tensor]:
-    """A problem with predicted and true costs of a few samples."""
+    """Return a problem with predicted and true costs of a few samples."""
     problem = CASES[name]()
     count = 12 if problem.n < 100 else 4
     true = 1.0 + draw(count, problem.n, 0)
@@ -68,7 +68,7 @@ def samples(name: str) -> tuple[pear.Problem, Tensor, Tensor]:
 
 
 def trained(problem: pear.Problem, predicted: Tensor, true: Tensor) -> tuple[Tensor, Tensor, Tensor, pear.PEARLoss]:
-    """Values, decisions and gradients of one call after ``calibrate``."""
+    """Return values, decisions and gradients of one call after ``calibrate``, and the loss."""
     loss = pear.PEARLoss(problem, smoothing="auto", reduction="none")
     loss.calibrate(true)
     moving = predicted.clone().requires_grad_()
@@ -156,7 +156,11 @@ def test_single_precision_stays_single_precision() -> None:
 
 
 def test_another_sample_s_decision_is_the_measure() -> None:
-    """Under TRUE the decisions are the second and the first: 2 and 1 dearer if swapped, at a squared distance of 2."""
+    """λ is measured by the decisions of other samples.
+
+    Under ``TRUE`` the decisions are the second and the first vertex. Exchanged, they cost 2 and 1 more, at a squared
+    distance of 2.
+    """
     loss = pear.PEARLoss(SIMPLEX, smoothing="auto", injection=0.0, guidance=0.0)
     first = loss(COST, TRUE)
     assert loss.chosen_smoothing == pytest.approx(RHO * 0.5)
@@ -185,7 +189,11 @@ def test_it_is_said_once_in_one_sentence(caplog: pytest.LogCaptureFixture) -> No
 
 
 def test_units_are_ranges() -> None:
-    """Of bounds, where decisions use them; of decisions, where bounds are loose; of constraints, where none varies."""
+    """A variable's unit is a range.
+
+    It is that of its bounds if decisions reach them, that of its decisions if the bounds are loose, and that of the
+    constraints if the variable is the same in all decisions.
+    """
     problem = pear.Problem(
         G=[[1.0, 0.0, 1.0, 0.0, 0.0], [0.0, 1.0, 0.0, 0.0, 0.0], [0.0, 0.0, 0.0, 1.0, 0.0]],
         h=[3.0, 4.0, 8.0],
@@ -233,7 +241,7 @@ def test_samples_without_a_decision_do_not_count() -> None:
 
 
 def test_fields_of_the_call_count() -> None:
-    """The layer's problem has no limits of its own: they come with the call."""
+    """The fields of the call determine λ: the layer's problem has no bounds, and the call brings them."""
     given = {"A": torch.ones(1, 3).double(), "b": torch.full((2, 1), 5.0).double(), "lb": torch.zeros(3).double()}
     layer = pear.DecisionLayer(pear.Problem(n=3, A=np.ones((1, 3)), b=[1.0]), smoothing="auto")
     z = layer(TRUE, **given)
@@ -285,7 +293,7 @@ def test_the_problem_stays_the_user_s() -> None:
 def learn(
     problem: pear.Problem, units: Tensor, monkeypatch: pytest.MonkeyPatch, compiled: bool = True, **options: Any
 ) -> tuple[torch.nn.Linear, pear.PEARLoss]:
-    """Twelve epochs in variables of these units."""
+    """Train for twelve epochs with costs in these units; return the model and the loss."""
     features = draw(40, 3, 0)
     true = (1.0 + features @ draw(3, problem.n, 1) + 0.1 * draw(40, problem.n, 2)) * units
     with monkeypatch.context() as patch:
@@ -318,7 +326,7 @@ def test_compiled_epochs_know_units(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_a_warning_where_most_gradients_are_zero(
     compiled: bool, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """Almost without smoothing every decision is a corner."""
+    """With little smoothing nearly every decision is a vertex, so that a warning advises more smoothing."""
     problem, ones = pear.Problem(A=np.ones((1, 5)), b=[1.0], lb=0.0), torch.ones(5).double()
     caplog.set_level(logging.WARNING, logger="pear")
     _, loss = learn(problem, ones, monkeypatch, compiled, smoothing=1e-6, guidance=0.0)
@@ -347,7 +355,7 @@ def test_a_warning_where_most_gradients_are_zero(
 def test_no_advice_that_was_followed_already(
     options: dict[str, Any], advice: str | None, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """After ten epochs in which all gradients are zero, and guidance has faded."""
+    """After ten epochs with zero gradients and faded guidance, the warning does not advise what is already set."""
     caplog.set_level(logging.WARNING, logger="pear")
     loss = pear.PEARLoss(pear.Problem(A=np.ones((1, 5)), b=[1.0], lb=0.0), **options)
     if loss.smoothing == "auto":

@@ -1,4 +1,4 @@
-"""``pear.solve`` by one call of the compiled method, and the same problems in the pipeline."""
+"""``pear.solve`` by one call of the compiled method, compared with the pipeline on the same problems."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The one store: a start is verified, an answer is read only under the data it was computed from."""
+"""The store of warm starts: starts are verified, and an answer is reused only under the data that it belongs to."""
 
 from __future__ import annotations
 
@@ -71,7 +71,7 @@ def test_a_table_grows_by_doubling_and_only_when_it_must() -> None:
 
 
 def test_a_fingerprint_tells_fields_apart() -> None:
-    """The same numbers as b and as h are other data; shared or per sample they are the same."""
+    """The fingerprints of b and h with the same numbers differ; those of a shared field and of its copies are equal."""
     cost, side = torch.tensor([[1.0, 2.0], [3.0, 4.0]]), torch.tensor([5.0])
     marks = [fingerprint(cost, 0.5, {name: side}) for name in ("b", "h")]
     assert not torch.equal(*marks)
@@ -121,7 +121,7 @@ def test_other_data_under_a_key_of_a_baseline_is_noticed() -> None:
 
 @pytest.mark.parametrize("solver", ["auto", "interior-point"])
 def test_one_loss_in_several_threads(solver: str) -> None:
-    """Batches that share keys and batches that do not, at once, give what they give one after another."""
+    """Several threads, with and without common keys, get the results of sequential calls."""
     batches = 120 if solver == "auto" else 16
     expected = pear.PEARLoss(GRID, smoothing=0.1, solver=solver, reduction="none", guidance=0.0, injection=0.1)
     shared = pear.PEARLoss(GRID, smoothing=0.1, solver=solver, reduction="none", guidance=0.0, injection=0.1)
@@ -197,7 +197,7 @@ def test_a_derivative_belongs_to_the_problem_of_its_call() -> None:
 
 
 def test_a_curvature_is_checked_for_every_smoothing() -> None:
-    """One that is convex with λ = 1 is not without."""
+    """A curvature may be convex with λ = 1 and not without it."""
     problem = pear.Problem(lb=-1.0, ub=1.0, n=2)
     given = {"Q": torch.eye(2).double()[None], "true_Q": torch.diag(torch.tensor([-0.5, 1.0])).double()[None]}
     loss = pear.PEARLoss(problem, smoothing=1.0, injection=0.0, guidance=0.0)
@@ -273,7 +273,7 @@ def test_what_auto_settles_on_is_state() -> None:
 
 @pytest.fixture
 def asked(monkeypatch: pytest.MonkeyPatch) -> list[str]:
-    """Solvers and linear programs that are asked, one entry each."""
+    """Return a list that receives the name of every solver that is asked, and "lp" for every linear program."""
     from pear.decisions import failure_proofs
     from pear.solvers.backend_registry import Backend
 
@@ -287,7 +287,10 @@ def asked(monkeypatch: pytest.MonkeyPatch) -> list[str]:
 
 
 def test_a_failure_is_kept_while_its_constraints_stay(asked: list[str]) -> None:
-    """Costs change in every epoch; what no cost can mend is asked once, and the others get what they get without it."""
+    """The costs change in every epoch. A sample that fails under all costs is examined once.
+
+    The other samples get the results that they get without it.
+    """
     b = torch.tensor([[1.0], [9.0], [1.0], [8.0]], dtype=torch.float64)
     problem = pear.Problem(A=torch.ones(1, 5), b=b, lb=0.0, ub=1.0)
     loss = pear.PEARLoss(problem, 0.1, on_failure="mask", reduction="none", guidance=0.0, injection=0.1)

@@ -30,7 +30,7 @@ def costs(rows: int, n: int, seed: int = 0) -> np.ndarray:
 
 @pytest.fixture(autouse=True)
 def quick(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Epochs are timed only where a test is about them, and nothing takes long."""
+    """Shorten all time limits, and switch off the timing of epochs unless the test has the fixture ``timed``."""
     monkeypatch.setattr(module, "_SECONDS", dict.fromkeys(module._SECONDS, 0.5))
     if "timed" not in request.fixturenames:
         monkeypatch.setattr(module, "advise_on_epoch_times", lambda *_: None)
@@ -38,11 +38,11 @@ def quick(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> No
 
 @pytest.fixture
 def timed() -> None:
-    """Epochs are timed in this test."""
+    """Mark a test in which epochs are timed."""
 
 
 def one(advice: Advice, topic: str, words: str) -> str:
-    """The only sentence on a topic that holds these words."""
+    """Return the only sentence on a topic that contains these words."""
     found = [sentence for sentence in advice.about(topic) if words in sentence]
     assert len(found) == 1, advice
     return found[0]
@@ -86,7 +86,7 @@ def test_a_large_sparse_problem_in_dense_form_should_be_passed_sparse() -> None:
 
 
 def test_rows_and_columns_in_other_units_are_found_and_undone() -> None:
-    """A problem with coefficients near 1, whose third row and second variable are in other units."""
+    """The coefficients are near 1, apart from one row and one variable in other units."""
     G = np.random.default_rng(0).uniform(0.5, 1.5, size=(6, 4))
     rows, columns = 10.0 ** np.array([0, 0, -6, 0, 0, 0]), 10.0 ** np.array([0, 4, 0, 0])
     advice = pear.advise(pear.Problem(G=rows[:, None] * G * columns, h=rows, lb=0.0), costs(5, 4))
@@ -154,7 +154,7 @@ def test_rank_is_skipped_where_it_would_take_long(monkeypatch: pytest.MonkeyPatc
 
 
 def test_degenerate_vertices_and_ties() -> None:
-    """Three rows meet in the corner (1, 1); with equal costs an edge is optimal."""
+    """Three rows meet at the vertex (1, 1); with equal costs, every point of an edge is optimal."""
     G, h = [[1.0, 0.0], [0.0, 1.0], [1.0, 1.0]], [1.0, 1.0, 2.0]
     corner = pear.advise(pear.Problem(G=G, h=h, lb=0.0), -costs(8, 2))
     assert corner.numbers["degenerate_share"] == 1.0
@@ -210,7 +210,7 @@ def test_the_smoothing_is_the_one_that_auto_takes() -> None:
 
 
 def test_the_integrality_gap() -> None:
-    """One item of two fits; the relaxation takes half of the other: 1.5 instead of 1."""
+    """One of two items fits. The relaxation takes half of the other item, for a value of 1.5 instead of 1."""
     half = pear.Problem(G=[[1.0, 1.0]], h=[1.5], lb=0.0, ub=1.0, sense="max", integer=True)
     advice = pear.advise(half, [[1.0, 1.0], [2.0, 2.0]])
     assert advice.numbers["integrality_gap"] == pytest.approx(0.5)
@@ -256,7 +256,7 @@ def test_limits_per_sample_may_be_predicted_with_a_recourse() -> None:
 
 @pytest.mark.usefixtures("timed")
 def test_a_model_that_predicts_a_demand(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The newsvendor: one product is bought, and what is missing or left over is paid for."""
+    """Advice for a newsvendor model, whose predicted demand is a right-hand side with a price for violations."""
     monkeypatch.setattr(epoch_times, "_EPOCHS", 2)
     plain = pear.Problem(A=[[1.0]], b=[0.0], lb=0.0)
     model = pear.Model.predicting(plain, cost=False, b=True, known=[1.0], recourse=pear.Penalty(b=(4.0, 3.0)))
@@ -359,7 +359,10 @@ def test_tables_text_and_html() -> None:
 
 @pytest.mark.usefixtures("timed")
 def test_the_epoch_that_is_promised_is_about_the_one_that_is_trained() -> None:
-    """Within a factor of three; the best of several attempts, for other processes may slow either measurement down."""
+    """The predicted time of an epoch is within a factor of three of the measured time.
+
+    The best of several attempts counts, because other processes may slow down either measurement.
+    """
     task = pear.tasks.shortest_path((4, 4))
     X, C = task.samples(256, degree=2, seed=0)
     ratios = []

@@ -1,4 +1,4 @@
-"""A diagnosis of an oracle: what can be said without a program."""
+"""A diagnosis of an oracle: what follows from its decisions alone."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ def found():
 
 
 def test_regret_is_attributed_by_the_decisions_alone(found):
-    """The parts are those of the mean decision between truth and forecast, here of 4,000 decisions on the way."""
+    """The attribution follows from the mean decision along the path from truth to forecast, here at 4,000 points."""
     np.testing.assert_allclose(found.regret, TOURS.regret(PREDICTED, C))
     assert found.attributed.all()
     np.testing.assert_allclose(found.attribution.sum(1), found.regret, atol=1e-9)

@@ -14,7 +14,10 @@ SAMPLES = 12
 
 
 def plant(**changes):
-    """Two fuels and a purchase meet a demand; costs of the fuels and the demand are predicted, and so is a capacity."""
+    """Return a model in which two fuels and a purchase meet a demand.
+
+    The costs of the fuels, the demand and the joint capacity of the fuels are predicted.
+    """
     fields = {"A": [[1.0, 1.0, 1.0]], "b": [5.0], "G": [[1.0, 1.0, 0.0]], "h": [6.0], "lb": 0.0, "ub": [4.0, 4.0, 20.0]}
     problem = pear.Problem(**{**fields, **changes})
     known = np.array([0.0, 0.0, 9.0])
@@ -24,7 +27,7 @@ def plant(**changes):
 
 
 def values(seed=0):
-    """True and predicted values; the capacity is predicted exactly."""
+    """Return predicted and true values (N, 4); the capacity is predicted exactly."""
     draw = np.random.default_rng(seed)
     low, high = [1.0, 1.0, 3.0, 4.0], [5.0, 5.0, 9.0, 7.0]
     true = draw.uniform(low, high, (SAMPLES, 4))
@@ -64,7 +67,7 @@ def test_the_parts_add_up_to_the_regret(kind):
 
 
 def shapley_of_steps(model, predicted, true, steps):
-    """The parts of one sample by their definition for a Projection, a call of ``pear.regret`` at every point."""
+    """Return the parts of one sample by their definition for a ``Projection``: a call of ``pear.regret`` at every point."""
     parts, error = np.zeros(len(true)), predicted - true
     wrong = np.flatnonzero(error)
     for order in (wrong, wrong[::-1]):
@@ -89,7 +92,7 @@ def test_the_parts_of_a_projection_are_those_of_the_moves(monkeypatch):
 
 
 def test_costs_alone_are_attributed_as_in_a_model_without_recourse():
-    """With 16 steps the parts come near those that follow the decisions exactly."""
+    """If only costs are wrong, 16 steps come close to the exact attribution of a model without recourse."""
     predicted, true = values()
     true[:, 2:], predicted[:, 2:] = [5.0, 6.0], [5.0, 6.0]
     model = plant()
@@ -103,7 +106,10 @@ def test_costs_alone_are_attributed_as_in_a_model_without_recourse():
 
 
 def test_the_parts_of_a_program_whose_active_set_stays_are_exact():
-    """V is quadratic there, so that the steps find the integral of its gradient: the gradient in the middle."""
+    """The value V is quadratic while the active set stays, so that the steps integrate its gradient exactly.
+
+    The integral is the gradient at the middle of the path.
+    """
     problem = pear.Problem(Q=np.eye(2), A=[[1.0, 1.0]], b=[0.0])
     model = pear.Model.predicting(problem, b=True, recourse=pear.Penalty(b=1000.0))
     true, predicted = np.array([1.0, 3.0, 4.0]), np.array([2.0, 2.5, 5.0])
@@ -173,7 +179,7 @@ def test_the_page_shows_violations(tmp_path):
 
 
 def test_right_hand_sides_do_not_weigh_the_variables():
-    """Two values and two variables: the variable that differs most is named, whatever the demand beside its cost is."""
+    """The variable that differs most is named; the predicted demand is not taken for the cost of a variable."""
     problem = pear.Problem(A=[[1.0, 1.0]], b=[0.0], lb=0.0, ub=[3.0, 9.0])
     model = pear.Model.predicting(problem, cost=[0], b=True, known=[0.0, 20.0], recourse=pear.Penalty(b=50.0))
     found = pear.diagnose(model, [[25.0, 4.0]], [[10.0, 0.5]])
@@ -181,7 +187,7 @@ def test_right_hand_sides_do_not_weigh_the_variables():
 
 
 def test_known_values_differ_by_sample():
-    """Every sample is diagnosed as a model of its own."""
+    """Each sample is diagnosed as a model with its own known values."""
     problem = pear.Problem(A=[[1.0, 1.0]], b=[0.0], lb=0.0, ub=[1.0, 30.0])
     level = pear.KnownMap({"level": ()}, ub=[[1.0], [0.0]])
     recourse = pear.Penalty(b=(12.0, 1.0))
@@ -203,7 +209,7 @@ def test_known_values_differ_by_sample():
 
 
 def test_the_work_is_bounded(monkeypatch):
-    """Three values are wrong in each sample, which takes 4 decisions in one step; 20 are enough for five samples."""
+    """Each sample has three wrong values and needs 4 decisions, so that a limit of 20 is enough for five samples."""
     monkeypatch.setattr(recourse_attribution, "MOST_DECISIONS", 20)
     predicted, true = values()
     found = pear.diagnose(plant(), predicted, true)
@@ -215,7 +221,7 @@ def test_the_work_is_bounded(monkeypatch):
 
 
 def test_a_mixture_without_a_decision_is_not_attributed():
-    """Both ends are bounded, and the point between them at which one cost alone has changed is not."""
+    """The problem is bounded under truth and forecast, but unbounded at a mixture of the two."""
     problem = pear.Problem(A=[[1.0, -1.0]], b=[0.0], lb=0.0, G=[[-1.0, 0.0]], h=[0.0])
     model = pear.Model.predicting(problem, h=True, recourse=pear.Penalty(h=9.0))
     found = pear.diagnose(model, [[99.0, -98.0, 0.0]], [[-98.0, 99.0, -1.0]])

@@ -51,7 +51,7 @@ def pair(problem, seed=0, size=0.8, count=8):
 
 @pytest.fixture(scope="module")
 def found():
-    """Each problem's diagnosis, made once."""
+    """Return the diagnosis of every problem, by name."""
     return {name: pear.diagnose(problem, *pair(problem)) for name, problem in PROBLEMS.items()}
 
 
@@ -68,7 +68,7 @@ def test_parts_add_up_to_the_regret(found, name):
 
 @pytest.mark.parametrize("name", PROBLEMS)
 def test_attribution_is_the_integral_along_the_path(found, name):
-    """Against the mean of the decisions at many points between the true and the predicted cost."""
+    """The attribution follows from the mean of the decisions at many points between the true and the predicted cost."""
     problem, one = PROBLEMS[name], found[name]
     predicted, true = pair(problem)
     count = 300 if name == "mixed integer" else 2000
@@ -105,7 +105,7 @@ def test_tangent_and_normal_add_up_to_the_squared_error(found, name):
 
 
 def test_tangent_part_at_the_forecast_is_what_the_loss_sees():
-    """eᵀPe with the λ that the loss settles on is eᵀg."""
+    """The tangent part at the forecast is eᵀPe, which equals eᵀg for the gradient g of a loss with the same λ."""
     task = pear.tasks.shortest_path((3, 3))
     predicted, true = pair(task.problem)
     one = pear.diagnose(task.problem, predicted, true)
@@ -119,7 +119,7 @@ def test_tangent_part_at_the_forecast_is_what_the_loss_sees():
 
 @pytest.mark.parametrize("name", ["QP", "paths", "LP to maximise", "integer"])
 def test_tangent_part_is_the_mean_along_the_path(found, name):
-    """Against the mean of eᵀPe at many points between the true and the predicted cost."""
+    """The tangent part is the mean of eᵀPe at many points between the true and the predicted cost."""
     problem = PROBLEMS[name].relaxed()
     predicted, true = pair(problem)
     smoothing = 0.0 if name == "QP" else 0.5
@@ -242,7 +242,7 @@ def test_a_perfect_forecast_loses_nothing():
 
 
 def test_a_tie_under_the_truth_is_no_loss_and_no_change():
-    """Both ends of the path may be tied; the parts add up whatever decision a solver returns."""
+    """Truth and forecast may have several optimal decisions; the parts add up whichever of them a solver returns."""
     choose = pear.Problem(A=[[1.0, 1.0, 1.0]], b=[1.0], lb=0.0)
     true = np.array([[1.0, 1.0, 3.0], [1.0, 2.0, 2.0], [1.0, 1.0, 1.0]])
     predicted = np.array([[2.0, 1.0, 0.5], [3.0, 2.0, 2.0], [1.0, 1.0, 1.0]])
@@ -255,7 +255,7 @@ def margin_sentence(one):
 
 
 def test_the_margin_is_told_of_what_it_is_of():
-    """Decisions of linear programs, also where two are as good; sets of binding constraints of quadratic ones."""
+    """The sentence speaks of decisions for linear programs, and of sets of binding constraints for quadratic ones."""
     curved = pear.diagnose(pear.Problem(Q=[[1.0]], lb=0.0), [[1.0]], [[-1.0]])
     assert not curved.linear
     assert margin_sentence(curved) == (
@@ -337,7 +337,7 @@ def test_a_missing_gradient_is_told_where_it_costs():
 
 
 def test_comparison_says_what_fell():
-    """A forecaster whose error is normal beside one whose error is tangent, of the same size."""
+    """One forecaster has a normal error, the other a tangent error of the same size."""
     problem = pear.Problem(A=[[1.0, 1.0]], b=[1.0], lb=0.0)
     true = np.array([[1.0, 1.2], [1.1, 1.0]])
     tangent, normal = true + [[0.5, -0.5]] * np.array([[1.0], [-1.0]]), true + 0.5
@@ -466,7 +466,7 @@ ENDATA
 
 
 def test_rows_of_a_file_keep_their_names(tmp_path):
-    """Equalities first, then upper limits, then lower ones: not the order of the file."""
+    """Constraints have the order equalities, upper limits, lower limits, which is not the order of the file."""
     (tmp_path / "sell.mps").write_text(MPS)
     model = pear.from_mps(tmp_path / "sell.mps")
     one = pear.diagnose(model, [[1.0, 2.0]], [[2.0, 1.0]])

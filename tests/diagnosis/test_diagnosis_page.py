@@ -1,4 +1,4 @@
-"""A diagnosis for people: pictures, a page that a browser shows whole, a notebook's table, and the command."""
+"""What a user sees of a diagnosis: pictures, an HTML page, a notebook's table, and the command."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ HOURS = 24
 
 
 def cheapest_hours(samples: int = 40, **given: object) -> Diagnosis:
-    """Eight of 24 hours are bought, and the errors grow over the day."""
+    """Return the diagnosis of buying eight of 24 hours, with forecast errors that grow over the day."""
     draw = np.random.default_rng(0)
     problem = pear.Problem(A=np.ones((1, HOURS)), b=[8.0], lb=0.0, ub=1.0)
     true = 50 + draw.normal(size=(samples, HOURS))
@@ -188,7 +188,7 @@ def tables() -> tuple[pandas.DataFrame, pandas.DataFrame]:
 
 @pytest.fixture
 def run(terminal: None, tables: tuple[pandas.DataFrame, pandas.DataFrame]) -> Run:
-    """The command, in a folder with ``bag.lp``, ``costs.csv`` and ``predictions.csv``."""
+    """Return a function that runs the command in a folder with ``bag.lp``, ``costs.csv`` and ``predictions.csv``."""
     Path("bag.lp").write_text(BAG)
     for name, table in zip(("costs", "predictions"), tables, strict=True):
         table.to_csv(f"{name}.csv", index=False)
@@ -229,7 +229,7 @@ def test_labels_that_are_no_dates_and_costs_of_some_variables(run: Run) -> None:
 
 
 def test_columns_of_both_tables_may_be_read_differently(run: Run) -> None:
-    """Numbers beside an empty cell become 1.0; costs that --costs leaves out may differ."""
+    """Pandas reads integers beside an empty cell as floats; columns that ``--costs`` leaves out may differ."""
     for name, shop in zip(FILES[1:], ([1, 2, 3], [1.0, 2.0, 3.0]), strict=True):
         pandas.read_csv(name).assign(shop=shop * 10, note=[None, "wet", "dry"] * 10).to_csv(name, index=False)
     result = run(*FILES, "--costs", "tent,lamp,rope,map")

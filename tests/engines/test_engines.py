@@ -1,4 +1,4 @@
-"""Tasks in this process and on Ray: the same rows to the digit, and nothing lost with a process or a machine."""
+"""Tasks in this process and on Ray give the same results, and none is lost with a process or a machine."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ def test_an_error_of_a_task_is_raised_where_it_came_from() -> None:
 
 
 def test_a_call_that_does_not_end_ends_its_process_with_words() -> None:
-    """A call into C that holds Python's lock, as Ray's do; a thread or a signal handler would never have its turn."""
+    """The call into C holds Python's lock, as Ray's calls do, so that no thread or signal handler could end it."""
     code = (
         "import ctypes\n"
         "from pear.engines.process_deadline import process_deadline\n"
@@ -119,7 +119,7 @@ def test_a_ray_that_does_not_start_is_tried_again_and_given_up_in_words(monkeypa
 
 @pytest.fixture(scope="module")
 def cluster() -> Iterator[Any]:
-    """A machine with two cores, to which a test may add others."""
+    """Start a cluster of one machine with two cores, to which a test may add others."""
     ray = pytest.importorskip("ray")
     from ray.cluster_utils import Cluster
 
@@ -218,7 +218,7 @@ def test_a_task_says_how_it_goes_has_one_core_and_its_errors_come_back(
 
 
 def dies(times: int) -> Callable[..., str]:
-    """A task whose first processes die."""
+    """Return a task whose first ``times`` processes kill themselves."""
 
     def task(tell: Any, folder: str) -> str:
         died = len(os.listdir(folder))
@@ -240,7 +240,7 @@ def test_a_task_whose_process_dies_is_done_again_and_given_up_after_two(engine: 
 
 
 def processes(begin: str) -> list[int]:
-    """Those of Ray that call themselves so."""
+    """Return the ids of this process's descendants whose command line starts with ``begin``."""
     return [one.pid for one in SweepProcess.below(os.getpid()) if one.command_line().startswith(begin)]
 
 
@@ -293,7 +293,7 @@ def test_a_mailbox_that_is_killed_is_there_again(engine: Engine) -> None:
 
 
 class Second:
-    """Another machine of the cluster: the first is kept busy for as long as it is there, so that tasks go to it."""
+    """A second machine of the cluster; a task keeps the first machine busy while the second exists."""
 
     def __init__(self, cluster: Any, folder: Path) -> None:
         import ray
@@ -313,7 +313,7 @@ class Second:
             time.sleep(0.05)
 
     def lose(self) -> None:
-        """Kill all of it, once."""
+        """Kill all processes of the machine and remove it from the cluster; do nothing if that was done before."""
         if self.gone.exists():
             return
         raylet = self.node.all_processes["raylet"][0].process.pid
@@ -367,7 +367,7 @@ def test_a_sweep_whose_machine_is_lost_has_every_row(cluster: Any, tmp_path: Pat
 
 @pytest.mark.long
 def test_ray_starts_although_its_first_worker_dies() -> None:
-    """Ray waits for workers while it starts, without a limit, and for one that has died as well, unless told not to."""
+    """Ray starts although a worker has died; by default it would wait for this worker without a limit."""
     pytest.importorskip("ray")
     code = (
         "from pear.engines import TaskResult, start\n"
@@ -391,7 +391,10 @@ def test_ray_starts_although_its_first_worker_dies() -> None:
 
 
 def _starts_as_worker(pid: int) -> bool:
-    """Before it has a name; Ray's raylet has the same words among its arguments."""
+    """Return whether the process is a worker of Ray that has no name yet.
+
+    The arguments of Ray's raylet contain the same words.
+    """
     program, _, rest = SweepProcess(pid).command_line().partition(" ")
     return "default_worker.py" in rest and not program.endswith("raylet")
 

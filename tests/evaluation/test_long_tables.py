@@ -1,4 +1,4 @@
-"""Long tables in a walk forward: a row for each value, beside wide tables, against loops in plain scikit-learn."""
+"""Long tables in a walk forward: a row for each value, compared with wide tables and with plain scikit-learn."""
 
 import numpy as np
 import pandas as pd
@@ -16,7 +16,7 @@ PROBLEM = pear.Problem(A=[[1.0] * HOURS], b=[1.0], lb=0.0)
 
 
 def long_samples(seed=0):
-    """Features (N·k, p), prices (N·k,) and days (N·k,), day by day."""
+    """Return features (N·k, p), prices (N·k,) and days (N·k,), in the order of the days."""
     draw = np.random.default_rng(seed)
     X = draw.standard_normal((DAYS * HOURS, 3))
     hour = np.tile(np.arange(HOURS), DAYS)

@@ -1,4 +1,4 @@
-"""Folds in time order: by hand, beside scikit-learn's, and what is refused."""
+"""Folds in time order: computed by hand, compared with those of scikit-learn, and errors for bad arguments."""
 
 import numpy as np
 import pytest

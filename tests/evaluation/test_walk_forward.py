@@ -1,4 +1,4 @@
-"""Walks forward: regret by hand, beside a loop in plain scikit-learn, every kind of forecaster, and errors."""
+"""Walks forward: regret by hand, a comparison with plain scikit-learn, every kind of forecaster, and errors."""
 
 import numpy as np
 import pandas as pd
@@ -21,7 +21,7 @@ COSTS = np.array([[1.0, 3.0], [2.0, 1.0], [4.0, 1.0], [1.0, 2.0], [5.0, 2.0], [1
 
 
 def samples(count=60, seed=0, columns=3):
-    """Features and costs that a linear model forecasts well, in time order."""
+    """Return features (N, 4) and costs (N, columns) that a linear model forecasts well, in time order."""
     draw = np.random.default_rng(seed)
     X = draw.standard_normal((count, 4))
     return X, X @ draw.standard_normal((4, columns)) + 0.3 * draw.standard_normal((count, columns)) + 2.0
@@ -32,7 +32,7 @@ def simplex(n=3, **fields):
 
 
 def test_regret_by_hand():
-    """Two choices, six days, two folds of two days. The forecast says first, second, first, first."""
+    """Two choices, six days, two folds of two days. The table forecasts that first, second, first, first is best."""
     table = np.array([[np.nan, np.nan]] * 2 + [[0.0, 1.0], [1.0, 0.0], [0.0, 1.0], [0.0, 1.0]])
     found = pear.walk_forward(CHOOSE, np.zeros((6, 1)), COSTS, {"table": table}, splits=2)
     assert found.names == ("table", MEAN)
@@ -148,7 +148,7 @@ def test_the_error_of_an_estimator_is_told_and_names_the_fold():
 
 @pytest.mark.parametrize(("columns", "kind"), [(3, Ridge), (1, DummyRegressor)])
 def test_an_estimator_that_takes_its_targets_is_asked_once(columns, kind):
-    """A failure of another kind is not taken for a refusal of several columns."""
+    """An estimator is fitted a second time, column by column, only if it refuses several columns."""
     calls = []
 
     class Failing(kind):
