@@ -370,3 +370,20 @@ def test_the_history_says_what_was_done_to_the_weights() -> None:
     trained = nn.Linear(3, 4)
     fit(trained, nn.MSELoss(), (features, costs), config=FitConfig(max_epochs=40))
     assert start_of(pear.PEARLoss(problem), trained) == ""
+
+
+@pytest.mark.parametrize("start", ["given", "mse", "race"])
+def test_a_metric_that_fails_leaves_the_mode_of_the_model(start: str) -> None:
+    """The trained model is validated before the first step if it begins with the squared error."""
+    data, model, modes = pair(), fresh("mlp"), []
+    with torch.no_grad():
+        last(model).bias.fill_(3.0)  # it does not begin as a fresh model does
+
+    def failing(predicted: Tensor, true: Tensor) -> float:
+        modes.append(model.training)
+        raise ZeroDivisionError
+
+    with pytest.raises(ZeroDivisionError):
+        fit(model, pear.PEARLoss(TASK.problem), data, data, failing, replace(CONFIG, start=start))
+    assert len(modes) == 1
+    assert model.training

@@ -11,7 +11,7 @@ import torch
 from torch import Tensor, nn
 
 from pear.train.ridge import fit_ridge
-from pear.train.samples.features import Features, call_on_features
+from pear.train.samples.features import Features, call_on_features, evaluation_mode
 from pear.train.samples.memory_samples import MemorySamples
 
 logger = logging.getLogger("pear")
@@ -118,13 +118,10 @@ def find_output_layer(model: nn.Module, features: Features, costs: Tensor, typic
         called[:] = [(layer, inputs[0].detach(), output.detach())]
 
     hooks = [part.register_forward_hook(note) for part in model.modules() if isinstance(part, nn.Linear)]
-    was_training = model.training
-    model.eval()
     try:
-        with torch.no_grad():
+        with evaluation_mode(model), torch.no_grad():
             forecast = call_on_features(model, features)
     finally:
-        model.train(was_training)
         for hook in hooks:
             hook.remove()
     if not called or forecast.shape != costs.shape or called[0][2].numel() != costs.numel():

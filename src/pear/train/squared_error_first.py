@@ -37,11 +37,9 @@ def train_squared_error_first(
         train: the training samples.
         optimizer: the optimizer of the user, or None.
     """
-    given, was_training = copy.deepcopy(job.model.state_dict()), job.model.training
-    before, resuming = None, job.resumes("loss")
+    given, before, resuming = copy.deepcopy(job.model.state_dict()), None, job.resumes("loss")
     if job.config.start == "mse" and optimizer is None and hasattr(loss, "problem") and not resuming:
         before = _train_on_squared_error(job, train.finite())
-        job.model.train(was_training)
         if before.stopped in ("interrupted", "time_cap", "callback"):
             return before
     return run_training_on_loss(job, loss, train, optimizer, "loss", given, before)

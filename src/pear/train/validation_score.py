@@ -15,7 +15,7 @@ from pear.losses.regret_outcome import RegretOutcome
 from pear.problem import Model, Problem
 from pear.problem.model import model_input_count
 from pear.problem.sample_keys import as_keys, count_keyed_samples
-from pear.train.samples.features import call_on_features
+from pear.train.samples.features import call_on_features, evaluation_mode
 from pear.train.samples.memory_samples import MemorySamples
 from pear.train.samples.sample_batch import join_batch_keys
 from pear.train.samples.sample_rows import Keys
@@ -35,18 +35,18 @@ Outcomes = Callable[[Tensor, Tensor, Keys | None], RegretOutcome]
 
 
 def score_on_validation(model: nn.Module, samples: SampleSource, score: Score) -> float:
-    """Set the model to evaluation mode, and return its score on these samples."""
-    return float(score(*forecast_validation(model, samples)))
+    """Return the score of the model, in evaluation mode, on these samples."""
+    with evaluation_mode(model):
+        return float(score(*forecast_validation(model, samples)))
 
 
 def forecast_validation(model: nn.Module, samples: SampleSource) -> tuple[Tensor, Tensor, Keys | None]:
-    """Set the model to evaluation mode, and forecast all samples.
+    """Forecast all samples with the model in evaluation mode.
 
     Returns:
         Three values: the predicted costs (N, n), the true costs (N, n), and the N ids, or None if there are none.
     """
-    model.eval()
-    with torch.no_grad():
+    with evaluation_mode(model), torch.no_grad():
         found = [(call_on_features(model, batch.features), batch.costs, batch.keys) for batch in samples.whole()]
     if len(found) == 1:
         return found[0]

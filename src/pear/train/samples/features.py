@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from typing import Any
 
 import torch
@@ -20,6 +21,17 @@ def call_on_features(model: nn.Module, features: Features) -> Any:
     if isinstance(features, tuple):
         return model(*features)
     return model(**features) if isinstance(features, dict) else model(features)
+
+
+@contextmanager
+def evaluation_mode(model: nn.Module) -> Iterator[None]:
+    """Make a context in which the model is in evaluation mode. In the end it has the mode that it had before."""
+    was_training = model.training
+    model.eval()
+    try:
+        yield
+    finally:
+        model.train(was_training)
 
 
 def map_features(change: Callable[[Tensor], Tensor], features: Features) -> Features:

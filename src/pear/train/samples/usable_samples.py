@@ -9,7 +9,7 @@ import torch
 from torch import Tensor, nn
 
 from pear.errors import FailedSamplesWarning, ProblemError
-from pear.train.samples.features import Features, call_on_features, feature_tensors, map_features
+from pear.train.samples.features import Features, call_on_features, evaluation_mode, feature_tensors, map_features
 from pear.wording import list_positions
 
 
@@ -36,11 +36,8 @@ def find_unusable_samples(model: nn.Module, features: Features) -> Tensor:
     suspects = nonfinite_samples(features)
     if not bool(suspects.any()):
         return suspects
-    was_training = model.training
-    model.eval()
-    with torch.no_grad():
+    with evaluation_mode(model), torch.no_grad():
         forecast = call_on_features(model, map_features(lambda part: part[suspects], features))
-    model.train(was_training)
     return suspects.index_put((suspects.nonzero()[:, 0],), ~forecast.isfinite().flatten(1).all(1))
 
 
