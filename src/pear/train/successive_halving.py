@@ -121,8 +121,8 @@ class SuccessiveHalving:
         def hear(update: TaskUpdate) -> None:
             """Store the result or the failure of a training, or pass its message to the user's progress function."""
             match update:
-                case TaskResult(ticket, contender):
-                    self.field[under_way.pop(ticket)] = contender
+                case TaskResult(ticket, candidate):
+                    self.field[under_way.pop(ticket)] = candidate
                 case TaskLoss(ticket, how):
                     self.field[under_way.pop(ticket)].note = f"{how}; perhaps it ran out of memory"
                 case TaskMessage(ticket, run) if self.progress is not None:

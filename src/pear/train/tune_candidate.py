@@ -52,12 +52,12 @@ class TimeLeft(NamedTuple):
 
     Attributes:
         stage: the seconds for the present stage of this candidate, including checks; 0 if no time is left for a check.
-        race: the seconds until the time cap of ``tune``. The search for integer decisions is then interrupted. None for
-            the first candidate, which is always validated.
+        whole: the seconds until the time cap of ``tune``. The search for integer decisions is then interrupted. None
+            for the first candidate, which is always validated.
     """
 
     stage: float | None
-    race: float | None
+    whole: float | None
 
 
 class CandidateRow(NamedTuple):
@@ -154,11 +154,11 @@ def train_tune_candidate(
     cap = None if time_left.stage is None else one.seconds_checked + time_left.stage
     began = read_clock()
     with tempfile.TemporaryDirectory(prefix="pear-tune-") as folder:
-        path = Path(folder) / "checkpoint.pt"
+        path = Path(folder) / "checkpoint.pear"
         if one.checkpoint:
             path.write_bytes(one.checkpoint)
         try:
-            with limit_time(time_left.race, even=False):
+            with limit_time(time_left.whole, even=False):
                 one.history = fit(
                     one.model,
                     copy.deepcopy(one.loss),
