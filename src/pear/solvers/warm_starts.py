@@ -76,7 +76,7 @@ class WarmStarts:
         return _KEY_BYTES + sum(table.bytes_per_row() for table in self._tables.values())
 
     def _forget(self) -> None:
-        """Drop all keys, their rows, and the known failures."""
+        """Drop all keys, their rows, and the known failures. The rows of saved tables belong to these keys, too."""
         generation, lock = self.generation + 1, self.lock
         self.__init__()  # type: ignore[misc]
         self.generation, self.lock = generation, lock
