@@ -83,7 +83,14 @@ class Rough(nn.Module):
 
 
 def train(degree: int, seed: int, error: float = 0.0, unused: float | None = None) -> float:
-    """Do one training, and return the test regret in percent."""
+    """Train once on shortest paths, and return the test regret in percent.
+
+    Args:
+        degree: the degree of the polynomial that makes costs from features.
+        seed: the seed of the samples, the first weights, the batches and the random vectors.
+        error: the length of the random vector that is added to a gradient, as a share of the gradient's length.
+        unused: the largest flow at which an edge counts as unused, for the loss ``Rough``; None for ``PEARLoss``.
+    """
     task = pear.tasks.shortest_path((5, 5))
     split = task.split(task.samples(2000, degree=degree, noise=0.0, seed=seed))
     inner, stream = paper_model(task.problem.n, seed)

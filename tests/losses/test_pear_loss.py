@@ -71,7 +71,7 @@ def test_rates_without_gradient_and_weak_activity() -> None:
 
 
 def useless(value: float) -> Callable[..., Candidate]:
-    """A solver that returns the same number for everything, and calls it solved."""
+    """Return a solver that sets all entries of every point and its multipliers to ``value``, with the status SOLVED."""
 
     def solve(qp: Any, tol: float) -> Candidate:
         x, y, v = (torch.full((qp.batch, k), value, dtype=torch.float64) for k in (qp.n, qp.p, qp.m))

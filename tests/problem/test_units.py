@@ -228,7 +228,11 @@ def test_little_curvature_in_a_mixed_direction(solver: str, least: float) -> Non
 
 
 def right_sides() -> dict[str, Array]:
-    """Right-hand sides for the Hilbert matrix: of ordinary points, and of points of 1e12."""
+    """Return right-hand sides b for the Hilbert matrix A of order 10, by name.
+
+    The solution z of A z = b has entries of about 1 for "of ones" and "of a point". Its largest entry is about 1e7 for
+    "ones" and "first", and 1e13 for "alternating".
+    """
     A, rng = hilbert(10), np.random.default_rng(0)
     return {
         "of ones": A @ np.ones(10), "of a point": A @ rng.normal(size=10), "ones": np.ones(10), "first": np.eye(10)[0],

@@ -25,7 +25,16 @@ MIXED = pear.FitConfig(max_epochs=2, label_neighbours=K, label_own_weight=OWN)
 
 
 def mixed_one_by_one(features: Tensor, costs: Tensor, weight: np.ndarray[Any, Any] | None = None) -> Tensor:
-    """The same labels, sample by sample, in numpy."""
+    """Return the labels that ``FitConfig.label_neighbours`` should give, computed sample by sample in numpy.
+
+    A label is OWN times the costs of the sample plus (1 − OWN) times the mean costs of its K nearest neighbours, with
+    distances in standardised features.
+
+    Args:
+        features: a row for each sample.
+        costs: a row for each sample.
+        weight: the weight of each sample in the means of its neighbours; all equal if omitted.
+    """
     x, c = features.numpy(), costs.numpy()
     places = (x - x.mean(0)) / x.std(0)
     rows = []

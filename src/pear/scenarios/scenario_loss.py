@@ -217,7 +217,10 @@ class ScenarioLoss(nn.Module):
         return choose_smoothing(own, model.cost(true, ids), "auto", model.problem.relaxed(), **sides)
 
     def get_extra_state(self) -> dict[str, Any]:
-        """Return the λ in use, for ``state_dict``."""
+        """Return the smoothing that is in use, for ``state_dict``: λ as "smoothing", and ``Smoothing.state``.
+
+        Before "auto" has chosen λ, "smoothing" is None.
+        """
         chosen = self._chosen
         return {"smoothing": None} if chosen is None else {"smoothing": chosen.value, **chosen.state()}
 

@@ -241,7 +241,11 @@ def _measure_workers_benchmark(rank: int, settings: WorkerSettings, structure: S
 
 
 class WorkersBenchmarkTraining:
-    """A training on samples in memory. The features of a sample are its predicted costs."""
+    """A training of a small network on random samples in memory, to measure samples per second.
+
+    A structure draws programs with predicted and true costs. Here the predicted costs serve as the features from which
+    the network forecasts the true costs.
+    """
 
     def __init__(self, settings: WorkerSettings, structure: Structure) -> None:
         self.settings, self.n = settings, structure.size
