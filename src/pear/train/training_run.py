@@ -146,6 +146,7 @@ class TrainingRun:
         if state is None:
             return False
         self.history, self.best_weights = state
+        self.job.unsolved.count = self.history.left_out
         if self.history.checks:
             self._began -= self.history.checks[-1].seconds
             self._check_seconds = self.history.check_seconds / len(self.history.checks)
@@ -293,7 +294,7 @@ class TrainingRun:
         except SolveError as error:
             count, keys = len(batch.costs), None if batch.keys is None else join_batch_keys([batch.keys])
             rest = self.job.unsolved.solved_rows(self.loss, error, count, keys)
-            self.history.left_out += count - len(rest)
+            self.history.left_out = self.job.unsolved.count
             return self._gradient(batch.only(rest)) if len(rest) else (batch.costs.new_zeros(()), 0)
         self.flat.step()
         value.backward()

@@ -50,8 +50,8 @@ class UnsolvedSamples:
         if not self.count:
             named = list_positions("sample", [i if keys is None else str(keys[i]) for i in error.samples])
             warnings.warn(
-                f"no verified solution was found for {named} (INACCURATE). The training leaves such samples out of the "
-                "step, and goes on; history.left_out counts them",
+                f"no verified solution was found for {named} (INACCURATE). The training goes on without such samples; "
+                "history.left_out counts them",
                 FailedSamplesWarning,
                 stacklevel=2,
             )
