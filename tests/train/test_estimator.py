@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import logging
 import pickle
 from typing import Any
@@ -285,6 +286,21 @@ def test_progress_is_shown_to_those_who_ask(capsys: Any, caplog: Any, monkeypatc
     with caplog.at_level(logging.INFO, "pear"):
         regressor(max_epochs=2, verbose=True).fit(X[:40], C[:40])
     assert "epoch 2: loss" in caplog.text
+
+
+def test_progress_in_a_file_has_lines_and_in_a_terminal_a_bar_alone(monkeypatch: Any) -> None:
+    monkeypatch.setattr(progress_display, "SECONDS_BETWEEN_LINES", 0.0)
+    console_module, progress_module = pytest.importorskip("rich.console"), pytest.importorskip("rich.progress")
+    for terminal, lines in ((False, 2), (True, 0)):
+        console = console_module.Console(file=io.StringIO(), force_terminal=terminal)
+        print_line = progress_display.progress_line_printer(progress_module.Progress(console=console))
+        print_line("epoch 1: loss [1]")
+        print_line("epoch 2: loss [1]")
+        assert console.file.getvalue().count("loss [1]") == lines
+    monkeypatch.setattr(progress_display, "SECONDS_BETWEEN_LINES", 3600.0)
+    console = console_module.Console(file=io.StringIO(), force_terminal=False)
+    progress_display.progress_line_printer(progress_module.Progress(console=console))("epoch 1")
+    assert not console.file.getvalue()
 
 
 # problems with rows of their own

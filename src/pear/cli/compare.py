@@ -21,6 +21,7 @@ from pear.cli.options import Architecture, CostMapPath, Costs, Features, Groups,
 from pear.cli.output_files import writable_output_folder, write_output_csv
 from pear.cli.table_samples import read_known_columns
 from pear.optional_packages import require_packages
+from pear.train.estimator.progress_display import progress_line_printer
 from pear.wording import count_noun
 
 if TYPE_CHECKING:
@@ -147,11 +148,12 @@ def _compare_with_progress_bar(**arguments: Any) -> pear.WalkForward:
         TimeElapsedColumn(),
         console=out,
     ) as bar:
-        line = bar.add_task("training", total=None)
+        line, print_line = bar.add_task("training", total=None), progress_line_printer(bar)
 
         def show(now: Any) -> None:
             text = f"{now.forecaster}, fold {now.fold} of {now.folds}"
             bar.update(line, description=text, completed=now.done, total=now.total)
+            print_line(text)
 
         try:
             return pear.walk_forward(**arguments, progress=show)
