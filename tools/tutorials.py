@@ -122,7 +122,7 @@ def _cell(mark: re.Match[str], body: str, script: str) -> Cell:
 
 
 def run(cells: Sequence[Cell], name: str) -> list[Output]:
-    """Run a script cell by cell in one namespace, and return the output of each cell, which is empty for text.
+    """Run a script cell by cell in one namespace, and return the output of each cell; that of a text cell is empty.
 
     Args:
         cells: the cells of the script.

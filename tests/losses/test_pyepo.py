@@ -64,7 +64,7 @@ def recorded(problem: pear.Problem) -> tuple[list[Tensor], Callable[[Tensor], Te
 
 
 class ScriptedDraws(RandomDraws):
-    """Gives the numbers that another generator has drawn."""
+    """Draws that always return the given tensor, so that our loss uses the same random numbers as PyEPO."""
 
     def __init__(self, noise: Tensor) -> None:
         super().__init__(0)

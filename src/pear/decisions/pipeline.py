@@ -353,7 +353,7 @@ class _PipelineRun:
         return self._accept_repair(index, repair(self.programs_at(index), x, duals, working, max_exchanges))
 
     def _accept_repair(self, index: Tensor, result: RepairResult) -> Tensor:
-        """Keep the repaired points that pass, for samples at ``index`` (k,); return which pass, (k,) bool."""
+        """Keep the repaired points of samples at ``index`` (k,) that are optimal; return which are, (k,) bool."""
         self._accept(index, result.solved, result.x, result.duals, result.working)
         self.exchanges[index] += result.exchanges + ~result.solved
         self.sharpened[index] = result.sharpened

@@ -282,7 +282,10 @@ def _status_names(status: torch.Tensor) -> str:
 
 
 def _check_solved(qp: QuadraticProgram, candidate: Candidate) -> None:
-    """Check that candidates are called solved, have small KKT residuals, and multipliers of the right signs."""
+    """Check that every sample of a candidate has the status SOLVED and a small KKT residual.
+
+    Multipliers of inequality rows must not be negative, and must be 0 for rows with an infinite limit.
+    """
     check_that(
         bool((candidate.status == Status.SOLVED).all()),
         f"its statuses are {_status_names(candidate.status)}, not SOLVED",

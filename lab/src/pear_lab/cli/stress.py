@@ -213,7 +213,10 @@ def stress_kill_command(
 
 
 def stress_kill_command_table(found: KillCounts) -> TextTable:
-    """Return the table of a killed sweep: its kills by kind, and the numbers of lost, repeated and wrong rows."""
+    """Return the table of a sweep that was killed and resumed many times.
+
+    It counts the kills, by killed process and moment, and what went wrong after them.
+    """
     rows = [
         ("kills", sum(found.kills.values())),
         *((f"kills of {who}, {when}", count) for (who, when), count in sorted(found.kills.items())),

@@ -174,7 +174,10 @@ def warm_up_field_protocol(run: RunSpec, prepared: PreparedTask) -> None:
 
 
 def add_start_to_field_protocol(prepared: PreparedTask, history: History) -> History:
-    """Return a history in which the start is the check of epoch 0. It is the best check if no later one is better."""
+    """Return the history with one more check, at epoch 0: the validation regret of the common start.
+
+    This check is the best one unless a later check has a smaller regret. Seconds and losses in ``checks`` are rounded.
+    """
     first = Check(0, 0.0, math.nan, prepared.start_regret)
     best = history.best if history.best is not None and history.best.metric < first.metric else first
     checks = [replace(one, seconds=round(one.seconds, 4), loss=float(f"{one.loss:.6g}")) for one in history.checks]

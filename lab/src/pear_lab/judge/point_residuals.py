@@ -91,7 +91,9 @@ class PointResiduals:
 def measure_point_residuals(
     s: JudgedProgram, x: Array, y: PointMultipliers, units: ProgramUnits | None = None
 ) -> PointResiduals:
-    """Measure the residuals of a point, with the given multipliers or with corrected ones.
+    """Measure the residuals of a point with its multipliers or, if the residuals are then smaller, with corrected ones.
+
+    The docstring of the module says when a correction is tried.
 
     Args:
         s: a dense program.

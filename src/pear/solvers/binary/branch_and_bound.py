@@ -314,14 +314,14 @@ def _explore_branches(
 
 
 class SharedRows(NamedTuple):
-    """The rows and the number of nodes for all samples of a search.
+    """What all samples of a search share: the rows, and the number of nodes that each sample may visit.
 
     Attributes:
         A: (n, M) the coefficients, at most 1 in absolute value, one column for each of M rows. The last column, of −1,
             counts the items taken.
         b: (M,) the limits of the rows; that of the count is 0.
         width: (M,) how far below its limit a row may be: infinite for inequalities, n for the count.
-        budget: (1,) the number of nodes per sample. Another thread stops the search by setting this number to 0.
+        budget: (1,) the largest number of nodes per sample. Another thread stops the search by setting it to 0.
     """
 
     A: Array

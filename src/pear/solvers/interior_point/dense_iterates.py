@@ -172,7 +172,10 @@ class DenseIterates:
         solve = self._factor(W, s[:, :m] / lam[:, :m], equality)
 
         def direction(pull: Tensor) -> Tensor:
-            """Return a Newton step, (B, n + p + 2K): the changes dx, dy, dλ = ``pull`` − W ds, and ds of the state."""
+            """Return a Newton step, (B, n + p + 2K): the changes dx, dy, dλ and ds of the state.
+
+            They satisfy dλ = ``pull`` − W ds. So ``pull`` (B, K) is what dλ would be if the slacks did not change.
+            """
             t = torch.addcmul(pull, W, rest, value=-1)
             dx, v = solve(t[:, m : m + n] - t[:, m + n :] - slope, t[:, :m])
             ds = self._minus_limits(rest, dx)
@@ -229,6 +232,8 @@ class DenseIterates:
 
     def _factor_variables(self, H: Tensor, bounds: Tensor, W: Tensor, t_equality: Tensor) -> _Solve:
         """Eliminate the rows from the Newton system, and factor the matrix that remains: H + ρI + D + RᵀWR.
+
+        The symbols are those of the module's docstring.
 
         Args:
             H: (B, n, n) the curvature.

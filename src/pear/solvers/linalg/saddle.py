@@ -110,15 +110,14 @@ class SaddlePattern:
 
 
 class _SaddleRowPairs(NamedTuple):
-    """The pairs of rows of J that share a variable whose column has exactly two entries.
-
-    Only variables with at most two entries are considered.
+    """The columns of J with at most two entries, and the pairs of rows in which those with two entries lie.
 
     Attributes:
-        first, second: the rows of each pair, with ``first < second``. No pair is repeated.
-        which: the position of the pair of every variable with two entries.
-        products: the squares of all entries, then the product of the two entries of every variable with two entries.
-        variables: the variable of each of these products.
+        first, second: the two rows of each pair, with ``first < second``. No pair is repeated.
+        which: for each column with two entries, the position of its pair in ``first`` and ``second``.
+        products: the square of each entry of all these columns, and then, for each column with two entries, the product
+            of the two.
+        variables: the column to which each of these squares and products belongs.
     """
 
     first: Array
