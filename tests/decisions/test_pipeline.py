@@ -219,7 +219,7 @@ def test_working_sets_of_a_part_of_the_batch(monkeypatch: pytest.MonkeyPatch) ->
 
 
 def test_only_what_is_left_is_asked_again(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The second round gets only the samples that the first left; another solver begins with its most accurate round."""
+    """The second round gets the samples that the first left; another solver begins with its most accurate round."""
     calls: list[tuple[str, float, list[float]]] = []
     solve = Backend.solve
 

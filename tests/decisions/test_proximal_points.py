@@ -19,8 +19,8 @@ RELATIVE = 1e-9  # of the objective, to the size of its terms
 def random_program(seed: int) -> tuple[dict[str, Any], np.ndarray, float]:
     """Draw a program with an optimal point x; return its fields, its cost (n,), and the objective at x.
 
-    The multipliers of the rows that are tight at x are drawn first, and the cost follows from them. They are all zero if
-    the seed is even.
+    The multipliers of the rows that are tight at x are drawn first, and the cost follows from them. If the seed is
+    even, they are all zero.
     """
     rng = np.random.default_rng(seed)
     n = int(rng.integers(5, 31))

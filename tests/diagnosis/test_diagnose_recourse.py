@@ -67,7 +67,7 @@ def test_the_parts_add_up_to_the_regret(kind):
 
 
 def shapley_of_steps(model, predicted, true, steps):
-    """Return the parts of one sample by their definition for a ``Projection``: a call of ``pear.regret`` at every point."""
+    """Return the parts of one sample by their definition for a ``Projection``, from calls of ``pear.regret``."""
     parts, error = np.zeros(len(true)), predicted - true
     wrong = np.flatnonzero(error)
     for order in (wrong, wrong[::-1]):

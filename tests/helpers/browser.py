@@ -1,7 +1,7 @@
-"""Pages opened as people open them: in the system's Chromium, at a width, with what is wrong with them in words.
+"""Pages opened in the system's Chromium at a given width of the window, with descriptions of their faults.
 
-Every test has the fixture ``browser``: ``browser.faults(path, 390)`` is empty where all is well, and
-``browser.look(path, 390)`` says what there is to see.
+Every test has the fixture ``browser``. ``browser.faults(path, 390)`` is empty if the page has no fault, and
+``browser.look(path, 390)`` returns everything that was measured.
 """
 
 from __future__ import annotations
@@ -83,17 +83,18 @@ _MEASURE = """
 
 @dataclass(frozen=True)
 class View:
-    """What there is to see of a page.
+    """What a browser shows of a page.
 
     Attributes:
-        console: errors and warnings of the console, and errors of scripts that nobody caught.
-        requests: addresses that are not on the file system, each of which was refused.
+        console: errors and warnings of the console, and uncaught errors of scripts.
+        requests: addresses outside the file system; all requests to them were refused.
         failed: addresses on the file system that could not be read.
-        clipped: what is wider than the window or cut off, so that no scrolling inside it shows the rest.
+        clipped: elements that are wider than the window or cut off, and that no scrolling shows whole.
         scrolling: elements that have to be scrolled sideways to be seen whole.
-        figures: pictures drawn (``svg``, ``img`` and ``canvas`` of at least 40 by 40 pixels).
-        smallest: size of the smallest text, in pixels as they are drawn; smallest_text: whose it is.
-        told: what the script that was passed to ``look`` returned.
+        figures: the number of pictures (``svg``, ``img`` and ``canvas`` of at least 40 by 40 pixels).
+        smallest: the size of the smallest text, in pixels on the screen.
+        smallest_text: the beginning of this text.
+        told: the return value of the script that was passed to ``look``.
     """
 
     console: list[str]
@@ -107,7 +108,7 @@ class View:
     told: Any = None
 
     def faults(self) -> list[str]:
-        """What is wrong, in words."""
+        """Return a description of every fault."""
         found = [*(f"console: {text}" for text in self.console), *(f"asks for {text}" for text in self.requests)]
         found += [*(f"cannot read {text}" for text in self.failed), *(f"clipped: {text}" for text in self.clipped)]
         if self.smallest < _LEAST_TEXT:
@@ -116,7 +117,7 @@ class View:
 
 
 class Browser:
-    """Chromium without a window, and one page in it: a page of its own for each file takes four times as long."""
+    """Chromium without a window. All files open in one page, because a new page for each takes four times as long."""
 
     def __init__(self, chromium: Any) -> None:
         context = chromium.new_context()
@@ -131,13 +132,13 @@ class Browser:
         page.on("requestfailed", lambda it: self._failed.append(it.url) if it.url.startswith(_LOCAL) else None)
 
     def views(self, path: Path, widths: Sequence[int] = WIDTHS, script: str | None = None) -> list[View]:
-        """Open a file as a page, once, and look at it at several widths.
+        """Open a file once, and return a view of it at each width.
 
         Args:
-            path: of an HTML file.
-            widths: of the window, in pixels.
-            script: a JavaScript function to call at each width when the page is loaded, before it is measured; what it
-                returns, or what its promise gives, is ``told``.
+            path: the HTML file.
+            widths: the widths of the window, in pixels.
+            script: a JavaScript function to call at each width, after the page has loaded and before it is measured.
+                Its return value, or that of its promise, becomes ``told``.
         """
         page, notes = self._page, (self._console, self._requests, self._failed)
         page.goto("about:blank")  # so that nothing of the page before is still under way
@@ -154,17 +155,17 @@ class Browser:
         return found
 
     def look(self, path: Path, width: int, script: str | None = None) -> View:
-        """The view at one width; arguments as of ``views``."""
+        """Return the view at one width; the arguments are those of ``views``."""
         return self.views(path, [width], script)[0]
 
     def faults(self, path: Path, width: int) -> list[str]:
-        """What is wrong with a page at this width, in words; empty where nothing is."""
+        """Return a description of every fault of a page at this width."""
         return self.look(path, width).faults()
 
 
 @pytest.fixture(scope="module")
 def browser() -> Iterator[Browser]:
-    """Chromium, started once for a file of tests; skips where it or playwright is not installed."""
+    """Start Chromium once for each test module; skip the test if Chromium or playwright is not installed."""
     program = next((found for name in _NAMES if (found := shutil.which(name))), None)
     if program is None:
         pytest.skip("needs Chromium: none of chromium, chromium-browser, google-chrome is on the PATH")

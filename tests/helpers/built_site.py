@@ -1,4 +1,4 @@
-"""The site, for tests that read or open it: the one that ``make docs`` has built, where nothing has changed since."""
+"""The site, for tests that read or open it: the one that ``make docs`` has built, if its sources are unchanged."""
 
 from __future__ import annotations
 
@@ -15,20 +15,20 @@ BUILT = ROOT / "site"
 
 
 def sources() -> Iterator[Path]:
-    """Every file that the site is made of."""
+    """Yield every file that the site is made from."""
     yield ROOT / "mkdocs.yml"
     yield from (path for path in (ROOT / "docs").rglob("*") if path.is_file() and "__pycache__" not in path.parts)
     yield from (ROOT / "src" / "pear").rglob("*.py")
 
 
 def is_current(index: Path = BUILT / "index.html") -> bool:
-    """True where the site was built after its last change."""
+    """Return whether the site was built after the last change of its sources."""
     return index.is_file() and index.stat().st_mtime > max(path.stat().st_mtime for path in sources())
 
 
 @pytest.fixture(scope="session")
 def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The folder of the site, built as ``make docs`` builds it: a warning is an error."""
+    """Return the folder of the site; if it is out of date, build it as ``make docs`` does, with warnings as errors."""
     if is_current():
         return BUILT
     pytest.importorskip("mkdocs", reason="mkdocs is not installed; pip install 'pear-dfl[docs]'")

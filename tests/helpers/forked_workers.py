@@ -1,4 +1,4 @@
-"""Worker processes of the laboratory that start at once, for tests of what is done with workers."""
+"""Worker processes of the laboratory that start at once, for tests of code that uses workers."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ _PRELOADED = [
 
 @pytest.fixture
 def forked_workers(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Workers are forked from a server that has imported what they need, which would take each of them three seconds.
+    """Fork workers from a server that has already imported what they need.
 
-    The server is started by the first test that asks. The tests of commands that are interrupted or killed start their
-    workers as users do.
+    Otherwise the imports would take each worker three seconds. The first test with this fixture starts the server.
+    Tests of interrupted or killed commands start their workers as users do, without this fixture.
     """
     multiprocessing.set_forkserver_preload(_PRELOADED)
     monkeypatch.setattr("pear_lab.experiments.processes._Process._Popen", staticmethod(popen_forkserver.Popen))

@@ -22,7 +22,7 @@ ENERGY_WEIGHTS = np.tile([3, 5, 7, 5], 12)
 
 
 def building_rows(count: int = BUILDINGS, seed: int = 0) -> list[list[Any]]:
-    """Properties whose price is linear in their features, and costs in steps of five."""
+    """Return rows of properties with prices linear in their features, and with costs in steps of five."""
     random = np.random.default_rng(seed)
     table = random.normal(size=(count, len(HEADER))).round(4)
     table[:, 4] = random.integers(1, 4, count)
@@ -45,7 +45,7 @@ def write_building_workbook(
 
 
 def energy_lines(days: int = ENERGY_DAYS) -> list[str]:
-    """Prices that follow the forecast wind and load; what comes true in other columns is noise, some of it missing."""
+    """Return lines in which prices follow the forecast wind and load; columns of actual values are noise or NaN."""
     random = np.random.default_rng(0)
     found = [ENERGY_HEADER]
     for day in range(days):

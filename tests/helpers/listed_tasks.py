@@ -18,7 +18,7 @@ CAPACITY = torch.tensor([9.0, 8.0], dtype=torch.float64)
 
 @dataclass
 class Listed:
-    """A task whose decisions are all listed, so that the best one is found by looking at each."""
+    """A task with a list of all decisions, the best of which is found by comparing them all."""
 
     name: str
     problem: pear.Problem
@@ -37,7 +37,7 @@ class Listed:
 
 
 def one_cycle(z: Tensor, v: Tensor) -> bool:
-    """True where two paths through the 3×3 grid part once and meet once: no node but these two on both ways."""
+    """Return whether two paths through the 3×3 grid differ in one cycle: they part once, and meet again once."""
     apart = [arc for arc, here, there in zip(GRID.graph.arcs, z, v, strict=True) if here != there]
     tails = [tail for tail, _ in apart]
     return len(apart) > 0 and sum(tails.count(t) == 2 for t in set(tails)) == 1

@@ -20,7 +20,7 @@ INF = np.inf
 
 
 def value(m: pear.Model, cost: Any = None) -> float:
-    """The optimum of an imported model at its own costs, in its own sense."""
+    """Return the optimal value of an imported model, in its own sense, under ``cost`` or under its own costs."""
     if m.problem.is_integer and m.problem.is_curved:
         pytest.skip("no solver of ours takes integers and curvature together")
     return float(pear.solve(m.problem, m.known if cost is None else cost).value) + m.offset
@@ -30,7 +30,7 @@ def value(m: pear.Model, cost: Any = None) -> float:
 
 
 def scipy_arguments(case: Case) -> dict[str, Any]:
-    """Of ``milp``, which minimises."""
+    """Return the arguments of SciPy's ``milp``, which minimises."""
     from scipy.optimize import Bounds, LinearConstraint
 
     sign = 1 if case.sense == "min" else -1
@@ -111,7 +111,7 @@ def from_mps(case: Case, folder: Path) -> tuple[pear.Model, float]:
 
 
 def cvxpy_problem(case: Case, cost: Any = None) -> Any:
-    """The problem with the variable v (n,), and its costs, or a parameter in their place."""
+    """Return the CVXPY problem of a case with the variable v (n,). ``cost`` replaces the case's own costs."""
     cp = pytest.importorskip("cvxpy")
     lb, ub = (np.where(np.abs(side) >= 1e20, np.copysign(INF, side), side) for side in case.bounds)
     v = cp.Variable(case.n, name="v", integer=[case.integer] if case.integer else False, bounds=[lb, ub])

@@ -11,10 +11,11 @@ Array = NDArray[np.float64]
 
 
 def kkt_residual(program: JudgedProgram, x: Array, equality: Array, inequality: Array, bound: Array) -> float:
-    """Largest scaled violation of the optimality conditions at x (n,) with multipliers (p,), (m,) and (n,).
+    """Return the largest scaled violation of the optimality conditions at x (n,) with multipliers (p,), (m,) and (n,).
 
-    Primal violations are divided by the norm of the row and by the size of the decision; stationarity and multipliers
-    (times the norm of their row) by the size of the objective's gradient; complementarity by both.
+    Primal violations are divided by the norm of the row and by the size of the decision. Stationarity, and multipliers
+    times the norm of their row, are divided by the size of the objective's gradient. Complementarity is divided by
+    both.
     """
     p = program
     norm_A, norm_G = _norms(p.A), _norms(p.G)
@@ -37,12 +38,12 @@ def _norms(rows: Array) -> Array:
 
 
 def _positive(values: Array) -> Array:
-    """The values, and 1 where they are zero, so that they can be divided by."""
+    """Return the values, with zeros replaced by 1, as divisors."""
     return np.where(values > 0, values, 1.0)
 
 
 def _sizes(p: JudgedProgram, x: Array) -> tuple[float, float]:
-    """Largest magnitude of the decision, and of cost and Hx, with a floor where these are zero."""
+    """Return the largest magnitude of the decision, and that of cost and Hx, with a floor if these are zero."""
     max_curvature = np.diag(p.H).max()
     limits = np.abs(np.concatenate([p.b, p.h, p.lb, p.ub]))
     largest = max(np.abs(p.c).max() / (max_curvature or 1.0), limits[np.isfinite(limits)].max(initial=0.0)) or 1.0

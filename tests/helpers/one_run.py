@@ -9,7 +9,7 @@ from pear_lab.experiments import Database, Event, RunRecord, RunSpec, run_all, u
 
 
 def execute(run: RunSpec, database: Database, progress: Callable[[Any], None] = lambda now: None) -> RunRecord:
-    """Do a run unless it is done, and return its record; ``progress`` is called after every epoch."""
+    """Do a run unless the database has its result; return its record. ``progress`` is called after every epoch."""
 
     def listen(event: Event) -> None:
         if event.progress is not None:

@@ -20,7 +20,7 @@ WINDOW, AHEAD, ASSETS = 12, 4, 5
 
 
 def history(days: int, assets: int = ASSETS, seed: int = 0) -> Tensor:
-    """(days, assets) returns without any structure."""
+    """Draw returns (days, assets) without any structure."""
     generator = torch.Generator().manual_seed(seed)
     return 0.01 * torch.randn(days, assets, generator=generator, dtype=torch.float64)
 
@@ -36,7 +36,7 @@ def batch(count: int = 6, assets: int = ASSETS) -> tuple[Tensor, Tensor]:
 
 @pytest.fixture
 def prices(tmp_path: Path) -> Path:
-    """A file of three names whose prices wander for two years and a half."""
+    """Write a file with the prices of three assets over two and a half years; return its path."""
     values = 100 * np.cumprod(1 + history(640, 3, seed=4).numpy(), 0)
     rows = [f"{day},{','.join(f'{v:.6f}' for v in row)}" for day, row in zip(working_days("2020-01-01", 640), values, strict=True)]  # fmt: skip  # noqa: E501
     return write_prices(tmp_path / "prices.csv", rows, "Date,<script>alert('x')</script>,Y|[y](javascript:alert(1)),Z")

@@ -9,7 +9,7 @@ import pytest
 
 
 def real_data(folder: str) -> Path:
-    """The folder of a real data set under ``$PEAR_DATA``; skips the test where there is none."""
+    """Return the folder of a real data set under ``$PEAR_DATA``; skip the test if there is none."""
     root = os.environ.get("PEAR_DATA")
     if not root or not (Path(root) / folder).is_dir():
         pytest.skip(f"needs real data: $PEAR_DATA ({root or 'not set'}) names no folder with {folder}/")

@@ -10,10 +10,10 @@ import pear
 
 
 def factory(hours: int = 3, integer: bool = False) -> pear.Model:
-    """Machines are switched on (first stage); they make, or one buys, what is demanded in every hour.
+    """Return a model in which machines are switched on first, and then make what each hour demands, or it is bought.
 
-    Predicted are the price of buying in every hour (second-stage costs) and the demand, whose shortage costs 20 and
-    whose surplus costs 1. The variables are on, make and buy.
+    The price of buying in every hour is predicted, which is a second-stage cost, and so is the demand, whose shortage
+    costs 20 and whose surplus costs 1. The variables are on, make and buy; on is the first stage.
     """
     n, eye = 3 * hours, np.eye(hours)
     on, make, buy = (slice(i * hours, (i + 1) * hours) for i in range(3))
@@ -38,7 +38,7 @@ def factory(hours: int = 3, integer: bool = False) -> pear.Model:
 
 
 def factory_values(seed: int, *shape: int, hours: int = 3) -> torch.Tensor:
-    """Prices of buying and demands, (*shape, 2 · hours)."""
+    """Draw prices of buying and demands, (*shape, 2 · hours)."""
     random = np.random.default_rng(seed)
     prices, demands = random.uniform(1.0, 6.0, (*shape, hours)), random.gamma(4.0, 1.0, (*shape, hours))
     return torch.from_numpy(np.concatenate([prices, demands], -1))
@@ -47,9 +47,10 @@ def factory_values(seed: int, *shape: int, hours: int = 3) -> torch.Tensor:
 def factory_by_scipy(
     values: np.ndarray, weights: np.ndarray, risk: float = 0.0, tail: float = 1.0, integer: bool = False
 ) -> tuple[float, np.ndarray]:
-    """The least ``(1 − risk) · mean + risk · CVaR`` and the decision ``on``, with one copy of every variable.
+    """Return the least ``(1 − risk) · mean + risk · CVaR`` and the decision ``on``, by SciPy.
 
-    Non-anticipativity is written as rows between the copies, and CVaR as in Rockafellar and Uryasev, of all costs.
+    Every scenario has a copy of every variable, and non-anticipativity is a set of rows between the copies. CVaR is
+    formulated as by Rockafellar and Uryasev, over all costs.
     """
     S, k = values.shape
     hours = k // 2

@@ -8,7 +8,7 @@ from pear.engines import Engine, TaskLoss, TaskResult, TaskUpdate
 
 
 def results(engine: Engine, *tasks: tuple[Any, ...]) -> list[Any]:
-    """What tasks return, in their order; a task that is lost, how."""
+    """Return the results of the tasks, in their order; for a lost task, the reason of the loss."""
     tickets, found = [engine.submit(*task) for task in tasks], {}
 
     def hear(update: TaskUpdate) -> None:

@@ -1,4 +1,4 @@
-"""Round trips through a few cities, all of them listed: decisions that no small program describes."""
+"""Round trips through a few cities, in a list of all of them: decisions that no small program describes."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ import pear
 
 
 class Tours:
-    """The shortest round trip through ``count`` cities, found by looking at each.
+    """The shortest round trip through ``count`` cities, found by comparing all of them.
 
     Attributes:
-        edges: pairs of cities, n of them.
-        listed: (tours, n) 0–1, the edges of each round trip.
-        degrees: each city has two edges: a relaxation.
+        edges: the n pairs of cities.
+        listed: (tours, n) 0 or 1: the edges of each round trip.
+        degrees: a relaxation, in which each city has two edges.
         asked: the number of samples that were decided.
     """
 
@@ -32,22 +32,22 @@ class Tours:
         self.asked = 0
 
     def decide(self, cost: np.ndarray) -> np.ndarray:
-        """The best round trip (n,) of one sample."""
+        """Return the best round trip (n,) for one sample."""
         self.asked += 1
         return self.listed[(self.listed @ cost).argmin()]
 
     def decide_all(self, costs: np.ndarray) -> np.ndarray:
-        """The best round trips (B, n) of a batch."""
+        """Return the best round trips (B, n) for a batch."""
         self.asked += len(costs)
         return self.listed[(costs @ self.listed.T).argmin(1)]
 
     def regret(self, predicted: np.ndarray, true: np.ndarray) -> np.ndarray:
-        """The regret (B,), computed without the library."""
+        """Return the regret (B,), computed without the library."""
         chosen, best = (self.listed[(c @ self.listed.T).argmin(1)] for c in (predicted, true))
         return (true * (chosen - best)).sum(1)
 
     def samples(self, count: int, seed: int = 0) -> tuple[np.ndarray, np.ndarray]:
-        """Features (count, 3) and costs (count, n) that are no linear function of them."""
+        """Return features (count, 3), and costs (count, n) that are no linear function of them."""
         draw = np.random.default_rng(seed)
         features, weights = draw.normal(size=(count, 3)), draw.normal(size=(3, len(self.edges)))
         return features, 2.0 + (1 + features @ weights / 3) ** 2 + 0.1 * draw.normal(size=(count, len(self.edges)))

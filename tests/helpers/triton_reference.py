@@ -1,7 +1,7 @@
-"""The part of Triton's language that our kernel is written in, in NumPy: it runs the kernel's own source without a GPU.
+"""The part of Triton's language that our kernel uses, in NumPy: it runs the kernel's own source without a GPU.
 
-One program after another, each with the values that its thread block would hold. Values never change in place, as in
-Triton; a pointer is an array and offsets into it, and reading outside of it is an error.
+Programs run one after another, each on the values of its thread block. Values never change in place, as in Triton. A
+pointer is an array with offsets into it, and an access outside the array is an error.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ _program = 0
 
 
 class Block(np.ndarray):  # type: ignore[type-arg]
-    """Values of a thread block: an array whose ``+=`` makes another one."""
+    """The values of a thread block: an array whose ``+=`` returns a new array."""
 
     def __iadd__(self, other: Any) -> Any:
         return self + other
@@ -49,7 +49,7 @@ class Pointer:
         return Pointer(self.memory, self.offset + more)
 
     def addresses(self, mask: Any) -> tuple[Any, Any]:
-        """Offsets that may be used, 0 where masked, and the mask in their shape."""
+        """Return the offsets, 0 where the mask is False, and the mask in the shape of the offsets."""
         offset, where = np.broadcast_arrays(np.asarray(self.offset), True if mask is None else mask)
         chosen = offset[where]
         if chosen.size and not (chosen.min() >= 0 and chosen.max() < len(self.memory)):
@@ -75,7 +75,7 @@ def arange(begin: int, end: int) -> Any:
 
 
 def reduction(function: Callable[..., Any], where: Callable[..., Any] | None = None) -> Callable[..., Any]:
-    """A sum, or an extremum that says where it is, too, if it is asked."""
+    """Return a reduction along an axis; with ``where``, the reduction can return the indices of an extremum, too."""
 
     def reduce_one(value: Any, axis: int | None = None, return_indices: bool = False) -> Any:
         found = block(function(np.asarray(value), axis=axis))
@@ -85,7 +85,7 @@ def reduction(function: Callable[..., Any], where: Callable[..., Any] | None = N
 
 
 def reduce_several(values: tuple[Any, ...], axis: int, combine: Callable[..., Any]) -> tuple[Any, ...]:
-    """Several vectors at once, with a function of two entries of each."""
+    """Reduce several vectors at once; ``combine`` takes an entry of each vector twice."""
     assert axis == 0
     found = tuple(value[0] for value in values)
     for i in range(1, len(values[0])):
@@ -101,7 +101,7 @@ def gather(source: Any, index: Any, axis: int) -> Any:
 
 
 class Constant(int):
-    """A whole number that is known when the kernel is compiled."""
+    """An integer that is known when the kernel is compiled."""
 
     @property
     def value(self) -> int:
@@ -109,13 +109,13 @@ class Constant(int):
 
 
 class Kernel:
-    """What ``triton.jit`` makes of a function: launched over a grid, tensors given as pointers to their entries."""
+    """A function under ``triton.jit``: it is launched over a grid, and gets tensors as pointers to their entries."""
 
     def __init__(self, function: Callable[..., Any]) -> None:
         self.function = function
 
     def __call__(self, *arguments: Any) -> Any:
-        """From within another one."""
+        """Call the function from another kernel."""
         return self.function(*arguments)
 
     def __getitem__(self, grid: tuple[int]) -> Callable[..., None]:
@@ -137,7 +137,7 @@ class Kernel:
 
 
 def modules() -> dict[str, types.ModuleType]:
-    """``triton`` and ``triton.language``, to be put in the place of the real ones."""
+    """Return stand-ins for ``triton`` and ``triton.language``."""
     language = types.ModuleType("triton.language")
     names: dict[str, Any] = {
         "constexpr": lambda value: Constant(value) if isinstance(value, int) else value,
@@ -170,7 +170,7 @@ def modules() -> dict[str, types.ModuleType]:
 
 @contextmanager
 def in_place(monkeypatch: Any) -> Iterator[None]:
-    """Within it our kernels are run by this reference."""
+    """Within this context, our kernels run on this reference."""
     ours = [f"pear.solvers.active_set.gpu.{name}" for name in KERNEL_FILES]
     for name, module in modules().items():
         monkeypatch.setitem(sys.modules, name, module)

@@ -1,4 +1,4 @@
-"""Points with multipliers and a working set, and everybody who judges them: one row of a table each."""
+"""Points with multipliers and a working set, and the verifiers that judge them, as two tables."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ INF = np.inf
 
 @dataclass(frozen=True)
 class Point:
-    """A program, a point with multipliers and a working set, and the verdict that it deserves."""
+    """A program, a point with multipliers and a working set, and the correct verdict."""
 
     H: Array
     A: Array
@@ -46,7 +46,7 @@ class Point:
 
     @property
     def lower(self) -> Array:
-        """Working lower bounds: what carries a negative multiplier."""
+        """The lower bounds in the working set: those with a negative multiplier."""
         return self.bound < 0
 
     @property
@@ -54,12 +54,12 @@ class Point:
         return self.bound > 0
 
     def balanced(self) -> Point:
-        """The same point with the cost under which it is stationary."""
+        """Return the same point, with the cost under which it is stationary."""
         duals = self.A.T @ self.equality + self.G.T @ self.inequality + self.bound
         return replace(self, c=-(self.H @ self.x + duals))
 
     def sizes(self) -> tuple[Array, Array]:
-        """Natural sizes of decisions and of multipliers of bounds, written down once more."""
+        """Return the natural sizes of decisions and of bounds' multipliers, by a second implementation."""
         might_be = np.abs(self.c).max() / (np.diag(self.H).max() or 1.0)
         data = np.concatenate([self.b, self.h, self.lb, self.ub])
         might_be = max(might_be, np.abs(data[np.isfinite(data)]).max(initial=0.0)) or 1.0
@@ -69,7 +69,7 @@ class Point:
         return size, np.maximum(dual, SHARE_OF_FORCE * dual.max())
 
     def row_size(self, matrix: Array, i: int) -> float:
-        """Natural size of a slack, apart from its right-hand side, which is as large."""
+        """Return the natural size of the slack of row i at a point at which the row is tight."""
         return float(np.abs(matrix[i]) @ self.sizes()[0] + np.abs(matrix[i] @ self.x))
 
     def row_dual(self, i: int) -> float:

@@ -1,9 +1,9 @@
 """A zoo of small problems whose solution is known, and the optimality conditions and projections in plain numpy.
 
 A problem is *planted*: a feasible point is chosen first, then a multiplier of at least ``MARGIN`` for every constraint
-that is tight there, and the cost follows from stationarity. The point is the solution by construction, strictly
-complementary, and no constraint that is not tight comes closer than ``MARGIN``: derivatives exist, and finite
-differences may be taken, whatever the random numbers are.
+that is tight at the point, and the cost follows from stationarity. The point is therefore the strictly complementary
+solution. The slack of every other constraint is more than ``MARGIN``, so that derivatives exist and finite differences
+are valid.
 """
 
 from __future__ import annotations
@@ -43,9 +43,10 @@ class Planted:
     """A batch with a known solution.
 
     Attributes:
-        problem, smoothing: what is solved.
-        cost: (B, n) costs under which ``x`` (B, n) is optimal; ``true``: (B, n) other costs.
-        force, size: units of the cost and of x.
+        problem, smoothing: the problem, and the λ of its smoothing.
+        cost: (B, n) costs under which ``x`` (B, n) is optimal.
+        true: (B, n) other costs.
+        force, size: the units of the cost and of x.
         independent: whether the tight constraints are linearly independent, so that right-hand sides have derivatives.
     """
 
@@ -68,7 +69,7 @@ class Planted:
 
 
 def arrays(problem: pear.Problem, cost: Tensor, smoothing: float, i: int) -> Arrays:
-    """Sample i in numpy, read from the problem's own fields."""
+    """Return sample i in numpy, read from the problem's own fields."""
     n = problem.n
     absent = {"Q": np.zeros((n, n)), "A": np.zeros((0, n)), "b": np.zeros(0), "G": np.zeros((0, n)), "h": np.zeros(0)}
     absent |= {"lb": np.full(n, -INF), "ub": np.full(n, INF)}
@@ -83,14 +84,17 @@ def arrays(problem: pear.Problem, cost: Tensor, smoothing: float, i: int) -> Arr
 
 
 def tight(a: Arrays, x: Array, size: float = 1.0) -> tuple[Array, Array, Array]:
-    """Which rows of G, lower and upper bounds are tight at x; lower only where both bounds coincide."""
+    """Return which rows of G, lower bounds and upper bounds are tight at x; of two equal bounds, only the lower."""
     near = 1e-9 * size
     lower = x - a.lb < near
     return a.h - a.G @ x < near, lower, (a.ub - x < near) & ~lower
 
 
 def jacobian(a: Arrays, x: Array, size: float = 1.0) -> Array:
-    """Equality rows, tight rows and one unit row for each tight bound, all of length one; no rank is decided."""
+    """Return the equality rows, the tight rows and a unit row for each tight bound, scaled to length 1.
+
+    Dependent rows are kept.
+    """
     rows, lower, upper = tight(a, x, size)
     J = np.vstack([a.A, a.G[rows], np.eye(len(x))[lower | upper]])
     length = np.linalg.norm(J, axis=1, keepdims=True)
@@ -98,18 +102,18 @@ def jacobian(a: Arrays, x: Array, size: float = 1.0) -> Array:
 
 
 def projection(H: Array, J: Array) -> Array:
-    """P by the null space N of J: N (NᵀHN)⁻¹ Nᵀ."""
+    """Return P from the null space N of J: N (NᵀHN)⁻¹ Nᵀ."""
     N = scipy.linalg.null_space(J, rcond=1e-10) if len(J) else np.eye(len(H))
     return N @ np.linalg.solve(N.T @ H @ N, N.T) if N.shape[1] else np.zeros_like(H)
 
 
 def kkt(a: Arrays, x: Array, equality: Array, inequality: Array, bound: Array, gradient: Array | None = None) -> float:
-    """The largest violation of any optimality condition, relative to the units of the cost and of x.
+    """Return the largest violation of an optimality condition, relative to the units of the cost and of x.
 
     Args:
         a: the sample.
         x, equality, inequality, bound: the point and its multipliers, (n,), (p,), (m,), (n,).
-        gradient: of a smooth term, (n,).
+        gradient: (n,) the gradient of a smooth term at x, if there is one.
     """
     if not all(np.isfinite(v).all() for v in (x, equality, inequality, bound)):
         return INF
@@ -135,7 +139,7 @@ def kkt(a: Arrays, x: Array, equality: Array, inequality: Array, bound: Array, g
 
 
 def solution_kkt(problem: pear.Problem, cost: Tensor, smoothing: float, s: pear.Solution) -> float:
-    """``kkt`` of a whole solution: its worst sample."""
+    """Return the largest ``kkt`` of the samples of a solution."""
     assert s.duals is not None
     duals = (s.duals.equality, s.duals.inequality, s.duals.bound)
     rows = [[v[i].double().cpu().numpy() for v in (s.x, *duals)] for i in range(len(cost))]
@@ -151,7 +155,7 @@ def plant(
     size: float = 1.0,
     independent: bool = True,
 ) -> Planted:
-    """Costs under which the rows of x (B, n) are optimal, with multipliers of at least ``MARGIN``."""
+    """Return a batch whose costs make the rows of x (B, n) optimal, with multipliers of at least ``MARGIN``."""
     x = np.asarray(x, dtype=float)
     cost = np.zeros_like(x)
     for i, z in enumerate(x):
@@ -173,7 +177,7 @@ def plant(
 
 
 def paths(size: int) -> Array:
-    """All monotone paths of the grid as 0/1 rows over its edges."""
+    """Return all monotone paths through the grid as 0/1 rows over its edges."""
     A, b = zoo_grid(size)
     edges = [(int(np.argmax(column)), int(np.argmin(column))) for column in A.T]
     found, stack = [], [(0, ())]
@@ -186,13 +190,16 @@ def paths(size: int) -> Array:
 
 
 def curvature(rng: np.random.Generator, *shape: int) -> Array:
-    """Positive definite matrices, with eigenvalues of at least 0.5; shape ends with n."""
+    """Draw positive definite matrices with eigenvalues of at least 0.5, one for each index of ``shape[:-1]``.
+
+    The last entry of ``shape`` is n.
+    """
     L = rng.normal(size=(*shape, shape[-1]))
     return L @ np.swapaxes(L, -1, -2) / shape[-1] + 0.5 * np.eye(shape[-1])
 
 
 def mixtures(rng: np.random.Generator, vertices: Array, count: int, of: int) -> Array:
-    """Convex combinations of ``of`` distinct vertices with weights of at least 0.2."""
+    """Return ``count`` convex combinations of ``of`` distinct vertices each, with weights of at least 0.2."""
     rows = []
     for _ in range(count):
         weights = 0.2 + (1 - 0.2 * of) * rng.dirichlet(np.ones(of))
@@ -213,13 +220,13 @@ def box(rng: np.random.Generator) -> Planted:
 
 
 def box_by_degrees(rng: np.random.Generator) -> Planted:
-    """Nothing at a bound, one variable, everything: reduced systems of three sizes in one batch."""
+    """Return a box with no variable, one variable, and all variables at a bound: reduced systems of three sizes."""
     x = np.array([[0.1, -0.2, 0.3, 0.4], [0.1, -1.0, 0.3, 0.4], [-1.0, 1.0, 1.0, -1.0]])
     return plant(rng, pear.Problem(Q=curvature(rng, 4), lb=-1.0, ub=1.0), x)
 
 
 def uneven_rows(rng: np.random.Generator) -> Planted:
-    """Rows in units that differ by twelve orders of magnitude; two are tight, one of them large and one small."""
+    """Return a problem with rows in units up to twelve orders of magnitude apart; a large and a small row are tight."""
     G, x = rng.normal(size=(4, 5)), rng.normal(size=(3, 5))
     units = np.array([1e6, 1e-6, 1e3, 1e-3])
     A = 1e5 * rng.normal(size=(1, 5))
@@ -259,7 +266,10 @@ def portfolio(rng: np.random.Generator) -> Planted:
 
 
 def polyhedron(rng: np.random.Generator, own: bool = False, sense: str = "min") -> Planted:
-    """One equality, four rows of which one is tight, one variable at each bound; tangent space of dimension 2."""
+    """Return a problem with one equality, one tight row of four, and one variable at each kind of bound.
+
+    The tangent space has dimension 2.
+    """
     B, n, lead = 3, 6, ((3,) if own else ())
     x, A, G = rng.normal(size=(B, n)), rng.normal(size=(*lead, 1, n)), rng.normal(size=(*lead, 4, n))
     slack, below, above = (rng.uniform(0.5, 1.5, (B, k)) for k in (4, n, n))
@@ -304,7 +314,7 @@ def absent_rows(rng: np.random.Generator) -> Planted:
 
 
 def singular_curvature(rng: np.random.Generator) -> Planted:
-    """Flat along two variables, of which one is at its bound and the other is held by the equality."""
+    """Return a problem without curvature along two variables: a bound holds the first, the equality the second."""
     problem = pear.Problem(Q=np.diag([1.0, 2.0, 0.0, 0.0]), A=[[0, 0, 1, 1]], b=[1.0], lb=[-INF, -INF, 0, 0])
     return plant(rng, problem, np.column_stack([rng.normal(size=(3, 2)), np.zeros(3), np.ones(3)]))
 
