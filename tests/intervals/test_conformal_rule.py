@@ -1,4 +1,4 @@
-"""Bounds on residuals: what they cover, in any order and in time order, beside a reference written out in full."""
+"""Bounds on residuals: their coverage, in any order and in time order, compared with a plain reference."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ Array = np.ndarray[Any, Any]
 
 
 def draw(count: int, seed: int = 0) -> CostResiduals:
-    """Skewed residuals with heavy tails that grow with the plan."""
+    """Draw skewed residuals with heavy tails, whose spread grows with the planned cost."""
     rng = np.random.default_rng(seed)
     size = rng.gamma(2.0, 10.0, count)
     return CostResiduals(size, (2 + 0.3 * size) * (rng.standard_t(3, count) + rng.exponential(1.0, count)))
@@ -69,7 +69,7 @@ def test_the_scale_is_the_least_squares_fit_without_negative_parts() -> None:
 
 
 def reference(rule: ConformalRule, known: CostResiduals, level: float, gap: int) -> tuple[Array, Array]:
-    """Bounds of every residual, computed anew from the samples before it."""
+    """Return the bounds of every residual, computed afresh from the samples before it."""
     size, value = known
     count, tail, first = len(value), (1 - level) / 2, 10 + gap
     low, high, scores, spread = (np.full(count, np.nan) for _ in range(4))
@@ -150,7 +150,7 @@ def test_a_higher_level_has_wider_bounds(rule: ConformalRule) -> None:
 
 
 def test_bounds_that_follow_their_misses_cover_under_shift() -> None:
-    """The spread grows twentyfold over the samples, and the mean wanders off by three of it."""
+    """The spread grows twentyfold over the samples, and the mean drifts by three times the spread."""
     rng, count = np.random.default_rng(5), 1500
     value = np.exp(np.linspace(0, 3, count)) * (rng.normal(size=count) + np.linspace(0, 3, count))
     known = CostResiduals(np.ones(count), value)

@@ -25,7 +25,7 @@ SHORT: dict[str, Any] = {"max_epochs": 5, "check_every": 2}
 
 
 def test_bounds_are_those_of_the_costs_that_came_true() -> None:
-    """Calibration and bounds by hand: choose the cheapest of four, and rank what it cost beyond the plan."""
+    """Calibration and bounds by hand: choose the cheapest of four; the scores are realised minus planned costs."""
     chosen = FORECAST.argmin(1)
     planned, paid = (table[np.arange(160), chosen] for table in (FORECAST, C))
     intervals = pear.CostIntervals(SIMPLEX, order="exchangeable").calibrate(FORECAST[:25], C[:25])
@@ -190,7 +190,7 @@ def test_messages(fitted: pear.DecisionRegressor) -> None:
 
 
 def trades(count: int, seed: int = 0) -> tuple[pear.Problem, Array, Array]:
-    """Sell or buy a unit at a price that is forecast with an error, or do nothing."""
+    """Return the problem of selling or buying up to one unit, with forecast and true prices (count, 1)."""
     random = np.random.default_rng(seed)
     forecast = random.normal(size=(count, 1))
     return pear.Problem(lb=[-1.0], ub=[1.0]), forecast, forecast + random.normal(size=(count, 1))
@@ -226,7 +226,7 @@ def test_a_limit_of_a_gain_is_the_least_one() -> None:
 
 
 def test_the_policy_compares_costs_day_by_day(fitted: pear.DecisionRegressor) -> None:
-    """The fallback is the decision of another forecaster; what counts is the difference."""
+    """The fallback is a fixed decision; the policy bounds the difference between the two costs."""
     even = np.full(4, 0.25)
     policy = pear.SafePolicy(fitted, even, level=0.8).calibrate(X[80:140], C[80:140])
     z = fitted.decide(X[80:140])

@@ -1,4 +1,4 @@
-"""Neighbours of paths and of knapsack vertices, against brute force over all vertices."""
+"""Adjacent vertices of paths and of knapsack vertices, compared with brute force over all vertices."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from pear.tasks import knapsack, random_knapsack, shortest_path
 
 
 def all_vertices(G: np.ndarray, h: np.ndarray, n: int) -> np.ndarray:
-    """Every vertex of {Gz ≤ h, 0 ≤ z ≤ 1}, by solving every square subsystem of its constraints."""
+    """Return every vertex of {Gz ≤ h, 0 ≤ z ≤ 1}, by solving every square subsystem of its constraints."""
     rows = np.vstack([G, -np.eye(n), np.eye(n)])
     limits = np.concatenate([h, np.zeros(n), np.ones(n)])
     found: list[np.ndarray] = []
@@ -29,7 +29,7 @@ def all_vertices(G: np.ndarray, h: np.ndarray, n: int) -> np.ndarray:
 
 
 def share_an_edge(a: np.ndarray, b: np.ndarray, G: np.ndarray, h: np.ndarray) -> bool:
-    """The constraints tight at both leave one dimension."""
+    """Return whether a and b are adjacent: the constraints that are tight at both leave one dimension."""
     n = len(a)
     rows = np.vstack([G, -np.eye(n), np.eye(n)])
     limits = np.concatenate([h, np.zeros(n), np.ones(n)])
@@ -125,7 +125,7 @@ def test_extreme_rays_of_a_cone_known_by_heart() -> None:
 
 
 def test_rays_are_the_same_in_blocks_of_any_size(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Pairs of rays are looked at a block at a time: all of those of a vertex where five rows meet do not fit."""
+    """Pairs of rays are examined in blocks; at this vertex, the pairs need several blocks."""
     M = np.random.RandomState(0).randint(-3, 4, (4, 14)).astype(float)
     together = extreme_rays_at_vertex(M)
     monkeypatch.setattr("pear.losses.adjacent_vertices._PAIRS", 7)
@@ -196,7 +196,7 @@ def test_neighbours_of_a_path_come_in_its_kind_and_once_for_each_row() -> None:
 
 
 def test_a_vertex_with_too_many_edges_is_refused_in_words(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The apex of a pyramid over an octagon: five constraints more than three dimensions need."""
+    """At the apex of a pyramid over an octagon, eight constraints meet: five more than three dimensions need."""
     angle = np.arange(8) * np.pi / 4
     G = np.column_stack([np.cos(angle), np.sin(angle), np.ones(8)])
     apex = np.array([0.0, 0.0, 1.0])

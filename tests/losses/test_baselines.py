@@ -1,4 +1,4 @@
-"""The methods PEAR is compared with: their values and gradients against the formulas, and the table that makes them."""
+"""The methods that PEAR is compared with: values and gradients against the formulas, and the table of methods."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ LOSSES: dict[str, Callable[[Listed], DecisionLoss]] = {
 
 
 def others(task: Listed, z: Tensor) -> Tensor:
-    """Every other point: as good as neighbours where only the arithmetic is tested."""
+    """Return every other point; they serve as neighbours in tests of the arithmetic alone."""
     return task.points[(task.points != z.double()).any(1)]
 
 
@@ -194,7 +194,7 @@ def test_constraints_per_sample_are_found_by_key() -> None:
 
 
 def test_lava_is_the_mean_over_the_padded_array() -> None:
-    """Two samples with two neighbours and one: four slots, one of them empty."""
+    """Two samples with two neighbours and one: the padded array has four entries, one of them empty."""
     corners = torch.eye(3)
     neighbours = {0: corners[[1, 2]], 1: corners[[0]]}
     loss = LAVALoss(
@@ -214,7 +214,7 @@ def test_lava_is_the_mean_over_the_padded_array() -> None:
 
 
 def ragged(counts: list[int], n: int = 4) -> tuple[LAVALoss, dict[int, Tensor]]:
-    """A loss on a box, and the neighbours it is told of: ``counts[i]`` random points for key i."""
+    """Return a loss on a box and its neighbours: ``counts[i]`` random points for key i."""
     generator = torch.Generator().manual_seed(0)
     points = {i: torch.rand(k, n, generator=generator).double() for i, k in enumerate(counts)}
 
@@ -245,7 +245,7 @@ def test_lava_equals_the_padded_formula(dtype: torch.dtype) -> None:
 
 
 def test_lava_takes_memory_for_the_neighbours_there_are() -> None:
-    """One sample of 64 has many neighbours: no array is made in which all have as many."""
+    """One sample of 64 has many neighbours; no array is allocated in which every sample has as many."""
     counts, n = [6400, *[1] * 63], 4
     loss, _ = ragged(counts, n)
     true, predicted = torch.ones(64, n), torch.ones(64, n, requires_grad=True)
@@ -285,7 +285,7 @@ def test_lava_is_at_rest_where_every_neighbour_is_dearer() -> None:
 
 
 def test_lava_tells_vertices_apart_that_are_close() -> None:
-    """(0, 0) and (0.001, 0) have neighbours of their own."""
+    """The close vertices (0, 0) and (0.001, 0) each have their own neighbours."""
     corners = torch.cartesian_prod(torch.tensor([0.0, 1e-3]), torch.tensor([0.0, 1.0])).double()
 
     def adjacent(z: Tensor) -> list[Tensor]:
@@ -300,7 +300,7 @@ def test_lava_tells_vertices_apart_that_are_close() -> None:
 
 
 def test_lava_keeps_the_neighbours_of_samples_with_constraints_of_their_own_apart() -> None:
-    """Both samples have their best vertex at zero, and another box around it."""
+    """The best vertex of both samples is zero, but its neighbours differ because the boxes do."""
     sides = torch.tensor([[1.0, 2.0], [3.0, 4.0]], dtype=torch.float64)
     asked = []
 
@@ -389,7 +389,7 @@ def test_a_resumed_run_draws_the_same_random_numbers(name: str) -> None:
 
 @pytest.mark.parametrize("name", [row.name for row in METHODS])
 def test_every_method_conforms(name: str) -> None:
-    """Among others, training lowers the regret. DBB's interpolation is published for two tasks alone."""
+    """The method passes the conformance suite. DBB's interpolation is published for two tasks alone."""
     check_loss(name, **({"interpolation": 10.0} if name == "dbb" else {}))
 
 
@@ -397,7 +397,7 @@ def test_every_method_conforms(name: str) -> None:
 
 
 def test_the_table_holds_the_published_settings() -> None:
-    """Those of the paper's experiments; the others are held by the tests of their methods."""
+    """The settings of these methods are those of the paper's experiments; other tests check those of other methods."""
     published: dict[str, dict[str, Any]] = {
         "mse": {},
         "spo+": {"mse_weight": 0.01},

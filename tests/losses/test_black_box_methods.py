@@ -1,4 +1,4 @@
-"""Methods that ask for decisions alone: values and gradients against formulas on listed decisions, and expectations."""
+"""Methods that need decisions alone: values and gradients compared with formulas and expectations."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ CHOICE = pear.Problem(A=[[1.0, 1.0]], b=[1.0], lb=0.0)  # one of two
 
 
 def upstream(task: Listed, z: Tensor, true: Tensor) -> Tensor:
-    """∂ℓ/∂z of the mean of ``|cᵀz − cᵀz*(c)|``; zero where nothing is lost."""
+    """Return ∂ℓ/∂z for the mean ℓ of ``|cᵀz − cᵀz*(c)|``; zero for samples without regret."""
     return (true * (z - task.decide(true))).sum(1).sign()[:, None] * true / len(true)
 
 
@@ -107,7 +107,7 @@ def normal_density(x: float) -> float:
 
 @pytest.mark.parametrize("name", ["additive", "multiplicative"])
 def test_dpo_estimates_the_derivative_of_the_expected_regret(name: str) -> None:
-    """One of two: the first is chosen where a normal variable is below a level, which the costs determine."""
+    """Of two options, the first is chosen if a normal variable is below a level that the costs determine."""
     sigma, c, count = 0.6, [1.0, 3.0], 400
     p1, p2 = 1.5, 1.0
     make = DPOLoss if name == "additive" else DPOMultiplicativeLoss
@@ -242,7 +242,7 @@ def test_aimle_steps_one_way_where_a_gradient_has_fewer_entries_than_wanted() ->
 
 @pytest.mark.parametrize("make", [DPOLoss, IMLELoss, lambda p: PGLoss(p, width=0.5)], ids=["dpo", "imle", "pg"])
 def test_perturbed_samples_keep_constraints_of_their_own(make: Any) -> None:
-    """Without keys the rows of the problem are those of the batch, for every perturbation of a sample."""
+    """Without keys, each perturbation of sample i uses row i of the problem."""
     sides = torch.tensor([[1.0, 2.0, 3.0], [4.0, 5.0, 6.0]], dtype=torch.float64)
     problem = pear.Problem(lb=0.0, ub=sides, sense="max")
     true, predicted = torch.randn(2, 2, 3, generator=torch.Generator().manual_seed(0), dtype=torch.float64)

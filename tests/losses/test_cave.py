@@ -27,7 +27,7 @@ def costs(problem: pear.Problem, count: int = 6) -> tuple[Tensor, Tensor]:
 
 
 def normals(problem: pear.Problem, z: Tensor) -> Tensor:
-    """The outer normals (k, n) of all constraints that a decision (n,) meets; an equation has two."""
+    """Return the outer normals (k, n) of all constraints that are tight at a decision (n,); an equality has two."""
     eye, rows = torch.eye(problem.n).double(), []
     if problem.A is not None:
         rows += [problem.A, -problem.A]
@@ -39,7 +39,7 @@ def normals(problem: pear.Problem, z: Tensor) -> Tensor:
 
 
 def projected(rows: Tensor, point: Tensor) -> Tensor:
-    """The projection on a cone by another solver."""
+    """Return the projection of a point on the cone of ``rows``, by SciPy's non-negative least squares."""
     return torch.from_numpy(rows.T.numpy() @ nnls(rows.T.numpy(), point.numpy())[0])
 
 

@@ -1,4 +1,4 @@
-"""Costs in another unit lead to the same decisions: losses, their settings and the metrics are free of units."""
+"""Costs in another unit lead to the same decisions: losses and metrics do not depend on the unit."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ def test_the_loss_grows_with_the_unit_and_its_gradient_is_the_same(name: str, pr
 
 @pytest.mark.parametrize("name", IN_UNITS)
 def test_settings_alone_change_with_the_unit(name: str) -> None:
-    """The test above can fail: with absolute settings the gradient is another one at costs of 1e6."""
+    """The test above can fail: with absolute settings, the gradient changes with the unit of the costs."""
     predicted, true = costs(GRID.n)
     _, grad = value_and_gradient(make_loss(name, GRID, cost_unit=1.0), predicted, true)
     found = [value_and_gradient(make_loss(name, GRID, cost_unit=1.0), s * predicted, s * true)[1] for s in UNITS]
@@ -61,7 +61,7 @@ def test_settings_alone_change_with_the_unit(name: str) -> None:
 @pytest.mark.parametrize("name", IN_UNITS)
 @pytest.mark.parametrize("s", [1e-6, 1e6])
 def test_predicted_values_with_a_cost_map(name: str, s: float) -> None:
-    """24 known costs beside few predicted ones: the unit is that of the costs, wherever they come from."""
+    """The costs have known parts and five predicted values; the unit is that of the resulting costs."""
     M, (predicted, true) = np.eye(GRID.n)[:, :5], costs(5)
     known = np.linspace(1.0, 2.0, GRID.n)
     maps = [pear.Model(GRID, cost_map=pear.CostMap(M, known=scale * known)) for scale in (1.0, s)]
@@ -74,7 +74,7 @@ def test_predicted_values_with_a_cost_map(name: str, s: float) -> None:
 @pytest.mark.parametrize("name", [*IN_UNITS, "pear-guided"])
 @pytest.mark.parametrize("s", [2.0**-20, 2.0**20])
 def test_a_training_ends_with_the_same_forecasts_in_the_other_unit(name: str, s: float) -> None:
-    """Units that are powers of two round nothing, so that the weights are the same to the bit, but for the unit."""
+    """Scaling by a power of two rounds nothing, so that the weights agree to the bit up to this factor."""
     features = torch.rand(40, 3, generator=torch.Generator().manual_seed(1), dtype=torch.float64)
     _, true = costs(GRID.n, count=40)
     weights = []
@@ -96,7 +96,7 @@ def test_a_training_ends_with_the_same_forecasts_in_the_other_unit(name: str, s:
 
 
 def test_absolute_settings_are_those_of_the_paper() -> None:
-    """Against formulas with the published numbers, for costs whose own unit is about 500."""
+    """With absolute settings, the losses equal formulas with the published numbers, for costs near 500."""
     predicted, true = (500 * part for part in costs(GRID.n))
     error = 0.01 * 0.5 * ((predicted - true) ** 2).sum(1).mean()
     for name in ("spo+", "dbb"):
@@ -111,7 +111,7 @@ def test_absolute_settings_are_those_of_the_paper() -> None:
 
 
 def test_the_unit_of_lava_is_that_of_its_threshold() -> None:
-    """Of two neighbours that are dearer by 0.05 and by 0.15 units, the threshold of −0.1 counts the first."""
+    """Two neighbours are dearer by 0.05 and by 0.15 units; only the first exceeds the threshold of −0.1."""
     corner, neighbours = torch.tensor([[1.0, 0.0, 0.0]]).double(), torch.eye(3, dtype=torch.float64)[1:]
     simplex = pear.Problem(A=[[1.0, 1.0, 1.0]], b=[1.0], lb=0.0)
     for unit in (1.0, 40.0):
@@ -193,7 +193,7 @@ def test_normalised_regret_has_no_unit(s: float) -> None:
 
 
 def test_normalised_regret_of_no_samples_is_refused() -> None:
-    """It was 0, the regret of a perfect forecast; a filter that leaves no row is more likely."""
+    """No rows raise an error: a regret of 0 would look like a perfect forecast."""
     problem, none = pear.Problem(lb=0.0, ub=1.0, n=2), torch.zeros(0, 2)
     with pytest.raises(pear.ProblemError, match=r"predicted and true have no rows.*pass at least one row"):
         pear.normalized_regret(problem, none, none)

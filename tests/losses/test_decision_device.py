@@ -1,4 +1,4 @@
-"""Costs on one device and a problem on another: where is decided, and what comes back."""
+"""Costs on one device and a problem on another: the device of the decisions and that of the results."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def path(side: int = 5) -> Problem:
 
 
 def draws(problem: Problem, samples: int, width: int | None = None) -> tuple[Tensor, Tensor]:
-    """Predicted and true costs, (samples, width), in float64."""
+    """Draw predicted and true costs, (samples, width), in float64."""
     generator = torch.Generator().manual_seed(0)
     shape = 2, samples, problem.n if width is None else width
     predicted, true = 0.5 + torch.rand(shape, generator=generator, dtype=torch.float64)
@@ -34,7 +34,7 @@ def draws(problem: Problem, samples: int, width: int | None = None) -> tuple[Ten
 
 
 def battery() -> Model:
-    """Two predicted prices and the costs of buying, selling and storing made of them, in units of their own."""
+    """Return a model whose two predicted prices determine four costs, with variables of different ranges."""
     M = torch.tensor([[1.0, 0.0], [0.0, 1.0], [-0.9, 0.0], [0.0, -0.9]], dtype=torch.float64)
     problem = Problem(A=[[1.0, 1.0, -1.0, -1.0]], b=[0.5], lb=0.0, ub=[1.0, 20.0, 1.0, 30.0])
     return Model(problem, cost_map=pear.CostMap(M, known=[0.1, 0.1, 0.0, 0.0]))
@@ -111,7 +111,7 @@ def test_other_accelerators_decide_on_the_cpu() -> None:
 
 
 class FarTensor(Tensor):
-    """A tensor on the CPU that says that it is on a GPU."""
+    """A tensor on the CPU that claims to be on a GPU."""
 
     @property
     def device(self) -> torch.device:  # type: ignore[override]
@@ -123,7 +123,7 @@ class FarTensor(Tensor):
 
 
 class FarDevice(TorchFunctionMode):
-    """Answers ``tensor.to(device)`` for "cuda:0", and counts the copies that leave this device."""
+    """Simulate ``tensor.to("cuda:0")``, and count the copies from this device to the CPU."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -293,7 +293,7 @@ def test_a_copy_is_made_once() -> None:
 def training_step(
     model: Problem | Model, predicted: Tensor, true: Tensor, device: torch.device | None = None
 ) -> tuple[list[Tensor], pear.PEARLoss]:
-    """Values and gradients of loss and layer, with λ and units chosen by "auto"; and the loss."""
+    """Return values and gradients of loss and layer, with λ and units chosen by "auto", and the loss."""
     loss, layer = pear.PEARLoss(model), pear.DecisionLayer(model, smoothing="auto")
     loss.decision_device = layer.decision_device = device
     loss.calibrate(true)

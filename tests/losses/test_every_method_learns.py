@@ -1,4 +1,4 @@
-"""Every method of the table lowers the regret of samples that it has not seen, on a tiny task."""
+"""Every method of the table lowers the regret on unseen samples of a tiny task."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ STEPS, BATCH = 60, 20
 
 @pytest.mark.parametrize("row", METHODS, ids=lambda row: row.name)
 def test_training_lowers_the_regret_of_other_samples(row: Method) -> None:
-    """Without the squared error that most rows add: what is learnt comes from the method itself."""
+    """The squared error that most methods add is off, so that the gain is due to the method itself."""
     alone = {"mse_weight": 0.0} if "mse_weight" in inspect.signature(row.loss).parameters else {}
     loss = make_loss(row.name, TASK, **alone)
     with torch.random.fork_rng(devices=[]):

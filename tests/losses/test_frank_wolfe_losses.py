@@ -1,4 +1,4 @@
-"""RFWO and RFYL: decisions with a square added, over the hull of all decisions, by Frank-Wolfe."""
+"""RFWO and RFYL: decisions with an added quadratic term over the convex hull of all decisions, by Frank-Wolfe."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def regularised(loss: FrankWolfeLoss, predicted: Tensor, true: Tensor) -> Tensor
 
 @STRENGTH
 def test_paths_with_a_square_are_those_of_a_quadratic_program(strength: float) -> None:
-    """The hull of paths is their linear program, which our solver of QPs decides with the square."""
+    """The convex hull of paths is the feasible set of their linear program, on which our QP solver gives the same."""
     predicted, true = costs(PATHS)
     found = regularised(RFWOLoss(PATHS, strength=strength, cost_unit=1.0), predicted, true)
     program = pear.Problem(Q=strength * torch.eye(12).double(), A=PATHS.A, b=PATHS.b, lb=PATHS.lb)
@@ -75,7 +75,7 @@ def test_the_gradient_is_that_of_the_loss(kind: type[FrankWolfeLoss], strength: 
 
 
 def test_values_by_hand() -> None:
-    """On a segment the regularised decision is known: z₁ = ½ + (ĉ₂ − ĉ₁) / 2λ, within 0 and 1."""
+    """On a segment the regularised decision is z₁ = ½ + (ĉ₂ − ĉ₁) / 2λ, clipped to [0, 1]."""
     segment, lam = pear.Problem(A=[[1.0, 1.0]], b=[1.0], lb=0.0), 2.0
     predicted = torch.tensor([[1.5, 1.0], [1.0, 9.0]], dtype=torch.float64)
     true = torch.tensor([[1.0, 3.0], [1.0, 3.0]], dtype=torch.float64)
@@ -135,7 +135,7 @@ def test_few_decisions_leave_a_gap_that_is_told() -> None:
 
 
 def test_decisions_of_equal_value_and_multiples_of_points_are_no_trouble() -> None:
-    """Ties, and more decisions than dimensions: the middle of a cube's face is wanted."""
+    """Frank-Wolfe finds points within a face of the cube, despite ties and more vertices than dimensions."""
     cube = pear.Problem(lb=0.0, ub=1.0, n=4, integer=True)
     cost = torch.tensor([[-0.5, -0.5, -0.5, 3.0], [0.0, 0.0, 0.0, 0.0]], dtype=torch.float64)
     found = regularised(RFWOLoss(cube, strength=1.0, cost_unit=1.0), cost, cost)

@@ -1,4 +1,4 @@
-"""Guidance: R + α F, its gradient, its schedule, and the same on every path."""
+"""Guidance, the loss R + α F: its gradient, its schedule, and equal results in compiled and plain code."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ CURVED = sorted(name for name, case in ZOO.items() if case.smoothing > 0 or case
 
 
 def gap(problem: pear.Problem, predicted: Tensor, true: Tensor, smoothing: float) -> Tensor:
-    """F by its definition: what the true decision loses under the forecast, by values of the smoothed objective."""
+    """Return F by its definition: how much worse the true decision is than z*(ĉ) under the forecast, with smoothing."""
     relaxed = problem.relaxed()
     z, best = (pear.solve(relaxed, cost, smoothing).x for cost in (predicted, true))
 
@@ -41,7 +41,7 @@ def test_value_is_regret_plus_the_gap_under_the_forecast(name: str) -> None:
 
 @pytest.mark.parametrize("sense", ["min", "max"])
 def test_gradient_agrees_with_finite_differences(sense: str) -> None:
-    """At fixed α, by costs and by a predicted curvature."""
+    """The gradients by costs and by a predicted curvature agree with finite differences, at a fixed α."""
     rng = np.random.default_rng(0)
     n, B = 4, 3
     sign = 1.0 if sense == "min" else -1.0
@@ -59,7 +59,7 @@ def test_gradient_agrees_with_finite_differences(sense: str) -> None:
 
 
 def test_a_vertex_has_no_regret_gradient_and_a_pull() -> None:
-    """Two items, one to choose: the forecast is wrong by so much that its decision is a vertex."""
+    """The forecast is so wrong that its decision is a vertex: the regret has no gradient, but guidance has one."""
     problem = pear.Problem(A=[[1.0, 1.0]], b=[1.0], lb=0.0)
     true = torch.tensor([[0.0, 1.0]])
     for guidance, expected in ((0.0, [0.0, 0.0]), (2.0, [2.0, -2.0])):
@@ -90,7 +90,7 @@ def test_the_schedule_is_state() -> None:
 
 @pytest.mark.parametrize("name", CURVED)
 def test_gradcheck_holds_as_the_loss_comes(name: str) -> None:
-    """With default guidance; injection alone is no gradient."""
+    """The test uses the default guidance but no injection, which is not the gradient of any loss."""
     case = ZOO[name]
     loss, true = pear.PEARLoss(case.problem, case.smoothing, injection=0.0, reduction="sum"), case.true.double()
     predicted = case.cost.double().detach().clone().requires_grad_()
@@ -100,7 +100,7 @@ def test_gradcheck_holds_as_the_loss_comes(name: str) -> None:
 
 
 class Wrapper(nn.Module):
-    """A loss of the user's own around ours."""
+    """A user's loss that adds the squared error to ours."""
 
     def __init__(self, loss: pear.PEARLoss) -> None:
         super().__init__()
@@ -130,7 +130,7 @@ def test_a_loop_without_steps_is_told(caplog: pytest.LogCaptureFixture, monkeypa
 
 
 def test_compiled_epochs_take_the_same_steps() -> None:
-    """A linear model, once in compiled code and once wrapped so that the plain loop trains it."""
+    """Compiled epochs of a linear model take the same steps as the plain loop, which a wrapped model uses."""
     task = pear.tasks.shortest_path((4, 4))
     train, validation, _ = task.split(task.samples(120, degree=6))
     weights = []

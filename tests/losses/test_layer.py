@@ -25,13 +25,13 @@ def leaf(value: Tensor) -> Tensor:
 
 
 def fields(case: Planted) -> dict[str, Tensor]:
-    """The fields that can be moved a little: those the problem has, without infinite entries."""
+    """Return the fields to differentiate by: those that the problem has and that have no infinite entries."""
     given = {name: getattr(case.problem, name) for name in FIELDS}
     return {name: value for name, value in given.items() if value is not None and bool(value.isfinite().all())}
 
 
 def check(case: Planted, rows: Any, names: list[str], fast: bool) -> bool:
-    """gradcheck of the decision by the cost and by the named fields at once."""
+    """Check the derivatives of the decision by the cost and by the named fields at once with gradcheck."""
     layer = pear.DecisionLayer(case.problem[rows], case.smoothing)
     per_sample = {"Q": 3, "A": 3, "G": 3}
     values = [getattr(case.problem, name) for name in names]
@@ -49,7 +49,7 @@ def check(case: Planted, rows: Any, names: list[str], fast: bool) -> bool:
 
 @pytest.mark.parametrize("name", UNIT)
 def test_by_cost_and_curvature(name: str) -> None:
-    """These exist wherever the decision is unique, whatever the rank of the active rows."""
+    """The derivatives by cost and Q exist if the decision is unique, whatever the rank of the active rows."""
     case = ZOO[name]
     names = ["Q"] if case.problem.Q is not None and name != "singular curvature" else []
     assert check(case, slice(None), names, fast=True)
@@ -65,7 +65,7 @@ def test_by_every_field(name: str) -> None:
 @pytest.mark.parametrize("name", ["own everything", "own everything, max"])
 @pytest.mark.parametrize("field", ["cost", *FIELDS])
 def test_entry_by_entry(name: str, field: str) -> None:
-    """The whole Jacobian by each field alone, of one sample with an active constraint of every kind."""
+    """Check the whole Jacobian by one field, for a sample with an active constraint of every kind."""
     assert check(ZOO[name], [0], [] if field == "cost" else [field], fast=False)
 
 
@@ -82,7 +82,7 @@ def test_smoothing_stays_beside_a_predicted_curvature(sense: str) -> None:
 
 @pytest.mark.parametrize("name", ["repeated equalities", "flow", "transport"])
 def test_dependent_equalities_move_together(name: str) -> None:
-    """b = A x₀ stays consistent while x₀ moves along the free variables, so that the decision has a derivative."""
+    """The decision has a derivative by x₀ in b = A x₀, because these right-hand sides stay consistent."""
     case = ZOO[name]
     assert case.problem.A is not None
     A, free = case.problem.A, case.x != 0
@@ -95,7 +95,7 @@ def test_dependent_equalities_move_together(name: str) -> None:
 
 
 def test_dependent_rows_get_the_derivative_of_least_norm() -> None:
-    """Of all the ways to share the derivative between dependent rows, the smallest per row of length one."""
+    """Dependent rows share their derivative in many ways; the result has the least norm for rows of length one."""
     case = ZOO["repeated equalities"]
     b, w = leaf(case.problem.b.expand(case.B, -1)), torch.arange(1.0, case.n + 1).double()
     (pear.DecisionLayer(case.problem)(case.cost, b=b) * w).sum().backward()
@@ -109,7 +109,7 @@ def test_dependent_rows_get_the_derivative_of_least_norm() -> None:
 
 
 def test_pinned_variables_follow_their_bounds() -> None:
-    """lb = ub = t: together the two derivatives are that of t, whichever way the cost pulls."""
+    """With lb = ub = t, the derivatives by both bounds sum to that by t, for costs of both signs."""
     problem = pear.Problem(Q=[[2.0, 1.0], [1.0, 2.0]], lb=-5.0, ub=5.0)
     layer = pear.DecisionLayer(problem)
     cost = torch.tensor([[4.0, -1.0], [-4.0, 1.0]], dtype=torch.float64)
@@ -124,7 +124,7 @@ def test_pinned_variables_follow_their_bounds() -> None:
 
 
 def test_a_pinned_variable_follows_the_bound_that_holds_it() -> None:
-    """Where a variable cannot move, only the bound that the cost presses it against has a derivative."""
+    """If a variable cannot move, only the bound that the cost presses it against has a derivative."""
     layer = pear.DecisionLayer(pear.Problem(Q=np.eye(2), lb=-5.0, ub=5.0))
     lb, ub = (leaf(torch.tensor([[0.5, side]] * 3, dtype=torch.float64)) for side in (-5.0, 5.0))
     # up with a small force, down, and down with the free variable at its upper bound
@@ -141,7 +141,7 @@ def test_a_pinned_variable_follows_the_bound_that_holds_it() -> None:
 
 @pytest.mark.parametrize("name", UNIT)
 def test_through_the_layer_regret_has_the_closed_form_gradient(name: str) -> None:
-    """Pay for z*(ĉ) at the true cost and let autograd find the way back: the theorem, ∇R = P(ĉ − c)."""
+    """Autograd through the layer gives the theorem's gradient ∇R = P(ĉ − c) of the cost of z*(ĉ) under the truth."""
     case, cost = ZOO[name], leaf(ZOO[name].cost)
     z = pear.DecisionLayer(case.problem, case.smoothing)(cost)
     paid = case.problem.sign * case.problem.objective(z, case.true, smoothing=case.smoothing)
@@ -151,7 +151,7 @@ def test_through_the_layer_regret_has_the_closed_form_gradient(name: str) -> Non
 
 
 def test_weakly_active_constraints_count_as_active() -> None:
-    """z = (1, 2) with z₀ ≤ 1 tight and its multiplier zero: z₀ does not move, and follows its bound."""
+    """At z = (1, 2), z₀ ≤ 1 is tight with multiplier zero: z₀ does not react to costs, and follows its bound."""
     layer = pear.DecisionLayer(pear.Problem(Q=np.eye(2), ub=[1.0, 9.0]))
     cost, ub = leaf(torch.tensor([[-1.0, -2.0]]).double()), leaf(torch.tensor([[1.0, 9.0]]).double())
     layer(cost, ub=ub).sum().backward()
@@ -196,7 +196,7 @@ def test_a_bound_that_is_one_number() -> None:
 
 @pytest.mark.parametrize("field", ["cost", "Q", "A", "b", "G", "h"])
 def test_a_sample_that_is_not_finite_disturbs_no_other(field: str) -> None:
-    """Not even where the derivative by right-hand sides decides the rank of the whole batch."""
+    """This includes derivatives by right-hand sides, for which the rank is computed for the whole batch at once."""
     problem = pear.Problem(Q=np.eye(2), A=[[1.0, 1.0]], b=[1.0], G=[[1.0, 0.0]], h=[0.25])
     layer = pear.DecisionLayer(problem, on_failure="mask")
     given = {name: getattr(problem, name).clone().double() for name in ("Q", "A", "b", "G", "h")}
@@ -213,7 +213,7 @@ def test_a_sample_that_is_not_finite_disturbs_no_other(field: str) -> None:
 
 
 def test_types_come_back_in_kind() -> None:
-    """Decision and derivative in the type of the input they belong to, whatever the others are."""
+    """The decision has the type of the cost, and each derivative the type of its own input."""
     layer = pear.DecisionLayer(pear.Problem(A=[[1.0, 1.0]], b=[1.0], lb=0.0), smoothing=1.0)
     cost = torch.tensor([[0.2, 0.4]], requires_grad=True)
     b = torch.tensor([[1.0]], dtype=torch.float64, requires_grad=True)
@@ -228,7 +228,7 @@ def test_types_come_back_in_kind() -> None:
 
 
 def test_calls_do_not_disturb_each_other() -> None:
-    """Two forward passes, then their backward passes in the other order, and one of them twice."""
+    """Two forward passes are followed by their backward passes in the opposite order, one of them twice."""
     case = ZOO["knapsack"]
     layer, w = pear.DecisionLayer(case.problem, case.smoothing), torch.arange(8.0).double()
     first, second = leaf(case.cost), leaf(case.true)
@@ -244,7 +244,7 @@ def test_calls_do_not_disturb_each_other() -> None:
 
 @pytest.mark.parametrize("name", ["Q", "G"])
 def test_a_matrix_changed_in_place_before_the_backward_pass_is_refused(name: str) -> None:
-    """The decisions share the memory of matrices, so that the gradient would be that of another problem."""
+    """The layer does not copy matrices, so that the gradient would be that of the changed problem."""
     problem = pear.Problem(Q=np.eye(2), G=[[1.0, 1.0]], h=[1.0])
     matrix = {"Q": torch.eye(2).double(), "G": torch.ones(1, 2).double()}[name].repeat(2, 1, 1)
     cost, layer = leaf(-torch.ones(2, 2)), pear.DecisionLayer(problem)
@@ -259,7 +259,7 @@ def test_a_matrix_changed_in_place_before_the_backward_pass_is_refused(name: str
 
 @pytest.mark.parametrize("name", ["layer", "loss"])
 def test_data_made_in_inference_mode_is_data(name: str) -> None:
-    """Torch refuses to save such tensors for a backward pass. They need no derivative."""
+    """Torch cannot save tensors from inference mode for a backward pass; these need no derivative."""
     case = ZOO["simplex"]
     gradients = []
     for inference in (False, True):
@@ -279,7 +279,7 @@ def test_data_made_in_inference_mode_is_data(name: str) -> None:
 @pytest.mark.parametrize("power", [1, 2])
 @pytest.mark.parametrize("name", ["layer", "loss", "dbb", "rfwo"])
 def test_second_derivatives_are_refused(name: str, power: int) -> None:
-    """They would look like zero, where the upstream gradient has no derivative of its own (power 1)."""
+    """Second derivatives would silently be zero if the upstream gradient has no derivative (power 1)."""
     case = ZOO["simplex"]
     cost, w = leaf(case.cost), torch.arange(1.0, 1 + case.cost.shape[1], dtype=torch.float64)
     if name == "layer":

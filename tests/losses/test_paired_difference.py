@@ -1,4 +1,4 @@
-"""Paired differences: standard errors by hand, coverage on simulated days, and what is refused."""
+"""Paired differences: standard errors by hand, coverage on simulated days, and errors for bad arguments."""
 
 import math
 
@@ -35,7 +35,7 @@ def test_the_standard_error_of_blocks_by_hand():
 
 @pytest.mark.parametrize(("count", "block", "level"), [(12, 3, 0.95), (23, 4, 0.8)])
 def test_few_blocks_get_the_quantiles_of_student(count, block, level):
-    """The same draws, with the standard error and Student's t in place of the spread of the draws."""
+    """The bootstrap's interval is widened from normal to Student's quantiles, and to the standard error."""
     series = np.random.default_rng(8).exponential(size=count)
     found = paired_difference(series, np.zeros(count), block, level=level, draws=300, seed=9)
     means = np.array([np.mean([series[(i + j) % count] for j in range(block)]) for i in range(count)])
@@ -48,7 +48,7 @@ def test_few_blocks_get_the_quantiles_of_student(count, block, level):
 
 
 def test_the_interval_agrees_with_a_bootstrap_in_a_loop():
-    """Whole circular blocks drawn one by one, at a size where the correction for few blocks is small."""
+    """Circular blocks are drawn one by one, for a series so long that the correction for few blocks is small."""
     series = autocorrelated(600, 0.5, np.random.default_rng(1))
     found = paired_difference(series, np.zeros(600), block=10, draws=20_000)
     draw, means = np.random.default_rng(2), []

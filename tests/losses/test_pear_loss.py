@@ -1,4 +1,4 @@
-"""``PEARLoss`` and its neighbours: statistics, reductions, integers, and every bad argument."""
+"""``PEARLoss``, ``solve``, ``regret`` and ``DecisionLayer``: statistics, reductions, integers, and bad arguments."""
 
 from __future__ import annotations
 
@@ -85,7 +85,7 @@ def useless(value: float) -> Callable[..., Candidate]:
 def test_a_useless_solver_costs_exchanges_and_never_accuracy(
     name: str, junk: float, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Exchanges alone find the solution among bounds; among rows they may give up, but never lie."""
+    """Exchanges alone find the solution if there are only bounds; with rows they may fail, which is reported."""
     case = ZOO[name]
     monkeypatch.setattr("pear.solvers.interior_point.interior_point_solver.solve", useless(junk))
     with warnings.catch_warnings():
@@ -98,7 +98,7 @@ def test_a_useless_solver_costs_exchanges_and_never_accuracy(
 
 
 def test_repairs_are_counted(monkeypatch: pytest.MonkeyPatch) -> None:
-    """In the box zero is inside, so that no bound is guessed; planted are two in each sample."""
+    """The solver's zero lies inside the box, so that no bound is guessed; at the solution two are active."""
     case = ZOO["box"]
     monkeypatch.setattr("pear.solvers.interior_point.interior_point_solver.solve", useless(0.0))
     solution = pear.solve(case.problem, case.cost, smoothing=case.smoothing, solver="interior-point")
@@ -109,7 +109,7 @@ def test_repairs_are_counted(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_statistics_are_of_the_samples_that_the_keys_name() -> None:
-    """Sample 1 alone is at a vertex; nothing else of the problem may answer for it."""
+    """Only sample 1 of the problem is at a vertex; the statistics are those of the sample that the key names."""
     problem = pear.Problem(A=np.ones((1, 3)), b=[[3.0], [1.0]], lb=0.0, ub=[[3.0] * 3, [1.0, 0.0, 0.0]])
     function = pear.PEARLoss(problem, smoothing=1.0, injection=0.0, guidance=0.0)
     for key, dimension in ((0, 2), (1, 0), (0, 2)):
@@ -127,7 +127,7 @@ def test_a_warm_start_that_still_holds_is_reused(solver: str) -> None:
 
 @pytest.mark.parametrize("solver", ["auto", "osqp"])
 def test_time_is_counted(solver: str) -> None:
-    """In one pass and step by step: no more than passes, and more with every call."""
+    """In one pass and in the pipeline, the counted time grows with every call and is at most the elapsed time."""
     function = pear.PEARLoss(SIMPLEX, solver=solver, guidance=0.0, smoothing=0.1, injection=0.1)
     total = 0.0
     for _ in range(2):
@@ -163,7 +163,7 @@ DEFAULTS: list[tuple[Any, dict[str, Any]]] = [
 
 
 def test_default_settings() -> None:
-    """What is not said is what the documents say."""
+    """The defaults are those in the documentation."""
     for call, expected in DEFAULTS:
         parameters = inspect.signature(call).parameters.values()
         told = {p.name: p.default for p in parameters if p.default is not p.empty and p.default is not None}
@@ -183,7 +183,7 @@ def test_reductions() -> None:
 
 
 def test_value_and_gradient_by_hand() -> None:
-    """On the simplex with λ = 1 the decision is 1/n + mean(ĉ) − ĉ while that is positive."""
+    """On the simplex with λ = 1, the decision is 1/n + mean(ĉ) − ĉ as long as it is positive."""
     predicted = COST.clone().requires_grad_()
     value = pear.PEARLoss(SIMPLEX, smoothing=1.0, injection=0.0, reduction="none", guidance=0.0)(predicted, TRUE)
     chosen, best = (1 / 3 + c.mean(1, keepdim=True) - c for c in (COST, TRUE))
@@ -207,7 +207,7 @@ def test_one_sample_without_a_batch_dimension() -> None:
 
 
 def test_training_lowers_the_regret() -> None:
-    """Costs are linear in a feature; regret falls although the costs are never fitted on purpose."""
+    """The regret falls in training, although no term of the loss fits the costs."""
     torch.manual_seed(0)
     X = torch.randn(64, 4, dtype=torch.float64)
     C = X @ torch.randn(4, 3, dtype=torch.float64)
@@ -229,7 +229,7 @@ def test_training_lowers_the_regret() -> None:
 
 
 def knapsacks() -> tuple[pear.Problem, Tensor, Tensor]:
-    """Eight items, two capacities, values all different; by brute force the best and its value."""
+    """Return a knapsack of eight items with two capacities, and predicted and true values of five samples."""
     rng = np.random.default_rng(0)
     weights = rng.integers(1, 11, (2, 8)).astype(float)
     problem = pear.Problem(G=weights, h=weights.sum(1) // 2, lb=0.0, ub=1.0, sense="max", integer=True)
@@ -333,7 +333,7 @@ def test_normalized_regret_with_a_predicted_curvature() -> None:
 
 
 def entry_points(**how: Any) -> dict[str, Callable[[], Any]]:
-    """Every function that takes these options, ready to be called."""
+    """Return a call of every function that takes these options, by name."""
     return {
         "solve": lambda: pear.solve(SIMPLEX, COST, **{"smoothing": 0.1, **how}),
         "regret_gradient": lambda: pear.regret_gradient(SIMPLEX, COST, TRUE, **how),
@@ -380,7 +380,7 @@ def test_bad_options(name: str, call: str) -> None:
 
 
 def test_options_are_refused_when_the_loss_is_made() -> None:
-    """Not in the middle of an epoch."""
+    """Bad options raise an error when the loss is made, and not in the first epoch."""
     for name in ("on_failure", "injection NaN", "reduction", "smoothing negative", "solver"):
         _, how, message = OPTIONS[name]
         with pytest.raises(pear.PearError, match=message):
@@ -454,7 +454,7 @@ def test_bad_pairs(name: str, call: str) -> None:
 def test_a_solver_that_cannot_do_it_is_helped_out_and_the_log_says_so(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """In the last resort another installed solver is asked, and the log says whom."""
+    """If the solver fails, another installed solver is asked, and the log names it."""
     pytest.importorskip("daqp")
     case = ZOO["transport"]
     monkeypatch.setattr("pear.solvers.interior_point.interior_point_solver.solve", useless(NAN))
@@ -466,7 +466,7 @@ def test_a_solver_that_cannot_do_it_is_helped_out_and_the_log_says_so(
 
 
 def test_a_derivative_by_the_true_cost() -> None:
-    """Of the regret: what is decided less what is best."""
+    """The derivative of the regret by the true cost is the decision minus the best decision."""
     true = TRUE.clone().requires_grad_()
     function = pear.PEARLoss(SIMPLEX, 0.5, reduction="none", guidance=0.0)
     function(COST.clone().requires_grad_(), true).sum().backward()
@@ -475,7 +475,7 @@ def test_a_derivative_by_the_true_cost() -> None:
 
 
 def test_a_masked_sample_of_one_variable() -> None:
-    """Known from the call before, it is not asked about again."""
+    """The failed sample is remembered from the first call, and the second call does not examine it again."""
     function = pear.PEARLoss(
         pear.Problem(A=[[1.0]], b=[[-1.0], [0.5]], lb=0.0), 0.5, on_failure="mask", reduction="none"
     )
@@ -488,7 +488,7 @@ def test_a_masked_sample_of_one_variable() -> None:
 
 @pytest.mark.parametrize("kind", ["singular", "singular for each", "linear", "definite for each"])
 def test_injection_is_that_of_the_closed_form_whatever_the_curvature(kind):
-    """Compiled pass and pipeline project and inject alike; a part of the samples takes its own curvatures."""
+    """Compiled pass and pipeline project and inject alike, also for some rows of a batch of curvatures."""
     r = torch.Generator().manual_seed(0)
     draw = lambda *shape: torch.randn(*shape, generator=r, dtype=torch.float64)  # noqa: E731
     W = draw(6, 8, 3)

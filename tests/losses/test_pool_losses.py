@@ -1,4 +1,4 @@
-"""Losses with a pool of solutions: formulas by hand, PyEPO on the same pool, own constraints, oracles, resumed runs."""
+"""Losses with a pool of solutions: formulas, PyEPO on the same pool, constraints per sample, oracles, resumed runs."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ def gradient(loss: nn.Module, predicted: Tensor, true: Tensor, **named: Any) -> 
 
 
 def distinct(rows: Tensor) -> list[Tensor]:
-    """Solutions that are different from one another, of exact numbers."""
+    """Return the distinct rows, rounded to integers."""
     return [torch.tensor(row, dtype=torch.float64) for row in dict.fromkeys(map(tuple, rows.round().tolist()))]
 
 
@@ -66,7 +66,7 @@ def distinct(rows: Tensor) -> list[Tensor]:
 
 
 def by_hand(kind: type[PoolLoss], predicted: Tensor, true: Tensor, pool: list[Tensor], unit: float) -> float:
-    """The loss of one sample, to minimise, summed solution by solution."""
+    """Return the loss of one sample of a minimisation, computed solution by solution."""
     costs, true_costs = ([float(c @ v) for v in pool] for c in (predicted, true))
     best = true_costs.index(min(true_costs))
     others = [i for i in range(len(pool)) if i != best]
@@ -87,7 +87,7 @@ def by_hand(kind: type[PoolLoss], predicted: Tensor, true: Tensor, pool: list[Te
 @LOSS
 @PROBLEM
 def test_a_loss_follows_its_formula(problem: pear.Problem, kind: type[PoolLoss]) -> None:
-    """The pool is that of the training samples and of the batch."""
+    """The pool holds the best decisions of the training samples and of the batch."""
     (_, earlier), (predicted, true) = costs(problem.n, seed=1), costs(problem.n)
     loss = make(kind, problem)
     loss.calibrate(earlier)
@@ -152,9 +152,9 @@ PYEPO = {
 def test_a_loss_is_that_of_pyepo_on_the_same_pool(
     problem: pear.Problem, kind: type[PoolLoss], solve_ratio: float
 ) -> None:
-    """With a ratio of 1 both also add the decisions for the forecasts; twice, so that the pools agree as they grow.
+    """With a ratio of 1, both also add the decisions for the forecasts; two calls show that the pools grow alike.
 
-    Our pool also gets the best decisions of the batch: PyEPO is given the same samples to begin with.
+    Our pool also gets the best decisions of the batch. PyEPO therefore gets the same samples at the start.
     """
     func = pytest.importorskip("pyepo.func", reason="PyEPO is not installed; pip install 'pear-dfl[baselines]'")
     from pyepo.data.dataset import optDataset
@@ -183,7 +183,7 @@ def test_a_loss_is_that_of_pyepo_on_the_same_pool(
 
 
 class CountingOracle:
-    """The cheapest of n options, with the number of samples that were decided."""
+    """An oracle that chooses the cheapest of n options, and counts the samples that it has decided."""
 
     def __init__(self) -> None:
         self.asked = 0
@@ -231,7 +231,7 @@ def test_the_first_pool_is_of_evenly_spaced_samples_where_there_are_many() -> No
 
 
 def test_the_first_pool_is_decided_under_the_costs_that_values_make() -> None:
-    """The costs of sample i are those of its two values and known ones, which make option i the cheapest."""
+    """The first pool is computed from costs: two predicted values and known parts that make option i the cheapest."""
     M, known = torch.cat([torch.eye(2), torch.zeros(2, 2)]), 9.0 - 9.0 * torch.eye(4)
     cost_map = pear.CostMap(M.double().numpy(), known=known.double().numpy())
     loss = NCELoss(pear.Model(pear.Problem(A=torch.ones(1, 4), b=[1.0], lb=0.0), cost_map=cost_map), solve_ratio=0.0)
@@ -253,7 +253,10 @@ def test_another_problem_begins_with_an_empty_pool() -> None:
 
 
 def own_capacities(sense: str = "max") -> tuple[pear.Problem, list[pear.Problem]]:
-    """Three knapsacks, or covers to minimise, for six samples: all of them at once, and each for its samples."""
+    """Return six samples with three different capacities: as one problem, and as one problem for each capacity.
+
+    The problems are knapsacks, or covering problems if the sense is "min".
+    """
     s = 1.0 if sense == "max" else -1.0
     capacities = torch.tensor([[9.0, 8.0], [5.0, 4.0], [14.0, 12.0]], dtype=torch.float64)[[0, 1, 0, 2, 1, 1]]
     fields: dict[str, Any] = {"G": s * WEIGHTS, "lb": 0.0, "ub": 1.0, "sense": sense, "integer": True}
@@ -264,7 +267,7 @@ def own_capacities(sense: str = "max") -> tuple[pear.Problem, list[pear.Problem]
 @pytest.mark.parametrize("sense", ["min", "max"])
 @LOSS
 def test_samples_of_the_same_constraints_share_a_pool(kind: type[PoolLoss], sense: str) -> None:
-    """The loss of a batch is that of a loss for each of the three problems, whose samples alone share solutions."""
+    """The loss of a batch is the mean of the losses of three problems; samples of the same problem share a pool."""
     together, apart = own_capacities(sense)
     predicted, true = costs(6)
     loss = make(kind, together, solve_ratio=1.0)
@@ -295,7 +298,10 @@ def test_no_sample_is_compared_with_a_solution_that_it_cannot_have() -> None:
 
 
 def test_bounds_of_their_own_show_the_unit_of_each_sample() -> None:
-    """Sample 1 chooses between amounts that are rounding beside its first variable, and sample 0 between rounding."""
+    """The second variable is large in sample 0 and small in sample 1, as its bounds show.
+
+    A difference of 0.5 in it is rounding in sample 0, and makes another solution in sample 1.
+    """
     fine = torch.tensor([[1e10, 1e10], [1e10, 1.0]], dtype=torch.float64)
     loss = NCELoss(pear.Problem(lb=0.0, ub=fine, sense="max"), lambda cost: cost)
     for key, count in ((0, 1), (1, 2)):
@@ -314,7 +320,7 @@ def test_an_oracle_with_a_relaxation_of_each_sample_has_a_pool_for_each() -> Non
 
 
 def test_an_oracle_that_takes_ids_has_a_pool_for_each() -> None:
-    """Sample k may take k + 1 of 4 items."""
+    """An oracle that takes sample ids has a pool for each id: sample k chooses k + 1 of 4 items."""
 
     def largest(cost: Any, key: int) -> Any:
         return (np.argsort(np.argsort(-cost)) <= key).astype(float)

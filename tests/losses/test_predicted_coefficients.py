@@ -22,7 +22,11 @@ PLACES = {"A": [(0, 1), (0, 2)], "G": [(0, 0), (2, 3), (1, 2)]}
 
 
 def random_model(kind: str, sense: str, recourse: Any, seed: int) -> tuple[pear.Model, torch.Tensor, torch.Tensor]:
-    """Four variables, of whose rows some limits, a bound and five coefficients are predicted; forecasts are wrong."""
+    """Draw a model of four variables with predicted limits, a predicted bound and five predicted coefficients.
+
+    Returns:
+        The model, and predicted and true values.
+    """
     g = torch.Generator().manual_seed(seed)
 
     def draw(*size: int) -> torch.Tensor:
@@ -76,7 +80,7 @@ def test_the_layer_agrees_with_differences(recourse: Any) -> None:
 
 
 def elastic_by_scipy(model: pear.Model, y: torch.Tensor) -> tuple[float, Any]:
-    """The best value and decision of the elastic linear program under values y, from its own arrays."""
+    """Return the optimal value and decision of the elastic linear program under values y, by SciPy."""
     p = model.problem
     A, G, b, h, ub = (one.double().numpy().copy() for one in (p.A, p.G, p.b, p.h, p.ub) if one is not None)
     b[0], h[1], ub[0] = b[0] + y[4], h[1] + y[5], ub[0] + y[6]
@@ -115,7 +119,7 @@ def test_a_batch_equals_a_loop() -> None:
 
 
 def harvest(**how: Any) -> pear.Model:
-    """Sow z at 1 a unit for a demand of 6; a unit yields ŷ, and a missing piece costs 4."""
+    """Return a model of sowing z at a cost of 1 for a demand of 6, with a predicted yield; a missing unit costs 4."""
     rows = pear.ConstraintMap(G=how.pop("G", [[-1.0]]))
     problem = pear.Problem(G=[[0.0]], h=[-6.0], lb=0.0, ub=100.0)
     return pear.Model(problem, known=[1.0], constraint_map=rows, recourse=pear.Penalty(h=4.0), **how)

@@ -1,4 +1,4 @@
-"""Our losses beside PyEPO's on the same decisions, and PyEPO's losses on our problems."""
+"""Our losses compared with PyEPO's on the same decisions, and PyEPO's losses on our problems."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ def agree(ours: nn.Module, theirs: nn.Module, problem: pear.Problem) -> None:
 
 
 def recorded(problem: pear.Problem) -> tuple[list[Tensor], Callable[[Tensor], Tensor]]:
-    """A list of all costs that were decided, and the function that decides them."""
+    """Return a list that receives all decided costs, and the function that decides them."""
     seen: list[Tensor] = []
 
     def decide(cost: Tensor) -> Tensor:
@@ -93,7 +93,7 @@ def test_dbb_is_that_of_pyepo(problem: pear.Problem, interpolation: float) -> No
 @pytest.mark.parametrize("samples", [1, 3])
 @PROBLEM
 def test_pfyl_is_that_of_pyepo_on_the_same_perturbed_costs(problem: pear.Problem, samples: int) -> None:
-    """The two draw from different generators: ours is given the perturbed costs that PyEPO solved."""
+    """PyEPO and we use different generators; our loss therefore gets the perturbed costs that PyEPO solved."""
     seen, decide = recorded(problem)
     predicted, true = costs(problem)
     theirs = PyEPOLoss(problem, func.perturbedFenchelYoung, decide, n_samples=samples, sigma=0.7)
@@ -148,7 +148,7 @@ def test_dpo_is_that_of_pyepo_on_the_same_perturbed_costs(problem: pear.Problem,
 def test_imle_is_that_of_pyepo_on_the_same_perturbed_costs(
     problem: pear.Problem, adaptive: bool, two_sides: bool
 ) -> None:
-    """Three steps, in which the adaptive step changes."""
+    """The losses agree over three steps, in which the adaptive step size changes."""
     seen, decide = recorded(problem)
     predicted, true = costs(problem)
     make = func.AIMLE if adaptive else func.IMLE

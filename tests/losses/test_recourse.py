@@ -1,4 +1,4 @@
-"""Predicted right-hand sides: regret with recourse against independent solvers, gradients against differences."""
+"""Predicted right-hand sides: regret with recourse compared with other solvers, gradients with differences."""
 
 import copy
 import pickle
@@ -21,7 +21,7 @@ PROJECTION = pear.Projection(weights=[1.0, 2.0, 3.0, 1.0, 0.5])
 
 
 def newsvendor(price=4.0, cost=1.0, **how):
-    """Buy z at ``cost``; what demand d finds nothing left is short at ``price``: d − z ≤ 0."""
+    """Return a model that buys z at ``cost`` for a predicted demand d; every missing unit d − z costs ``price``."""
     problem = pear.Problem(G=[[-1.0]], h=[0.0], lb=0.0, **how)
     rows = pear.ConstraintMap(h=[[-1.0]])
     known = torch.tensor([cost], dtype=torch.float64)
@@ -29,7 +29,7 @@ def newsvendor(price=4.0, cost=1.0, **how):
 
 
 def random_model(kind, sense, recourse, seed):
-    """A feasible problem of five variables with all kinds of rows, and forecasts that violate the truth."""
+    """Draw a feasible model of five variables with all kinds of rows, with forecasts that violate the true rows."""
     g = torch.Generator().manual_seed(seed)
 
     def draw(*size):
@@ -47,7 +47,7 @@ def random_model(kind, sense, recourse, seed):
 
 
 def differences(f, y, step=STEP):
-    """(B, k) central differences of a function of batches, all in one call."""
+    """Return (B, k) central differences of a function of batches, from one call of it."""
     k = y.shape[1]
     moves = step * torch.cat([torch.eye(k), -torch.eye(k)]).to(y)
     rows = (y[:, None, :] + moves).reshape(-1, k)
@@ -63,7 +63,10 @@ def with_gradient(loss, predicted, true):
 
 
 def assert_exact(make, predicted, true, least):
-    """Gradients agree with differences to 1e-6 wherever two step sizes agree, which ``least`` samples must."""
+    """Assert that gradients agree with differences to 1e-6 for all samples whose differences do not depend on the step.
+
+    At least ``least`` samples must be like this.
+    """
     _, gradient = with_gradient(make(), predicted, true)
 
     def values(rows, times):
@@ -94,7 +97,7 @@ def test_guidance_agrees_with_differences(recourse):
 
 @pytest.mark.parametrize("recourse", [pear.Penalty(h=9.0), pear.Projection()], ids=["penalty", "projection"])
 def test_guidance_pulls_where_a_row_does_not_bind(recourse):
-    """Capacity 2 is taken for 9, of which 5 are used at most: regret does not change with the forecast."""
+    """A capacity of 2 is forecast as 9, but at most 5 are used, so that the regret has no gradient."""
     problem = pear.Problem(G=[[1.0]], h=[0.0], lb=0.0, ub=5.0, sense="max")
     model = pear.Model.predicting(problem, cost=False, h=True, recourse=recourse, known=[3.0])
     predicted, true = torch.tensor([[9.0]]).double(), torch.tensor([[2.0]]).double()
@@ -138,7 +141,7 @@ def test_the_newsvendor_by_hand():
 
 
 def test_too_little_and_too_much_have_prices_of_their_own():
-    """Meet a demand exactly: one unit short costs 9, one too many costs 2."""
+    """A demand has to be met exactly: a missing unit costs 9, a surplus unit 2."""
     problem = pear.Problem(A=[[1.0]], b=[0.0], lb=0.0)
     model = pear.Model.predicting(problem, cost=False, b=True, recourse=pear.Penalty(b=(9.0, 2.0)), known=[1.0])
     predicted, true = torch.tensor([[3.0], [7.0]]).double(), torch.full((2, 1), 5.0).double()
@@ -207,7 +210,7 @@ def test_an_infeasible_forecast_gets_the_decision_of_least_violation():
 
 @pytest.mark.parametrize("recourse", [pear.Penalty(h=3.0), pear.Projection()], ids=["penalty", "projection"])
 def test_gradients_lead_an_infeasible_forecast_back(recourse):
-    """Two shifts of at most 4 hours cover a demand; forecasts of 20 and 30 cannot be met."""
+    """Two shifts of at most 4 hours cover a demand; forecasts above 10 cannot be met, and training lowers them."""
     problem = pear.Problem(G=[[-1.0, -1.0]], h=[0.0], lb=0.0, ub=4.0)
     rows, known = pear.ConstraintMap(h=[[-1.0]]), torch.tensor([1.0, 1.5], dtype=torch.float64)
     model = pear.Model(problem, known=known, constraint_map=rows, recourse=recourse)
@@ -222,7 +225,7 @@ def test_gradients_lead_an_infeasible_forecast_back(recourse):
 
 
 def test_a_truth_that_cannot_hold_is_still_best_forecast_as_it_is():
-    """With a price, days on which demand exceeds capacity are ordinary days."""
+    """If the true demand exceeds the capacity, the true demand is still the best forecast."""
     model = newsvendor(ub=4.0)
     y = torch.tensor([[9.0]]).double()
     assert float(pear.PEARLoss(model, 0.0)(y, y)) == 0
@@ -495,13 +498,13 @@ def test_names_and_display():
 
 
 def full_sides(model, y):
-    """b, h, lb and ub of one sample, as arrays."""
+    """Return b, h, lb and ub of one sample, as arrays."""
     own = constraint_sides(model.problem) | {name: one[0] for name, one in model.right_hand_sides(y).items()}
     return {name: one.numpy() for name, one in own.items()}
 
 
 def programs(model, y, objective, priced):
-    """An elastic linear program for SciPy: variables z, then slacks of all rows of b, h, lb and ub."""
+    """Solve an elastic linear program with SciPy; its variables are z, then slacks of all rows of b, h, lb and ub."""
     problem, sides, n = model.problem, full_sides(model, y), model.problem.n
     A, G, eye = problem.A.numpy(), problem.G.numpy(), np.eye(n)
     p, rows = len(A), np.vstack([G, -eye, eye])
@@ -518,7 +521,10 @@ def programs(model, y, objective, priced):
 
 
 def prices(model, values):
-    """Of too little, too much, h, lb and ub: the predicted rows, and infinite elsewhere."""
+    """Return the prices of all slacks: ``values`` for the predicted rows, and infinity for the others.
+
+    The order is shortage of b, surplus of b, h, lb and ub.
+    """
     little, much, h, lb, ub = values
     rows = {name: model.constraint_map.predicted(name, size).numpy() for name, size in zip(
         ("b", "h", "lb", "ub"), (1, 3, 5, 5), strict=True
@@ -537,7 +543,7 @@ def least_violation(model, y):
 
 
 def residuals(model, z, y):
-    """Too little, too much, and what is over, of every row."""
+    """Return the violations of all rows: shortage of b, surplus of b, h, lb and ub."""
     sides, problem = full_sides(model, y), model.problem
     short = sides["b"] - problem.A.numpy() @ z
     over = [problem.G.numpy() @ z - sides["h"], sides["lb"] - z, z - sides["ub"]]
@@ -549,7 +555,7 @@ def violation(model, z, y):
 
 
 def charged(model, z, y):
-    """What a decision comes to under the truth, to be minimised."""
+    """Return the cost of a decision under the truth, with the prices of its violations, to be minimised."""
     price = prices(model, (3.0, 2.0, 2.5, 1.5, 2.0))
     found = residuals(model, z, y)
     assert np.all(found[np.isinf(price)] < 1e-7)

@@ -26,7 +26,7 @@ LOSSES = {
 
 
 def call(loss, rows=slice(None), weight=None, **options):
-    """The value of a loss and its gradient by the predicted costs of some rows."""
+    """Return the value of a loss on some rows, and its gradient by their predicted costs."""
     predicted = PREDICTED[rows].clone().requires_grad_()
     value = loss(predicted, TRUE[rows], weight=weight, **options)
     value.sum().backward()

@@ -1,4 +1,4 @@
-"""Score function gradients: formulas, closed forms, losses of a user, predicted right-hand sides."""
+"""Score function gradients: formulas, closed forms, users' own losses, predicted right-hand sides."""
 
 from __future__ import annotations
 
@@ -19,7 +19,10 @@ PRICE, MISSING = 1.0, 4.0  # of a unit bought ahead, and of one that is missing
 
 
 def shop(scale: float = 1.0) -> pear.Model:
-    """Buy z ahead; a demand d > z costs ``MISSING`` a unit. Demands are in units of ``scale``."""
+    """Return a model that buys z for a predicted demand d; every missing unit d − z costs ``MISSING``.
+
+    Demands are in units of ``scale``.
+    """
     return pear.Model(
         pear.Problem(G=[[-1.0]], h=[0.0], lb=0.0),
         known=torch.tensor([PRICE / scale]).double(),
@@ -65,7 +68,7 @@ def test_a_curved_objective_has_the_regret_of_pear() -> None:
 
 
 def test_any_loss_of_a_decision_gets_a_gradient() -> None:
-    """The squared distance of a chosen corner of a box: an expectation with a closed form."""
+    """The loss is the squared distance of a vertex of a box from a point; its expectation has a closed form."""
     box = pear.Problem(lb=-1.0, ub=1.0, n=2)
     wanted = torch.tensor([[0.5, 0.5]], dtype=torch.float64)
 
@@ -90,7 +93,7 @@ def test_any_loss_of_a_decision_gets_a_gradient() -> None:
 
 
 def test_the_gradient_of_a_newsvendor_is_the_one_of_textbooks() -> None:
-    """The order is normal around the forecast: d/dŷ E[z + 4 (d − z)⁺] = 1 − 4 Φ((d − ŷ) / s)."""
+    """With normal noise, the gradient is d/dŷ E[z + 4 (d − z)⁺] = 1 − 4 Φ((d − ŷ) / s)."""
     count, s, forecast, demand = 300, 0.5, 6.0, 6.2
     level = (demand - forecast) / s
     chance, density = 0.5 * (1 + math.erf(level / math.sqrt(2))), math.exp(-0.5 * level**2) / math.sqrt(2 * math.pi)
@@ -117,7 +120,7 @@ def test_a_function_of_the_user_is_as_good_as_a_recourse(decides: bool) -> None:
 
 
 def test_each_predicted_value_has_its_own_unit() -> None:
-    """A right-hand side in hundreds: the gradient by it changes with its unit, and nothing else does."""
+    """If a right-hand side is counted in hundreds, only the gradient by it changes, by this factor."""
     plant = pear.Problem(A=[[1.0, 1.0]], b=[10.0], lb=0.0, ub=[8.0, 6.0])
     model = pear.Model.predicting(plant, cost=True, b=True, recourse=pear.Penalty(b=(50.0, 5.0)))
     generator = torch.Generator().manual_seed(0)
@@ -135,7 +138,7 @@ def test_each_predicted_value_has_its_own_unit() -> None:
 
 
 def test_fit_draws_an_order_to_the_quantile() -> None:
-    """A missing unit costs 3 more, one too many costs 1: regret is least at the 75 % quantile, not at the mean."""
+    """A missing unit costs 3 more than a unit in time, and a surplus unit 1: the best order is the 75 % quantile."""
     generator = torch.Generator().manual_seed(0)
     features = torch.ones(100, 1)
     demand = 4 + 4 * torch.rand(100, 1, generator=generator)
@@ -165,7 +168,7 @@ def test_units_of_values_are_resumed() -> None:
 
 
 def test_known_rows_of_samples_go_by_key() -> None:
-    """The price of a unit differs between samples."""
+    """Known prices differ between samples, and the keys select them."""
     model = pear.Model(
         pear.Problem(G=[[-1.0]], h=[0.0], lb=0.0),
         known=torch.tensor([[1.0], [2.0], [3.0]]).double(),

@@ -1,4 +1,4 @@
-"""Pools of solutions: what counts as the same solution, how many are kept, and what is saved."""
+"""Pools of solutions: which solutions count as equal, how many are kept, and what is saved."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ def test_the_unit_of_all_variables_does_not_matter(unit: float) -> None:
 
 
 def test_a_small_variable_shows_its_unit_by_its_bounds() -> None:
-    """Grams beside thousands of tons: without bounds they are lost in the rounding, with bounds they are not."""
+    """A small variable is rounding beside a large one, unless its bounds show its unit."""
     rows = [[1e9, 0.2], [1e9, 0.7]]
     assert len(set(names_of(rows))) == 1
     assert len(set(names_of(rows, width=[1e10, 1.0]))) == 2
@@ -94,7 +94,7 @@ def test_all_pools_are_emptied_before_they_take_too_much_memory(monkeypatch: pyt
 
 
 def test_rows_that_autograd_holds_are_not_written_to() -> None:
-    """Two losses whose gradients are computed later: the pool has changed in between."""
+    """Gradients are computed after the pool has changed, but are those of the pool at the call."""
     pools, cost = SolutionPools(3, 2), torch.ones(1, 3, dtype=torch.float64, requires_grad=True)
     total = torch.zeros((), dtype=torch.float64)
     for one in corners(3):
@@ -106,7 +106,7 @@ def test_rows_that_autograd_holds_are_not_written_to() -> None:
 
 
 def test_pools_move_to_the_device_of_the_costs() -> None:
-    """Torch's device without values refuses to compute with tensors of another device, as a GPU does."""
+    """The device "meta" has no values, and refuses operations with tensors of another device, as a GPU does."""
     pools, meta = SolutionPools(4, 3), torch.device("meta")
     pools.add(corners(4)[[0, 1, 0]], ["a", "a", frozenset("b")])
     assert pools.to(torch.device("cpu")) is pools
@@ -142,7 +142,7 @@ def test_samples_of_several_sets_are_compared_with_their_own_solutions() -> None
 
 
 def test_a_padded_row_is_never_the_lowest() -> None:
-    """Rows that fill up are zeros, and zero is less than every product of positive costs."""
+    """Padding rows are zeros, whose product with positive costs is less than that of every solution."""
     pools = SolutionPools(2, 10)
     pools.add(corners(2)[[0, 1, 0]], ["a", "a", "b"])
     pooled = pools.of(["a", "b"])

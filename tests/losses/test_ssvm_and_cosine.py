@@ -50,7 +50,7 @@ def test_the_hinge_is_the_largest_over_all_decisions(problem: pear.Problem, deci
 
 
 def test_bounds_other_than_zero_and_one() -> None:
-    """Every variable has its own two values: the distance counts by how far a decision is from the best one."""
+    """Every variable has its own bounds; the margin is proportional to the distance from the best decision."""
     low, high = torch.tensor([2.0, -1.0, 0.0]).double(), torch.tensor([5.0, 1.0, 4.0]).double()
     box = pear.Problem(lb=low, ub=high)
     predicted, true = torch.tensor([[0.1, -0.2, 0.3]]).double(), torch.tensor([[1.0, 1.0, -1.0]]).double()

@@ -1,4 +1,4 @@
-"""One rule: the same points, good and bad, get the same verdict from every verifier we have."""
+"""Every verifier gives the same verdict on the same points, right and wrong."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ GOOD = {
 
 
 def free(p: Point) -> int:
-    """A variable away from its bounds."""
+    """Return the index of a variable away from its bounds."""
     return int(np.flatnonzero((p.bound == 0) & (p.x != 0))[0])
 
 
@@ -60,7 +60,7 @@ def at(values: Array, i: int, value: float) -> Array:
 
 
 def slack_row(p: Point, share: float) -> Point:
-    """The second row, which is not held, with a slack of that share of its natural size."""
+    """Give the second row, which is not in the working set, a slack of ``share`` of its natural size."""
     return replace(p, h=at(p.h, 1, float(p.G[1] @ p.x) + share * p.row_size(p.G, 1)))
 
 
@@ -95,12 +95,12 @@ def stationarity(p: Point, share: float) -> Point:
 
 
 def idle_multiplier(p: Point, share: float) -> Point:
-    """A multiplier at a row that is neither held nor tight."""
+    """Give the last row, which is neither tight nor in the working set, a multiplier of ``share`` of its size."""
     return replace(p, inequality=at(p.inequality, len(p.h) - 1, share * p.row_dual(len(p.h) - 1))).balanced()
 
 
 def cancelling(p: Point, share: float) -> Point:
-    """The first equality twice, with huge multipliers that cancel, and stationarity off by a share of the cost."""
+    """Repeat the first equality with huge multipliers that cancel; stationarity is off by ``share`` of the cost."""
     size = 1e6 * np.abs(p.c).max() / np.abs(p.A[0]).max()
     A, b = np.vstack([p.A[:1], p.A[:1]]), np.array([p.b[0], p.b[0]])
     q = replace(p, A=A, b=b, equality=np.array([p.equality[0] + size, -size]))
@@ -176,7 +176,7 @@ def test_the_same_verdict(verifier: str, name: str) -> None:
 @pytest.mark.parametrize("base", ["dense", "scaled"])
 @every_verifier
 def test_tight_and_weak(verifier: str, base: str) -> None:
-    """What is active and what is weakly active, counted by hand: rows, lower bounds, upper bounds."""
+    """The numbers of active and of weakly active constraints, compared with those counted by hand."""
     judge = VERIFIERS[verifier]
     expected = {
         "good": (2, 0),
@@ -195,7 +195,7 @@ def test_tight_and_weak(verifier: str, base: str) -> None:
 
 
 def test_the_gate_is_needed() -> None:
-    """Huge multipliers that cancel pass every tolerance that is relative to them; the KKT residual does not."""
+    """Huge multipliers that cancel pass every tolerance relative to them, but not the limit on the KKT residual."""
     qp, x, duals, working = tensors(POINTS["dense: huge multipliers that cancel"])
     verdict = verify(qp, x, duals, working)
     assert bool(verdict.wrong.count() == 0)
@@ -204,7 +204,7 @@ def test_the_gate_is_needed() -> None:
 
 
 def test_exact_residuals_prove_what_float64_cannot() -> None:
-    """Multipliers of ±1e14 cancel: the residual of zero counts only if it was computed exactly."""
+    """Multipliers of ±1e14 cancel: a residual of zero proves optimality only if it was computed exactly."""
     p = point(2, H=np.eye(2), A=np.ones((2, 2)), b=[1.0, 1.0], x=[0.5, 0.5], equality=[1e14, -1e14])
     assert verify(*tensors(p), exact=True).solved
     assert not verify(*tensors(p)).solved

@@ -1,8 +1,8 @@
-"""Every constant of the rule is held: each check fails when its constant is loosened a thousandfold.
+"""Every constant of the optimality rule is tested: for each, a check fails if it is loosened a thousandfold.
 
-The numbers are written out, not taken from the rule, and lie within a factor of a thousand of the constant that they
-hold. Whoever edits ``pear/optimality/rule.py`` breaks them. A constant that torch and compiled code both use is held in
-both.
+The checks use numbers, not the constants themselves. Each number is within a factor of a thousand of its constant, so
+that edits of ``pear/optimality/rule.py`` make checks fail. A constant that torch and compiled code both use has a check
+in both.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ JUDGES = {"torch": dense, "compiled": compiled}
 
 
 def holds(constant: str, where: str) -> Callable[[Callable[[], None]], Callable[[], None]]:
-    """A row of the table: the check that holds a constant there."""
+    """Enter the check of ``constant`` in the code ``where`` into the table."""
 
     def enter(check: Callable[[], None]) -> Callable[[], None]:
         assert (constant, where) not in CHECKS
@@ -53,7 +53,7 @@ def holds(constant: str, where: str) -> Callable[[Callable[[], None]], Callable[
 
 
 def judged(constant: str) -> Callable[[Callable[[Callable[[Point], Verdict]], None]], None]:
-    """Two rows: the same check of a verdict, by torch and by compiled code."""
+    """Enter one check of a verdict twice: for torch and for compiled code."""
 
     def enter(check: Callable[[Callable[[Point], Verdict]], None]) -> None:
         for where, judge in JUDGES.items():
@@ -125,13 +125,13 @@ def _(judge: Callable[[Point], Verdict]) -> None:
 
 @judged("SHARE_OF_SIZE")
 def _(judge: Callable[[Point], Verdict]) -> None:
-    """A decision of 1 makes a slack of 5e-11 at another variable no smaller than 2e-8."""
+    """Beside a decision of 1, a slack of 5e-11 of a variable of 1e-3 is over 2e-8 of its natural size: not tight."""
     assert not any(judge(point(2, H=np.eye(2), x=[1.0, 1e-3], ub=[INF, 1e-3 + 5e-11])).active)
 
 
 @judged("SHARE_OF_FORCE")
 def _(judge: Callable[[Point], Verdict]) -> None:
-    """A slope of 2 makes a multiplier of 1e-10 at another variable no smaller than 5e-8."""
+    """Beside a slope of 2, a multiplier of 1e-10 of another variable is 5e-8 of its natural size: not weak."""
     assert not any(judge(point(2, H=np.eye(2), lb=[-INF, 0.0], x=[1.0, 0.0], bound=[0.0, -1e-10])).weak)
 
 
@@ -165,7 +165,7 @@ def solve(P: layout.Programs, cost: list[float], states: layout.States | None = 
 
 @holds("SHARP", "compiled")
 def _() -> None:
-    """A start whose inverse is wrong by 2e-11 leaves a slope that large after one step; refinement takes it away."""
+    """A starting inverse with an error of 2e-11 leaves a slope of this size after a step; refinement removes it."""
     P = programs(3, np.diag([1.0, 2.0, 3.0]), A=np.ones((1, 3)), b=[3.0])
     _, states = solve(P, [0.0, 0.0, 0.0])
     states.inverse[:] *= 1.0 + 2e-11
@@ -187,7 +187,7 @@ def _() -> None:
 
 @holds("FLAT", "compiled")
 def _() -> None:
-    """A curvature of 2e-10 along the second direction is one."""
+    """A curvature of 2e-10 along the second direction does not count as zero."""
     found, _ = solve(programs(2, [[1.0, 1.0 - 1e-10], [1.0 - 1e-10, 1.0]], lb=-INF), [-1.0, -1.0 + 1e-10])
     assert found.code[0] == layout.SOLVED
 
@@ -203,7 +203,10 @@ def _() -> None:
 
 
 def project(error: list[float], spoil: float, unit: float = 1.0) -> tuple[Array, bool]:
-    """An error along the row x₁ + x₂ + unit·x₃ = 3 and across it, projected with an inverse wrong by so much."""
+    """Project an error on the row x₁ + x₂ + unit·x₃ = 3, with an inverse that is wrong by ``spoil``.
+
+    Return the projection, and whether it converged.
+    """
     P = programs(3, np.diag([1.0, 2.0, 3.0]), A=np.array([[1.0, 1.0, unit]]), b=[3.0])
     _, states = solve(P, [0.0, 0.0, 0.0])
     states.inverse[:] *= 1.0 + spoil
@@ -228,7 +231,7 @@ def _() -> None:
 
 @holds("MIXED", "compiled")
 def _() -> None:
-    """A projection of 1e-13 of the error is rounding, and zero, unless the units of the variables are far apart."""
+    """A projection of 1e-13 of the error is rounding and becomes zero, unless the variables' units are far apart."""
     g, converged = project([1.0 + 1e-13, 1.0, 1e-3], 0.0, 1e-3)
     assert converged
     assert not g.any()
@@ -239,7 +242,7 @@ def _() -> None:
 
 
 def kernel_solves(H: Any, cost: list[float], **fields: Any) -> gpu.GPUSolution:
-    """A program on the kernel's own source, by a reference of Triton's language, which stays for the projection."""
+    """Solve a program with the kernel's own source, on the reference of Triton's language."""
     qp = program(H, cost, **fields)
     plan = gpu.make_gpu_plan(qp)
     assert plan is not None
@@ -247,7 +250,7 @@ def kernel_solves(H: Any, cost: list[float], **fields: Any) -> gpu.GPUSolution:
 
 
 def with_inverse(found: gpu.GPUSolution, change: Any) -> gpu.GPUSolution:
-    """The same with another inverse of its reduced systems."""
+    """Return the same result with another inverse of its reduced systems."""
     *others, M = found.kept
     return replace(found, kept=(*others, change(M)))
 
@@ -261,7 +264,7 @@ def program(H: Any, cost: list[float], **fields: Any) -> QuadraticProgram:
 
 @holds("ROUNDOFF", "kernel")
 def _() -> None:
-    """The second variable moves by 1e-10 of what the first does, and meets its bound."""
+    """A variable that moves 1e-10 times as far as another still stops at its bound."""
     with pytest.MonkeyPatch.context() as patch, triton_reference.in_place(patch):
         found = kernel_solves([[1.0, -10.0], [-10.0, 1e11]], [-1.0, -10.0], ub=[INF, 1.3e-10])
     assert bool(found.optimal.all())
@@ -280,7 +283,7 @@ def _() -> None:
 
 @holds("NEGLIGIBLE", "kernel")
 def _() -> None:
-    """An error across the row alone has no projection; a last correction by 1e-10 of it has not converged."""
+    """A multiple of the row has projection zero. A last correction of 1e-10 of the error has not converged."""
     e = torch.ones(1, 2, dtype=torch.float64)
 
     def tilted(M: torch.Tensor) -> torch.Tensor:
@@ -297,7 +300,7 @@ def _() -> None:
 
 @holds("ROUNDOFF", "torch")
 def _() -> None:
-    """A slack of 1e-10 at a constraint without multiplier is no reason to hold it."""
+    """A constraint with a slack of 1e-10 and no multiplier is not guessed to be active."""
     qp = program(np.eye(2), [-1.0, -1.0], ub=[1.0 + 1e-10, 2.0])
     none = torch.zeros(1, 0, dtype=torch.float64)
     x = torch.ones(1, 2, dtype=torch.float64)
@@ -312,7 +315,7 @@ def reduced(H: Any, **fields: Any) -> DenseReducedSystems:
 
 @holds("SHARP", "torch")
 def _() -> None:
-    """A residual of 1e-11 has not vanished."""
+    """A residual of 1e-11 does not count as zero."""
     exact = reduced(np.eye(2))
     step, count = exact._step, iter([1.0 + 1e-11, 0.0, 0.0, 0.0])
     f, none = torch.ones(1, 2, dtype=torch.float64), torch.zeros(1, 0, dtype=torch.float64)
@@ -355,7 +358,7 @@ def _() -> None:
 
 @holds("NEGLIGIBLE", "torch")
 def _() -> None:
-    """A gradient of 1e-10 of the error is real."""
+    """A gradient of 1e-10 times the error is kept."""
     problem = pear.Problem(A=[[1.0, 1.0]], b=[1.0], n=2)
     true = torch.zeros(1, 2, dtype=torch.float64)
     error = torch.tensor([[1.0 + 1e-10, 1.0 - 1e-10]], dtype=torch.float64)
@@ -365,7 +368,7 @@ def _() -> None:
 
 @holds("MIXED", "torch")
 def _() -> None:
-    """The curvatures 1 and 1e10 are those of variables in units that are far apart."""
+    """Curvatures of 1 and 1e10 belong to variables whose units are far apart."""
     for curvature, mixed in ((1e7, False), (1e10, True)):
         qp = program(np.diag([1.0, curvature]), [0.0, 0.0], lb=np.full(2, -INF))
         nothing = torch.zeros(1, 2, dtype=torch.bool)
@@ -374,14 +377,14 @@ def _() -> None:
 
 @holds("INDEFINITE", "torch")
 def _() -> None:
-    """An eigenvalue of −1e-8 is not rounding, and is said."""
+    """An eigenvalue of −1e-8 is not rounding: the matrix is not semidefinite."""
     assert is_semidefinite(torch.diag(torch.tensor([1.0, -1e-13], dtype=torch.float64))[None]).tolist() == [True]
     assert is_semidefinite(torch.diag(torch.tensor([1.0, -1e-8], dtype=torch.float64))[None]).tolist() == [False]
 
 
 @holds("DESCENT", "torch")
 def _() -> None:
-    """A cost that falls by 5e-8 of its terms along a free direction falls without end; rounding does not."""
+    """A descent of 5e-8 of the cost's terms along a free direction proves unboundedness; rounding does not."""
     along = torch.ones(1, 2, dtype=torch.float64)
     for less, falls in ((1e-7, True), (1e-15, False)):
         qp = program(np.zeros((2, 2)), [1.0, -1.0 - less], lb=[0.0, 0.0])
@@ -390,7 +393,7 @@ def _() -> None:
 
 @holds("PROVEN", "torch")
 def _() -> None:
-    """Rows that contradict each other by 1.2 FEASIBLE of their terms have no point, by FEASIBLE they may."""
+    """Rows that contradict each other by 1.2 FEASIBLE of their terms are infeasible; by FEASIBLE, nothing is proven."""
     duals = Duals(torch.zeros(1, 0), torch.ones(1, 2), torch.zeros(1, 1))
     for apart, proven in ((2.4 * rule.FEASIBLE, True), (2.0 * rule.FEASIBLE, False)):
         qp = program(np.eye(1), [1.0], G=[[1.0], [-1.0]], h=[1.0, -1.0 - apart])
@@ -404,7 +407,7 @@ def _() -> None:
 
 
 def integer_status(x: float, bound: float) -> int:
-    """A candidate for: minimise z for an integer z between 1 and 2."""
+    """Return the status of a candidate for: minimise z for an integer z between 1 and 2."""
     qp = replace(program(np.zeros((1, 1)), [1.0], lb=[1.0], ub=[2.0]), integer=torch.tensor([True]))
     point, bounds, fine = torch.tensor([[x]]).double(), torch.tensor([bound]).double(), torch.zeros(1, dtype=torch.int8)
     candidate = replace(empty_candidate(1, 1, 0, 0, qp.c), x=point, status=fine, bound=bounds)

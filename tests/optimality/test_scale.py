@@ -1,4 +1,4 @@
-"""Slacks, multipliers and residuals have no units: what money, amounts and rows are counted in changes none of them."""
+"""Slacks, multipliers and residuals do not depend on the units of costs, variables and rows."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ n, p, m = 4, 2, 3
 
 
 def point(force: float = 1.0, size: float = 1.0, rows: float = 1.0) -> tuple[Any, Any, Duals]:
-    """The same random program, point and multipliers, in units of cost, of amounts and of the rows."""
+    """Return a random program, a point and multipliers, in units ``force`` of the cost, ``size`` and ``rows``."""
     rng = np.random.default_rng(0)
     L, A, G = rng.standard_normal((n, n)), rng.standard_normal((p, n)), rng.standard_normal((m, n))
     c, x, b, h = (rng.standard_normal(k) for k in (n, n, p, m))
@@ -52,7 +52,7 @@ def test_nothing_depends_on_units(units: dict[str, float]) -> None:
 
 
 def test_rounding_of_a_large_cost_is_no_multiplier_of_another_variable() -> None:
-    """A multiplier of 1e-7 beside a cost of 1e6 is rounding; beside a cost of 1 it is one."""
+    """A multiplier of 1e-7 is rounding beside a cost of 1e6, but not beside a cost of 1."""
     x = torch.zeros(1, 2, dtype=torch.float64)
     none = torch.zeros(1, 0, dtype=torch.float64)
     for large, counts in ((1e6, False), (1.0, True)):
@@ -82,7 +82,7 @@ def test_one_constraint_that_nothing_satisfies_is_enough(field: str) -> None:
 
 
 def test_an_equality_is_measured_by_its_own_terms() -> None:
-    """1e-7 is rounding beside two terms of 1e6."""
+    """A violation of 1e-7 is rounding if both sides of the equality are 1e6."""
     qp = pear.Problem(A=[[1.0]], b=[1e6]).canonical(torch.ones(1, 1))
     none, zero = torch.zeros(1, 0, dtype=torch.float64), torch.zeros(1, 1, dtype=torch.float64)
     x = torch.full((1, 1), 1e6 + 1e-7, dtype=torch.float64)
@@ -103,7 +103,7 @@ def test_noise_is_small_beside_the_largest_error() -> None:
 
 
 def test_a_point_that_runs_away_does_not_outweigh_the_cost() -> None:
-    """Along (1, 1) there is no curvature, and a gradient of 1 is left however far x has gone."""
+    """Along (1, 1) there is no curvature: the gradient of 1 remains a violation, however large x is."""
     qp = pear.Problem(Q=[[1.0, -1.0], [-1.0, 1.0]]).canonical(torch.tensor([[1.0, 0.0]]))
     none = torch.zeros(1, 0, dtype=torch.float64)
     x = torch.full((1, 2), -1e20, dtype=torch.float64)
@@ -111,7 +111,7 @@ def test_a_point_that_runs_away_does_not_outweigh_the_cost() -> None:
 
 
 def guessed(c: float, slack: float, multiplier: float, x: float = 1.0, unit: float = 1.0) -> bool:
-    """Whether an upper bound is taken for active: min c·x, x ≤ ub, all in a unit of the variable."""
+    """Return whether the upper bound of min c·x, x ≤ ub is guessed to be active, with x in units of ``unit``."""
     qp = pear.Problem(ub=[unit * (x + slack)], n=1).canonical(torch.tensor([[c / unit]], dtype=torch.float64))
     none = torch.zeros(1, 0, dtype=torch.float64)
     point, bound = (torch.tensor([[value]], dtype=torch.float64) for value in (unit * x, multiplier / unit))
@@ -134,5 +134,5 @@ def test_the_largest_number_is_finite() -> None:
 
 
 def test_statuses_keep_their_numbers() -> None:
-    """They are what a tensor of statuses holds, wherever it was saved."""
+    """The numbers of statuses must not change, because saved tensors hold them."""
     assert [int(status) for status in pear.Status] == list(range(9))

@@ -1,4 +1,4 @@
-"""``pear.presolve``: decisions, values, duals and derivatives of redundant problems, judged on the original ones."""
+"""``pear.presolve``: decisions, values, duals and derivatives of redundant problems, checked on the original ones."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ SEEDS = range(12)
 
 
 def redundant(seed: int, sense: str = "min", curved: bool = True) -> pear.Problem:
-    """A bounded random program, and everything that presolve removes: of each kind one or two, in random order."""
+    """Draw a bounded program with one or two of everything that presolve removes, in random order."""
     rng = np.random.default_rng(seed)
     n, extra = 7, 4  # the last four variables: two defined by equalities, one by another defined one, one fixed
     x = rng.uniform(0.2, 0.8, n)
@@ -54,7 +54,7 @@ def costs(problem: pear.Problem, seed: int, samples: int = 5) -> torch.Tensor:
 
 
 def residual(problem: pear.Problem, cost: torch.Tensor, x: torch.Tensor, duals: Any, i: int) -> float:
-    """The KKT residual of sample i on the original problem, by the definition in numpy."""
+    """Return the KKT residual of sample i on the original problem, by numpy."""
     fields = {name: np.asarray(getattr(problem, name)) for name in ("A", "b", "G", "h", "lb", "ub")}
     Q = np.zeros((problem.n, problem.n)) if problem.Q is None else np.asarray(problem.Q)
     program = JudgedProgram(
@@ -136,7 +136,7 @@ def test_the_regret_is_that_of_the_original(seed: int) -> None:
 
 @pytest.mark.parametrize("seed", range(6))
 def test_integers(seed: int) -> None:
-    """Integers that are fixed or in duplicate rows, and a continuous variable that an equality of integers defines."""
+    """Presolve keeps integer optima: fixed integers, duplicate rows, and a continuous variable defined by integers."""
     rng = np.random.default_rng(seed)
     G = rng.integers(1, 6, (2, 6)).astype(float)
     G = np.vstack([np.c_[G, np.zeros((2, 2))], np.c_[2 * G[:1], np.zeros((1, 2))], [[0, 3, 0, 0, 0, 0, 0, 0]]])
@@ -227,7 +227,7 @@ def test_a_small_pivot_defines_no_variable() -> None:
 
 
 def test_a_sparse_problem_stays_sparse() -> None:
-    """A chain of a thousand free states, and ten factors of two thousand assets: no substitution that fills it."""
+    """A chain of a thousand free states and a factor model of two thousand assets stay sparse after presolve."""
     T = 1000
     chain = sparse.hstack([sparse.eye_array(T) - sparse.eye_array(T, k=-1), -sparse.eye_array(T)], format="csr")
     lb, ub = np.r_[np.full(T, -INF), np.zeros(T)], np.r_[np.full(T, INF), np.ones(T)]

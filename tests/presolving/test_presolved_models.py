@@ -1,4 +1,4 @@
-"""Presolve in importers: CVXPY's own variables disappear, the problem's stay, and nothing else changes."""
+"""Presolve in importers: it removes CVXPY's auxiliary variables, keeps the problem's own, and changes no result."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ HOURS, CAPACITY, EFFICIENCY = 24, 1.0, 0.9
 
 
 def battery_cvxpy() -> tuple[Any, list[Any]]:
-    """The battery as one writes it: prices of the day ahead, and quadratic terms of state, charge and discharge."""
+    """Return the battery in CVXPY, with day-ahead prices and quadratic terms of state, charge and discharge."""
     price = cp.Parameter(HOURS, name="price")
     charge, discharge = (cp.Variable(HOURS, name=name, nonneg=True) for name in ("charge", "discharge"))
     state = cp.Variable(HOURS + 1, name="state", nonneg=True)
@@ -34,7 +34,7 @@ def battery_cvxpy() -> tuple[Any, list[Any]]:
 
 
 def battery_matrices() -> pear.Model:
-    """The same by hand: charge, discharge, state."""
+    """Return the same battery from matrices; its variables are charge, discharge and state."""
     one, none = np.eye(HOURS), np.zeros((HOURS, 1))
     before, after = np.hstack([one, none]), np.hstack([none, one])
     first = np.eye(1, 3 * HOURS + 1, 2 * HOURS)
@@ -115,7 +115,7 @@ TERMS: dict[str, Any] = {
 @pytest.mark.parametrize("sense", ["min", "max"])
 @pytest.mark.parametrize("term", TERMS)
 def test_the_optimum_is_that_of_cvxpy(term: str, sense: str) -> None:
-    """Redundant constraints beside terms that CVXPY writes with variables of its own, at two prices."""
+    """The model has CVXPY's optimum, with redundant constraints and terms that need auxiliary variables."""
     rng = np.random.default_rng(list(TERMS).index(term))
     price, x = cp.Parameter(5, name="price"), cp.Variable(5, name="x")
     goal = price @ x + TERMS[term](x, rng) + 1.5
@@ -137,7 +137,7 @@ def test_the_optimum_is_that_of_cvxpy(term: str, sense: str) -> None:
 
 
 def test_the_derivative_by_a_parameter_is_that_of_the_optimum() -> None:
-    """Finite differences of CVXPY's own optimum: the derivative of the optimum by a price is the decision."""
+    """The derivative of the optimum by a price agrees with finite differences of CVXPY's own optimum."""
     problem, parameters = battery_cvxpy()
     m = pear.from_cvxpy(problem, parameters)
     price = prices(1)[0].requires_grad_()
@@ -153,7 +153,7 @@ def test_the_derivative_by_a_parameter_is_that_of_the_optimum() -> None:
 
 
 def orders(recourse: Any = None) -> tuple[pear.Model, Any]:
-    """Orders near a target, whose demand is predicted; a missing piece costs 3, one left over 1."""
+    """Return a model of orders near a target for a predicted demand; a missing unit costs 3, a surplus unit 1."""
     demand, order = cp.Parameter(2, name="demand"), cp.Variable(2, name="order", nonneg=True)
     meet, again = order == demand, order == demand
     goal = cp.sum_squares(order - 2.0)
@@ -178,7 +178,7 @@ def test_predicted_right_hand_sides_and_prices_stay() -> None:
 
 
 def test_a_recourse_with_a_number_for_each_row_keeps_all_rows() -> None:
-    """Its numbers belong to the rows that CVXPY writes, so that none of these may disappear."""
+    """The recourse has one price for each row that CVXPY writes, so that presolve may remove none of them."""
     price = np.full(6, 2.0)
     m, _ = orders(pear.Penalty(b=(price, price)))
     assert (m.problem.n, m.problem.b.shape[-1], m.problem.h.shape[-1]) == (4, 6, 2)
@@ -196,7 +196,7 @@ def test_a_predicted_cost_of_an_auxiliary_variable() -> None:
 
 
 def test_the_rows_of_a_file_keep_their_places(tmp_path: Path) -> None:
-    """Duals are read by their positions; ``pear.presolve`` makes the problem smaller where that is asked for."""
+    """Importers keep the rows of a file, because duals are read by position; only ``pear.presolve`` removes rows."""
     pytest.importorskip("highspy", reason="highspy is not installed; pip install 'pear-dfl[highs]'")
     path = tmp_path / "plan.lp"
     path.write_text(

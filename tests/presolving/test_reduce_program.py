@@ -40,7 +40,7 @@ def test_rows_that_must_stay_do(case: str) -> None:
 
 
 def test_a_row_that_must_stay_is_rewritten_in_the_variables_that_are_left() -> None:
-    """z0 = 0.5 + z1 goes, and 2 ≤ 3 z0 + z1 ≤ 4 becomes 0.5 ≤ 4 z1 ≤ 2.5; the other variables may not go."""
+    """z0 = 0.5 + z1 is substituted: 2 ≤ 3 z0 + z1 ≤ 4 becomes 0.5 ≤ 4 z1 ≤ 2.5. Only removable variables go."""
     own = program([[1, -1], [3, 1]], [0.5, 2], [0.5, 4])
     removable, fixed = np.array([True, False]), np.array([False, True])
     found = reduce_program(own, fixed, removable)
@@ -51,7 +51,10 @@ def test_a_row_that_must_stay_is_rewritten_in_the_variables_that_are_left() -> N
 
 
 def test_rows_with_two_limits_keep_the_tightest() -> None:
-    """1 ≤ z0 + z1 ≤ 5 says nothing beside 2 z0 + 2 z1 ≤ 6 and −4 z0 − 4 z1 ≤ −6; nor does its lower limit alone."""
+    """1 ≤ z0 + z1 ≤ 5 is redundant beside 2 z0 + 2 z1 ≤ 6 and −4 z0 − 4 z1 ≤ −6.
+
+    A row can also be redundant with one of its two limits alone.
+    """
     found = reduce_program(program([[1, 1], [2, 2], [-4, -4]], [1, -INF, -INF], [5, 6, -6], lb=0.0))
     assert found.program.rows.toarray().tolist() == [[2.0, 2.0], [-4.0, -4.0]]
     assert found.program.high.tolist() == [6.0, -6.0]
@@ -66,7 +69,7 @@ def test_rows_with_two_limits_keep_the_tightest() -> None:
 @pytest.mark.parametrize(("multiplier", "expected"), [(2.0, [2.0, 0.0]), (-2.0, [0.0, 0.5])])
 @pytest.mark.parametrize("order", [[0, 1], [1, 0]])
 def test_multipliers_go_to_the_row_that_the_limit_comes_from(multiplier: float, expected: Any, order: Any) -> None:
-    """z0 + z1 ≤ 3 and −4 z0 − 4 z1 ≤ −12 are one equality; its multiplier belongs to the first or the second."""
+    """z0 + z1 ≤ 3 and −4 z0 − 4 z1 ≤ −12 are one equality; the sign of its multiplier selects the row."""
     rows, high = np.array([[1.0, 1.0], [-4.0, -4.0]]), np.array([3.0, -12.0])
     found = reduce_program(program(rows[order], [-INF, -INF], high[order], lb=0.0))
     assert (found.program.low == found.program.high).all()
@@ -80,7 +83,10 @@ def test_multipliers_go_to_the_row_that_the_limit_comes_from(multiplier: float, 
 
 @pytest.mark.parametrize(("multiplier", "expected"), [(2.0, [0.0, 0.5]), (-2.0, [-2.0, 0.0])])
 def test_multipliers_of_two_ranges_that_meet(multiplier: float, expected: list[float]) -> None:
-    """3 to 5, and 1 to 3, of four times the same row: an equality, whose upper limit is that of the second row."""
+    """The ranges 3 to 5 of a row, and 4 to 12 of four times this row, meet in an equality.
+
+    Its lower limit is that of the first row, and its upper limit that of the second.
+    """
     found = reduce_program(program([[1, 1], [4, 4]], [3, 4], [5, 12], lb=0.0))
     y, _ = found.multipliers(np.full((1, 2), -multiplier), np.array([[multiplier]]), np.zeros((1, 2)))
     assert y.tolist() == [expected]
@@ -88,7 +94,7 @@ def test_multipliers_of_two_ranges_that_meet(multiplier: float, expected: list[f
 
 @pytest.mark.parametrize("disagreement", [1e-15, 1e-10])
 def test_limits_that_nearly_agree_are_left_to_the_solver(disagreement: float) -> None:
-    """Up to rounding a duplicate goes; where it is not clear whether the rows contradict each other, both stay."""
+    """Duplicates up to rounding are removed; if rows may contradict each other, all of them stay."""
     b = [1.0, 2.0 * (1 + disagreement)]
     kept = len(reduce_program(program([[1, 3, 1], [2, 6, 2]], b, b, lb=0.0)).rows)
     assert kept == (1 if disagreement < 1e-12 else 2)
@@ -101,7 +107,10 @@ def test_limits_that_nearly_agree_are_left_to_the_solver(disagreement: float) ->
 
 
 def test_a_sum_that_cancels_leaves_no_coefficient() -> None:
-    """z0 = 0.1 z1 + 0.2 z2: in z0 − 0.1 z1 + z2 the second variable cancels, up to rounding."""
+    """A coefficient that cancels up to rounding becomes zero.
+
+    With 3 z0 = z1 + 0.6 z2, the second variable cancels in z0 − z1/3 + z2.
+    """
     third = 1.0 / 3.0
     own = program([[3, -1, -0.6, 0], [1, -third, 1, 1]], [0, -INF], [0, 1], lb=[-INF, 0, 0, 0])
     found = reduce_program(own)
