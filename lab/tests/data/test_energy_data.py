@@ -10,7 +10,7 @@ from lab_files import ENERGY_DAYS, ENERGY_HEADER, ENERGY_WEIGHTS, energy_lines, 
 
 from pear.errors import DataError
 from pear_lab.data import EnergyData, load_energy
-from pear_lab.data.energy_data import FEATURES, PRICES, WEIGHTS
+from pear_lab.data.energy_data import FEATURES, PRICES, WEIGHTS, load_energy_demand
 
 
 @pytest.fixture(scope="module")
@@ -53,6 +53,12 @@ def test_days_with_gaps_are_dropped_by_name_or_refused(tmp_path: Path) -> None:
     assert not found.features.isnan().any()
     with pytest.raises(DataError, match="days with gaps: 2012-01-03, 2012-01-05"):
         load_energy(folder, gaps="raise")
+
+
+def test_demand_without_a_whole_day_is_refused(tmp_path: Path) -> None:
+    assert load_energy_demand(write_energy_files(tmp_path, energy_lines(2))).values.shape == (2, 48, 4)
+    with pytest.raises(DataError, match="no day of 48 half-hours"):
+        load_energy_demand(write_energy_files(tmp_path, energy_lines(2)[:48]))
 
 
 def test_a_gap_in_a_column_that_is_not_used_is_none(data: EnergyData) -> None:

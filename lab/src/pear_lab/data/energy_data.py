@@ -84,12 +84,10 @@ def load_energy(
     if items.shape != (HALF_HOURS,) or not (items > 0).all():
         raise DataError(f"weights must be {HALF_HOURS} positive numbers; got shape {items.shape}")
     days = _read_energy_data_days(file, (*FEATURES, TARGET))
-    whole = _drop_energy_data_gaps(days)
+    whole = _drop_energy_data_gaps(days, file)
     dropped = tuple(date for date in days if date not in whole)
     if dropped and gaps == "raise":
         raise DataError(f"{file}: days with gaps: {', '.join(dropped)}; gaps='drop' leaves them out")
-    if not whole:
-        raise DataError(f"{file} has no day of {HALF_HOURS} half-hours without a gap")
     if dropped:
         logger.info(
             "%s: %d of %d days have gaps and are left out: %s", file, len(dropped), len(days), ", ".join(dropped)
@@ -126,9 +124,10 @@ def load_energy_demand(path: str | Path | None = None) -> EnergyDemand:
         path: ``prices2013.dat`` or its folder; ``$PEAR_DATA`` if omitted.
 
     Raises:
-        DataError: there is no file, the header lacks a column, or a cell is no number.
+        DataError: there is no file, the header lacks a column, a cell is no number, or every day has a gap.
     """
-    whole = _drop_energy_data_gaps(_read_energy_data_days(find_data_file(FOLDER, (PRICES,), path, _REMEDY), DEMAND))
+    file = find_data_file(FOLDER, (PRICES,), path, _REMEDY)
+    whole = _drop_energy_data_gaps(_read_energy_data_days(file, DEMAND), file)
     return EnergyDemand(np.stack(list(whole.values())), tuple(whole))
 
 
@@ -160,6 +159,13 @@ def _read_energy_data_days(file: Path, columns: Sequence[str]) -> dict[str, NDAr
     return {date: np.array(rows) for date, rows in days.items()}
 
 
-def _drop_energy_data_gaps(days: dict[str, NDArray[np.float64]]) -> dict[str, NDArray[np.float64]]:
-    """Return only the days that have all 48 half-hours and no missing number."""
-    return {date: rows for date, rows in days.items() if len(rows) == HALF_HOURS and not np.isnan(rows).any()}
+def _drop_energy_data_gaps(days: dict[str, NDArray[np.float64]], file: Path) -> dict[str, NDArray[np.float64]]:
+    """Return only the days that have all 48 half-hours and no missing number.
+
+    Raises:
+        DataError: every day has a gap; the message names the ``file``.
+    """
+    whole = {date: rows for date, rows in days.items() if len(rows) == HALF_HOURS and not np.isnan(rows).any()}
+    if not whole:
+        raise DataError(f"{file} has no day of {HALF_HOURS} half-hours without a gap")
+    return whole
