@@ -26,7 +26,7 @@ def setting(
         help: one line of help.
         least: the smallest allowed value; for a tuple, the smallest allowed entry.
         positive: whether the value must be larger than zero.
-        empty: whether a tuple may be empty. A tuple without ``least`` may always be empty.
+        empty: whether a tuple may be empty.
         quick: the value under ``--quick`` if the user gives none. None means the default.
         shown: the text that the help prints for the default.
         argument: whether the field is a required positional argument instead of an option.
@@ -45,12 +45,14 @@ class BenchSettings:
         for one in fields(self):
             value, name = getattr(self, one.name), f"--{one.name.replace('_', '-')}"
             least = one.metadata.get("least")
+            if value == () and not one.metadata.get("empty"):
+                raise ProblemError(f"{name} must have at least one entry; got none")
             if one.metadata.get("positive") and value is not None and not value > 0:
                 raise ProblemError(f"{name} must be a positive number; got {value}")
             if least is None or value is None:
                 continue
             if isinstance(value, tuple):
-                if min(value, default=least) < least or not (value or one.metadata["empty"]):
+                if min(value, default=least) < least:
                     raise ProblemError(f"{name} must be whole numbers of at least {least}; got {list(value)}")
             elif not value >= least:
                 raise ProblemError(f"{name} must be at least {least}; got {value}")

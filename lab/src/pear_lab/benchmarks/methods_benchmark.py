@@ -81,8 +81,8 @@ class MethodsBenchmarkSettings(BenchSettings):
     def __post_init__(self) -> None:
         super().__post_init__()
         unknown = [name for name in self.tasks if name not in STEP_TASKS]
-        if unknown or not self.tasks:
-            raise ProblemError(f"--tasks must be some of {', '.join(STEP_TASKS)}; got {', '.join(unknown) or 'none'!r}")
+        if unknown:
+            raise ProblemError(f"--tasks must be some of {', '.join(STEP_TASKS)}; got {', '.join(unknown)!r}")
         if self.clock not in CLOCKS:
             raise ProblemError(f"--clock must be one of {', '.join(CLOCKS)}; got {self.clock!r}")
         for name in self.method_names:

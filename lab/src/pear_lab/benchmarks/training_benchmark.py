@@ -57,8 +57,8 @@ class TrainingBenchmarkSettings(BenchSettings):
     def __post_init__(self) -> None:
         super().__post_init__()
         unknown = [task for task in self.tasks if task not in NAMES]
-        if unknown or not self.tasks:
-            raise ProblemError(f"--tasks must be some of {', '.join(NAMES)}; got {', '.join(unknown) or 'none'!r}")
+        if unknown:
+            raise ProblemError(f"--tasks must be some of {', '.join(NAMES)}; got {', '.join(unknown)!r}")
         if not 0 <= self.infeasible < 1:
             raise ProblemError(f"--infeasible must be a share from 0 to below 1; got {self.infeasible!r}")
         if self.infeasible and not self.full and self.epochs < 3:

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from pear.errors import DataError, PearError, ProblemError
+from pear.errors import DataError, PearError
 from pear.problem.importers import IMPORTERS, has_importer
 from pear_lab.benchmarks.bench_settings import BenchSettings, setting
 from pear_lab.benchmarks.benchmark import Benchmark, Labels
@@ -89,12 +89,9 @@ class FilesBenchmark(Benchmark[FilesSettings, FileRow]):
             DataError: the folder is missing or has no model, or models shall be written to a folder with other files.
             UnknownSolverError: the name of a solver is unknown.
             MissingExtraError: the package of a solver is not installed.
-            ProblemError: no solver is named.
         """
         settings, callbacks = self.settings, self.callbacks
         folder = Path(settings.folder)
-        if not settings.solvers:
-            raise ProblemError("--solvers names no solver; expected some, such as pear,highs")
         for name in settings.solvers:
             check_file_solver(name)
         if settings.generate:
