@@ -92,7 +92,13 @@ def test_a_dry_run_says_what_and_how_long_and_writes_nothing(reproduce: Reproduc
     assert "capacity-shift" in result.output
     assert list(tmp_path.iterdir()) == []
     reproduce(*SOME, "--seeds", "0")
+    file = tmp_path / "pear-output" / "lp" / FILE_NAME
+    with sqlite3.connect(file) as connection:
+        connection.execute("PRAGMA journal_mode=DELETE")  # opening it for writing would change this back
+    connection.close()
+    before = file.read_bytes()
     after = reproduce(*SOME, "--seeds", "0-1", "--dry-run")
+    assert file.read_bytes() == before
     assert "2 of 4 runs to do, about 0 s with 1 process." in after.output
     assert "rough" not in after.output
     assert len(rows()) == 2

@@ -229,11 +229,11 @@ def _print_reproduce_list() -> None:
 
 
 def _print_reproduce_dry_run(wanted: list[RunSpec], folder: Path, jobs: int, retry_failed: bool) -> None:
-    """Print a table of the runs that would be done, and an estimate of their time. No database is made."""
+    """Print a table of the runs that would be done, and an estimate of their time. A database is only read."""
     statuses: dict[str, str] = {}
     estimate = Estimate([])
     if (folder / FILE_NAME).exists():
-        with Database(folder / FILE_NAME) as database:
+        with Database(folder / FILE_NAME, read_only=True) as database:
             statuses, estimate = database.statuses(), Estimate(database.timings())
     todo = {run.key for run in unfinished_runs(wanted, statuses, retry_failed)}
     groups: dict[tuple[str, ...], list[RunSpec]] = {}

@@ -47,6 +47,7 @@ class Database:
 
     Args:
         path: the file; created with its folder if it is missing.
+        read_only: whether the file is only read. It must exist, and is not changed.
 
     Raises:
         DatabaseError: the file is damaged, is no database of this version, or cannot be opened.
@@ -59,16 +60,21 @@ class Database:
         (True, False, True)
     """
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, path: Path, read_only: bool = False) -> None:
         self.path = Path(path)
         self._lock: sqlite3.Connection | None = None
         with _explain_errors(self.path):
-            self.path.parent.mkdir(parents=True, exist_ok=True)
-            self._connection = sqlite3.connect(self.path, timeout=BUSY_SECONDS, isolation_level=None)
+            if read_only:
+                self._connection = open_read_only(self.path)
+            else:
+                self.path.parent.mkdir(parents=True, exist_ok=True)
+                self._connection = sqlite3.connect(self.path, timeout=BUSY_SECONDS, isolation_level=None)
         try:
             with _explain_errors(self.path):
                 self._check_version()
                 self._check_whole()
+                if read_only:
+                    return
                 _enable_write_ahead(self._connection)
                 with self._transaction():
                     for statement in _SCHEMA:
