@@ -1,4 +1,4 @@
-"""Predicted coefficients of A and G: regret with recourse beside SciPy, gradients beside differences, every taker."""
+"""Predicted coefficients of A and G: regret with recourse against SciPy, gradients against differences, and usage."""
 
 from __future__ import annotations
 

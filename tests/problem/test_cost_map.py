@@ -1,4 +1,4 @@
-"""Cost maps: ``cost = M ŷ + known`` wherever a cost is taken, with gradients at ŷ."""
+"""Cost maps: every function that accepts costs computes ``M ŷ + known``, and gradients arrive at ŷ."""
 
 from __future__ import annotations
 
@@ -18,7 +18,12 @@ HOURS = 4
 
 
 def battery(kind: str = "dense", own: int | None = None) -> pear.Model:
-    """Charge, discharge and store over some hours: prices for the first two, a known wear for all."""
+    """Return a battery whose prices are predicted for charge and discharge, and whose wear is a known cost.
+
+    Args:
+        kind: the type of M: "dense", "scipy" or "torch".
+        own: the number of samples with known costs of their own; None for shared ones.
+    """
     T, one = HOURS, np.eye(HOURS)
     store = np.eye(T) - np.eye(T, k=-1)
     A = np.hstack([-0.9 * one, one, store])

@@ -1,4 +1,4 @@
-"""Predicted coefficients of rows from CVXPY and from files: the same programs as those with the values in place."""
+"""Predicted coefficients of rows from CVXPY and from files, compared with programs that contain their values."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ DRAWN = np.random.default_rng(0).uniform(1.0, 3.0, (5, 6))
 
 
 def farm_of_cvxpy() -> tuple[Any, Any, list[Any], dict[Any, Any]]:
-    """A farm with predicted prices, yields and a predicted share, and a known field."""
+    """Return a farm with predicted prices, yields and share of a crop, and a known size of the field."""
     cp = pytest.importorskip("cvxpy")
     yields, price = cp.Parameter(3, name="yields", nonneg=True), cp.Parameter(2, name="price")
     share, field = cp.Parameter(name="share"), cp.Parameter(name="field")

@@ -1,4 +1,4 @@
-"""Importers: awkward models give the optimum of the original, by the original's own solver, or are refused in words."""
+"""Importers: awkward models give the optimum of their own solver, or an error that says why not."""
 
 from __future__ import annotations
 
@@ -81,7 +81,7 @@ T, WEAR, EFFICIENCY = 24, 0.03, 0.9
 
 
 def battery_matrices() -> pear.Model:
-    """Charge, discharge and level over a day: 24 prices, 72 costs."""
+    """Return a battery over a day from matrices: 24 prices determine the 72 costs of charge, discharge and level."""
     one = np.eye(T)
     A = np.hstack([-EFFICIENCY * one, one / EFFICIENCY, np.eye(T) - np.eye(T, k=-1)])
     M = np.vstack([one, -one, np.zeros((T, T))])
@@ -101,7 +101,11 @@ def battery_cvxpy() -> pear.Model:
 
 
 def battery_mps(folder: Path) -> pear.Model:
-    """In a file the grid is a variable of its own, whose cost is the price: only these costs are predicted."""
+    """Return the battery from an MPS file.
+
+    A file has no cost map. A variable for the energy from the grid has the price as its cost, and only these costs are
+    predicted.
+    """
     highspy = pytest.importorskip("highspy")
     highs = highspy.Highs()
     highs.silent()

@@ -1,4 +1,4 @@
-"""``pear.from_cvxpy``: the cost map from parameters, decisions in their shapes, and what is refused."""
+"""``pear.from_cvxpy``: the cost map from parameters, the shapes of decisions, and errors."""
 
 from __future__ import annotations
 
@@ -17,7 +17,10 @@ TIGHT = dict.fromkeys(("tol_gap_abs", "tol_gap_rel", "tol_feas"), 1e-12)
 
 
 def same_optimum(problem: Any, parameters: list[Any], values: list[Any]) -> pear.Model:
-    """Under given values of the parameters the model has CVXPY's optimum; the parameters had none before."""
+    """Return the imported model; check that it has CVXPY's optimum under these values of the parameters.
+
+    The parameters have no values when the problem is imported.
+    """
     m = pear.from_cvxpy(problem, parameters)
     y = torch.tensor(np.concatenate([np.ravel(v) for v in values]), dtype=torch.float64)
     for p, v in zip(parameters, values, strict=True):
@@ -34,7 +37,7 @@ def value_of(m: pear.Model) -> float:
 
 
 def store(sense: str = "min") -> tuple[Any, list[Any], list[Any]]:
-    """Two prices, a matrix of decisions, a product with a number that is a parameter."""
+    """Return a problem with two predicted parameters, a matrix variable, and a parameter as a factor."""
     price, fee, rate = (
         cp.Parameter(3, name="price"),
         cp.Parameter((2, 2), name="fee"),
@@ -291,7 +294,7 @@ def test_bounds_that_cross() -> None:
 
 
 def test_labels_name_the_rows_of_mixed_constraints() -> None:
-    """CVXPY brings equalities first and adds rows of its own: each row still has the name of its constraint."""
+    """CVXPY puts equalities first and adds auxiliary rows, but each row keeps the name of its constraint."""
     x, y = cp.Variable(3, name="x"), cp.Variable((2, 2), name="y")
     weights = np.array([[1.0, 2.0], [3.0, 5.0]])
     rows = {

@@ -1,4 +1,4 @@
-"""Importers of HiGHS, SciPy, PyEPO, Gurobi and Pyomo: what is particular to each, and what each refuses in words."""
+"""Importers of HiGHS, SciPy, PyEPO, Gurobi and Pyomo: the peculiarities and the errors of each."""
 
 from __future__ import annotations
 
@@ -182,7 +182,7 @@ def test_mps_ranges_of_every_kind(tmp_path: Path, kind: str, size: float, limits
 
 
 def test_pyepo_costs_go_where_the_class_puts_them() -> None:
-    """Some costs predicted, one of them twice and halved, others known; maximised by minimising the negative."""
+    """A subclass predicts some costs, one of them twice and halved, and maximises by minimising the negative."""
     opt, epo = pytest.importorskip("pyepo.model.opt"), pytest.importorskip("pyepo").EPO
     plain = type(pyepo_model(CASES["ranges"]))
 

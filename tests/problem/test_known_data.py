@@ -13,7 +13,7 @@ TIGHT = {"solver": "CLARABEL", "tol_gap_abs": 1e-12, "tol_gap_rel": 1e-12, "tol_
 
 
 def portfolio(seed):
-    """Turnover from yesterday's holdings, a Σ of its own, and known weights, caps and targets."""
+    """Return a portfolio with turnover from known holdings, and a known Σ, risk weight, cap and target per sample."""
     draw, n = np.random.default_rng(seed), ASSETS
     w, mu = cp.Variable(n, name="w", nonneg=True), cp.Parameter(n, name="mu")
     w0, sigma, risk = (
@@ -42,7 +42,10 @@ def portfolio(seed):
 
 
 def storage(seed):
-    """A level this morning, a limit and a wear of today; the objective is linear, with a small Q to be unique."""
+    """Return a storage with a known initial level, power limit and wear per sample.
+
+    Its costs are linear, with a small Q that makes the decision unique.
+    """
     draw, T = np.random.default_rng(seed), HOURS
     move, level = cp.Variable(T, name="move"), cp.Variable(T + 1, name="level", nonneg=True)
     price, start = cp.Parameter(T, name="price"), cp.Parameter(name="start", nonneg=True)

@@ -1,4 +1,4 @@
-"""Known numbers of files and of other sources, by the names of rows and variables; names with an index as arrays."""
+"""Known data in files and other sources, by the names of rows and variables; indexed names become arrays."""
 
 import numpy as np
 import pytest

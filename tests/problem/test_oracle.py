@@ -1,4 +1,4 @@
-"""``Oracle``: what its function gets, how results are checked and stored, and what it refuses."""
+"""``Oracle``: the arguments of its function, checks and storage of its results, and errors."""
 
 from __future__ import annotations
 
@@ -201,7 +201,7 @@ def test_wrong_arguments(arguments, message):
 
 
 def test_an_oracle_is_no_problem_without_constraints():
-    """Whatever needs a program refuses; it never takes the oracle for a problem without rows."""
+    """A function that needs a program raises an error, and does not take the oracle for a problem without rows."""
     oracle = pear.Oracle(cheapest, n=10)
     for call in (
         lambda: pear.PEARLoss(oracle),
@@ -264,7 +264,7 @@ def test_models_maps_and_copies():
 
 
 def test_a_relaxation_with_variables_of_its_own_is_a_model():
-    """The lengths of two legs are the costs; the relaxation has a third variable that costs nothing."""
+    """The two costs are those of the oracle; the relaxation has a third variable without a cost."""
     oracle_costs = pear.CostMap([[1.0, 0.0], [0.0, 1.0], [0.0, 0.0]])
     inner = pear.Model(pear.Problem(A=[[1.0, 1.0, 1.0]], b=[1.5], lb=0.0, ub=1.0), cost_map=oracle_costs)
     oracle = pear.Oracle(cheapest, relaxation=inner)

@@ -1,4 +1,4 @@
-"""Tables of pandas are paired by their index: everywhere, and in one way."""
+"""Pandas tables are aligned by their index, in the same way by every function."""
 
 import numpy as np
 import pandas as pd
@@ -150,7 +150,7 @@ def test_regret_returns_the_index_that_came():
 
 
 def test_a_series_is_one_sample():
-    """Its index names the values; the name of the Series is that of the sample."""
+    """The index of the Series names the values, and its name is that of the sample."""
     predicted = C + 1.0
     predicted.iloc[3] = C.iloc[4]
     whole = pear.regret(PROBLEM, predicted, C)
@@ -225,7 +225,7 @@ GAPS = {
 
 @pytest.mark.parametrize("name", GAPS)
 def test_missing_entries_are_never_read_as_numbers(name):
-    """NumPy keeps a number under the mask of a masked array, which no decision may use."""
+    """A masked array keeps a number under its mask, which must not enter any decision."""
     gaps = GAPS[name]
     at = int(C.to_numpy().max(1).argmax())
     with pytest.raises(pear.SolveError, match=f"sample {at} .NOT_FINITE"):

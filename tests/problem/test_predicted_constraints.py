@@ -1,4 +1,4 @@
-"""Predicted constraints where users meet them: importers, the estimator and its file, newsvendor and staffing."""
+"""Predicted constraints in everything that users call: importers, the estimator and its file, examples."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def tool() -> ModuleType:
 
 
 class Kitchen:
-    """Meals of two kinds for three days: demand on right-hand sides, a predicted budget, predicted prices."""
+    """Two kinds of meals for three days in CVXPY, with predicted demand, budget and prices."""
 
     def __init__(self) -> None:
         self.demand, self.budget = cp.Parameter((2, 3), name="demand"), cp.Parameter(name="budget")
@@ -61,7 +61,7 @@ class Kitchen:
         return pear.from_cvxpy(problem, self.parameters, self.recourse)
 
     def best(self, values: np.ndarray[Any, Any]) -> float:
-        """The elastic optimum, written out by hand and solved by CVXPY."""
+        """Return the optimum of the elastic program, written by hand and solved by CVXPY."""
         self.budget.value, self.demand.value, self.price.value = values[0], values[1:7].reshape(2, 3), values[7:]
         missing, surplus, over = self.slack
         fine = cp.sum(cp.multiply(self.little, missing)) + 2.0 * cp.sum(surplus) + self.spent * over
@@ -351,7 +351,7 @@ def test_training_with_recourse_loses_less_than_the_squared_error(name: str, siz
 
 @pytest.mark.parametrize("name", ["newsvendor", "staffing"])
 def test_gradients_agree_with_finite_differences_to_the_end(name: str, tool: ModuleType) -> None:
-    """From the weights of a linear model through costs and right-hand sides to the loss."""
+    """The gradient runs from the loss through right-hand sides and costs to the weights of a linear model."""
     model, X, Y = tool.EXAMPLES[name](6, 3)
     loss = pear.PEARLoss(model, smoothing=0.3, injection=0.0, guidance=0.0)
     random = torch.Generator().manual_seed(0)

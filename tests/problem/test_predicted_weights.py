@@ -1,4 +1,4 @@
-"""Predicted weights of quadratic terms: decisions as CVXPY's, gradients as finite differences, and training."""
+"""Predicted weights of quadratic terms: decisions compared with CVXPY, gradients with differences, and training."""
 
 import cvxpy as cp
 import numpy as np
@@ -13,7 +13,7 @@ TIGHT = {"solver": "CLARABEL", "tol_gap_abs": 1e-12, "tol_gap_rel": 1e-12, "tol_
 
 
 def fund():
-    """Returns and the price of risk are predicted; yesterday's holdings are known."""
+    """Return a portfolio problem with predicted returns and weight of risk, and known holdings of yesterday."""
     draw = np.random.default_rng(0)
     root = draw.normal(size=(N, N))
     w, mu = cp.Variable(N, name="w", nonneg=True), cp.Parameter(N, name="mu")

@@ -55,7 +55,7 @@ def equal(actual: torch.Tensor | None, expected: Any) -> None:
 
 @pytest.fixture
 def mixed() -> Problem:
-    """Four samples: G, h and ub per sample, Q, A, b and lb shared."""
+    """Return a problem with fields for four samples: G, h and ub differ, and Q, A, b and lb are shared."""
     return Problem(
         Q=[[2.0, 0.0], [0.0, 1.0]],
         A=[[1.0, 1.0]],
@@ -799,7 +799,7 @@ class TestAsBatch:
 
 
 def test_a_plan_belongs_to_its_constraints() -> None:
-    """What solvers work out once is shared by calls on one problem, and by nothing that has other constraints."""
+    """Calls on a problem share the plan of a solver; problems with other constraints have their own."""
     problem = Problem(A=[[1.0, 1.0]], b=[1.0], lb=0, ub=[[1.0, 1.0], [2.0, 2.0]])
     cost = torch.zeros(2, 2)
     plan = problem.canonical(cost).plan

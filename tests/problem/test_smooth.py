@@ -18,7 +18,10 @@ CHECK: dict[str, Any] = {"eps": 1e-5, "atol": 1e-6, "rtol": 1e-5}
 
 
 def entropy(sign: float, n: int, strength: float = 1.0) -> pear.Smooth:
-    """± strength · Σ zᵢ log zᵢ, convex with sign +1; its slope at zero is infinite: a bound there is never reached."""
+    """Return φ = ± strength · Σ zᵢ log zᵢ, which is convex with sign +1.
+
+    Its slope at zero is infinite, so that no zᵢ reaches a bound of zero.
+    """
     k = sign * strength
     return pear.Smooth(
         value=lambda z: k * torch.special.xlogy(z, z).sum(1),
@@ -29,7 +32,7 @@ def entropy(sign: float, n: int, strength: float = 1.0) -> pear.Smooth:
 
 
 def log_sum_exp(sign: float) -> pear.Smooth:
-    """± log Σ exp zᵢ, convex with sign +1; flat along (1, …, 1)."""
+    """Return φ = ± log Σ exp zᵢ, which is convex with sign +1 and has no curvature along (1, …, 1)."""
 
     def hessian(z: Tensor) -> Tensor:
         p = z.softmax(1)
@@ -39,7 +42,7 @@ def log_sum_exp(sign: float) -> pear.Smooth:
 
 
 def with_phi(rng: np.random.Generator, x: Any, smoothing: float = 0.0, **fields: Any) -> Planted:
-    """Costs under which x (3, n) is optimal with φ: those without it, less φ's slope at x."""
+    """Return a batch whose costs make x (3, n) optimal with φ: the costs without φ, minus the slope of φ at x."""
     problem = pear.Problem(**fields)
     case = plant(rng, problem, x, smoothing)
     assert problem.phi is not None
@@ -89,7 +92,7 @@ every_case = pytest.mark.parametrize("name", ZOO)
 
 @every_case
 def test_optimality_of_the_whole_problem(name: str) -> None:
-    """With the gradient of φ itself, not of a model of it."""
+    """The optimality conditions hold with the gradient of φ itself, and not only with that of a local model."""
     c = ZOO[name]
     s = pear.solve(c.problem, c.cost, smoothing=c.smoothing)
     assert s.duals is not None
@@ -107,7 +110,7 @@ def test_optimality_of_the_whole_problem(name: str) -> None:
 @pytest.mark.parametrize("size", [1.0, 2.0])
 @pytest.mark.parametrize(("name", "sign"), [("entropy on the simplex", -1), ("entropy, max", 1)])
 def test_entropy_gives_the_softmax(name: str, sign: int, size: float) -> None:
-    """min cᵀz + Σ z log z on the simplex is softmax(−c), max is softmax(c): close to a vertex for large costs."""
+    """On the simplex, min cᵀz + Σ z log z is softmax(−c) and max is softmax(c), near a vertex for large costs."""
     cost = size * torch.tensor([[3.0, 0.0, 0.0, -3.0], [0.0, 1.0, 2.0, 3.0]], dtype=torch.float64)
     z = pear.solve(ZOO[name].problem, cost).x
     torch.testing.assert_close(z, (sign * cost).softmax(1), rtol=1e-8, atol=1e-12)
@@ -209,7 +212,7 @@ def test_a_bad_sample_reaches_nobody_else() -> None:
 
 
 def test_an_unbounded_sample_is_named() -> None:
-    """log Σ exp z + cᵀz falls without end unless −c is a probability."""
+    """log Σ exp z + cᵀz is unbounded below unless −c is a probability vector."""
     problem = pear.Problem(n=2, phi=log_sum_exp(1))
     with pytest.raises(pear.SolveError, match=r"sample 0 \((UNBOUNDED|INACCURATE)\)"):
         pear.solve(problem, [[-1.0, -1.0]])

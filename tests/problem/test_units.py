@@ -25,19 +25,22 @@ TRUE = torch.tensor([[1.5, -2.0, 2.0]], dtype=torch.float64)
 
 
 def problem_in(bound: float, **fields: Any) -> pear.Problem:
-    """Variables between −bound and bound; what is said of those that are no bounds is another test's."""
+    """Return a problem with variables between −bound and bound; ignore the warning about bounds that stand for none."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore" if bound >= 1e20 else "error")
         return pear.Problem(lb=-bound, ub=bound, **fields)
 
 
 def simplex(bound: float) -> pear.Problem:
-    """Three of them that sum to 1."""
+    """Return a problem with three variables between −bound and bound that sum to 1."""
     return problem_in(bound, A=[[1, 1, 1]], b=[1])
 
 
 def residual(problem: pear.Problem, cost: torch.Tensor, solution: pear.Solution) -> float:
-    """The largest KKT residual of a batch in numpy, each relative to the terms that it is summed from, or to 1e-3."""
+    """Return the largest KKT residual of a batch, in numpy.
+
+    Every entry is relative to the sum of its terms' absolute values, plus 1e-3.
+    """
     duals, worst = solution.duals, 0.0
     parts = [part.numpy() for part in (solution.x, duals.equality, duals.inequality, duals.bound)]
     for i, p in enumerate(judged_programs(judged_fields(problem), cost.numpy(), sense=problem.sense)):
@@ -54,7 +57,7 @@ def residual(problem: pear.Problem, cost: torch.Tensor, solution: pear.Solution)
 
 
 def exact_solve(matrix: list[list[Fraction]], side: list[Fraction]) -> list[Fraction]:
-    """The solution of a square system, by elimination in fractions."""
+    """Return the exact solution of a square system, by elimination in fractions."""
     rows = [[*row, value] for row, value in zip(matrix, side, strict=True)]
     for k in range(len(rows)):
         pivot = next(i for i in range(k, len(rows)) if rows[i][k])
@@ -67,12 +70,12 @@ def exact_solve(matrix: list[list[Fraction]], side: list[Fraction]) -> list[Frac
 
 
 def fractions(values: Array) -> list[Any]:
-    """Numbers as they are stored, in fractions."""
+    """Return the exact values of floating-point numbers as fractions."""
     return [Fraction(float(v)) for v in values] if values.ndim == 1 else [fractions(row) for row in values]
 
 
 def held(smoothing: float, cost: Array, J: Array, side: Array) -> tuple[list[Fraction], list[Fraction]]:
-    """z and y of min ½λ|z|² + cᵀz with Jz = side, exactly."""
+    """Return z and the multipliers y of min ½λ|z|² + cᵀz with Jz = side, exactly."""
     n, k = len(cost), len(side)
     rows = fractions(J)
     matrix = [[Fraction(smoothing) * (i == j) for j in range(n)] + [row[i] for row in rows] for i in range(n)]
@@ -87,7 +90,7 @@ def held(smoothing: float, cost: Array, J: Array, side: Array) -> tuple[list[Fra
 @pytest.mark.parametrize("bound", HUGE)
 @pytest.mark.parametrize("solver", SOLVERS)
 def test_bounds_that_nobody_meets_change_nothing(solver: str, bound: float) -> None:
-    """min ½λ|z|² + cᵀz on Σz = 1: z = 1/3 − (c − mean c) / λ."""
+    """The solution of min ½λ|z|² + cᵀz with Σz = 1 is z = 1/3 − (c − mean c) / λ."""
     x = pear.solve(simplex(bound), PREDICTED, smoothing=0.1, solver=solver).x
     assert torch.allclose(x, 1 / 3 - (PREDICTED - PREDICTED.mean()) / 0.1, rtol=0, atol=1e-11)
     free = pear.solve(problem_in(bound, n=3), PREDICTED, smoothing=0.1, solver=solver).x
@@ -97,7 +100,7 @@ def test_bounds_that_nobody_meets_change_nothing(solver: str, bound: float) -> N
 @pytest.mark.parametrize("bound", HUGE)
 @pytest.mark.parametrize("solver", SOLVERS)
 def test_regret_within_bounds_that_nobody_meets(solver: str, bound: float) -> None:
-    """R = |e|² / 2λ and ∇R = e / λ with e = (ĉ − c) − its mean: 35/6 for these costs."""
+    """With e = (ĉ − c) − mean(ĉ − c), the regret is |e|² / 2λ, here 35/6, and its gradient is e / λ."""
     loss = pear.PEARLoss(simplex(bound), smoothing=0.1, injection=0.0, solver=solver, guidance=0.0)
     predicted = PREDICTED.clone().requires_grad_()
     value = loss(predicted, TRUE)
@@ -158,7 +161,7 @@ def test_predicted_bounds_of_that_size_are_none(bound: float) -> None:
 
 @pytest.mark.parametrize("solver", SOLVERS)
 def test_a_small_variable_keeps_its_bounds_beside_a_large_one(solver: str) -> None:
-    """min ½x² − 1.5e6 x + ½ (1e6 y − k)² with y in [0, 5e-6]: x = 1.5e6 and y = k / 1e6 within its bounds."""
+    """min ½x² − 1.5e6 x + ½ (1e6 y − k)² with y in [0, 5e-6] has x = 1.5e6 and y = k / 1e6, clipped to its bounds."""
     k = torch.tensor([9.0, -3.0, 2.0, 5.000001, 1e-6], dtype=torch.float64)
     cost = torch.stack([torch.full_like(k, -1.5e6), -1e6 * k], 1)
     problem = pear.Problem(Q=[[1, 0], [0, 1e12]], lb=0, ub=[np.inf, 5e-6])
@@ -171,7 +174,7 @@ def test_a_small_variable_keeps_its_bounds_beside_a_large_one(solver: str) -> No
 
 @pytest.mark.parametrize("solver", SOLVERS)
 def test_units_of_variables_and_rows_do_not_matter(solver: str) -> None:
-    """The same samples with variables in units of 1e-6 to 1e6, and rows as well."""
+    """Variables and rows in units of 1e-6 to 1e6 give the same decisions."""
     rng = np.random.default_rng(3)
     B, n = 6, 5
     root = rng.normal(size=(n, n))
@@ -191,7 +194,7 @@ def test_units_of_variables_and_rows_do_not_matter(solver: str) -> None:
 @pytest.mark.parametrize("n", [3, 6, 9])
 @pytest.mark.parametrize("solver", SOLVERS)
 def test_no_cost_and_a_singular_curvature(solver: str, n: int) -> None:
-    """Twenty samples each: every feasible point in the null space is a solution, and rounding no reason to refuse."""
+    """Without a cost, every feasible point in the null space of Q is a solution; rounding must not reject it."""
     rng, B = np.random.default_rng(n), 20
     root = rng.normal(size=(B, n, n // 2))
     A, x = rng.normal(size=(B, 1, n)), rng.uniform(-1, 1, (B, n))
@@ -209,7 +212,7 @@ def test_no_cost_and_a_singular_curvature(solver: str, n: int) -> None:
 @pytest.mark.parametrize("least", [1e-11, 3e-12, 1e-12])
 @pytest.mark.parametrize("solver", SOLVERS)
 def test_little_curvature_is_not_none(solver: str, least: float) -> None:
-    """min ½ Σ dᵢzᵢ² + cᵀz on free variables: bounded below while the least eigenvalue is positive."""
+    """min ½ Σ dᵢzᵢ² + cᵀz on free variables is bounded if the least eigenvalue is positive, however small."""
     problem = pear.Problem(Q=np.diag([least, 1.0, 2.0]), lb=-np.inf, ub=np.inf)
     solution = pear.solve(problem, [[-3 * least, 1.0, -4.0]], solver=solver)
     assert torch.allclose(solution.x, torch.tensor([[3.0, -1.0, 2.0]], dtype=torch.float64), rtol=1e-9)
@@ -258,10 +261,10 @@ def test_a_hilbert_matrix_as_equalities(name: str, smoothing: float) -> None:
 
 
 def nearly_parallel(delta: float, seed: int) -> tuple[pear.Problem, Array, Array, Array]:
-    """Two rows that differ by ``delta`` and are both active at a known point; every number is stored exactly.
+    """Return a problem with two rows that differ by ``delta`` and are both active; all numbers are exact in float64.
 
     Returns:
-        The problem, that point, and the predicted and true costs; λ is 1/8.
+        The problem, its solution, and the predicted and true costs, for λ = 1/8.
     """
     rng = np.random.default_rng(seed)
     row, other, z, error = rng.integers(-16, 17, (4, 4)) / 16
@@ -274,7 +277,7 @@ def nearly_parallel(delta: float, seed: int) -> tuple[pear.Problem, Array, Array
 @pytest.mark.parametrize("power", [20, 23, 26, 30, 33])
 @pytest.mark.parametrize("seed", range(4))
 def test_both_of_two_nearly_parallel_rows_are_held(power: int, seed: int) -> None:
-    """From 1e-6 to 1e-10: the tangent space is that of both rows, whatever their angle."""
+    """The rows differ by 1e-6 to 1e-10, and the tangent space is that of both."""
     problem, z, predicted, true = nearly_parallel(2.0**-power, seed)
     G, h = problem.G.numpy(), problem.h.numpy()
     point, multipliers = held(0.125, predicted, G, h)
@@ -292,7 +295,7 @@ def test_both_of_two_nearly_parallel_rows_are_held(power: int, seed: int) -> Non
 
 @pytest.mark.parametrize("power", [26, 30, 33])
 def test_a_batch_with_nearly_parallel_rows_equals_its_singles(power: int) -> None:
-    """Rows of each sample's own, both active; an ordinary sample, and one that fails, in between."""
+    """Each sample has its own nearly parallel rows; one sample is ordinary, and another is infeasible."""
     cases = [nearly_parallel(2.0**-power, seed) for seed in range(8)]
     G, h = (torch.stack([getattr(case[0], name) for case in cases]) for name in ("G", "h"))
     G[3, 1] = torch.tensor([0.0, 1.0, 0.0, 0.0])
@@ -333,7 +336,7 @@ def test_a_batch_with_rows_in_common_equals_its_singles(delta: float) -> None:
 
 
 def test_rounding_at_a_bound_is_no_range() -> None:
-    """An interior point leaves 1e-24 where a bound of zero holds; half of the variables have no upper bound."""
+    """Rounding of 1e-24 at a bound is not taken for the range of a variable; half of them have no upper bound."""
     n, count = 600, 40
     costs = torch.rand(count, n, dtype=torch.float64, generator=torch.Generator().manual_seed(0)).exp()
     A = sparse.csr_array(sparse.kron(sparse.eye_array(60), np.ones((1, 10))))

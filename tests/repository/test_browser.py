@@ -1,4 +1,4 @@
-"""What the browser's eyes see: every fault is found on a page that has it, and none on a page that has none."""
+"""The checks in the browser: each fault is found on a page that has it, and no fault on a page without any."""
 
 from __future__ import annotations
 

@@ -59,7 +59,7 @@ def is_kernel(node):
 
 
 def is_record(path, node):
-    """``__init__`` of public classes made of named fields or hyperparameters, and what is made of its options."""
+    """Return whether a function may have many parameters: constructors of records, and functions with their options."""
     records = {
         "train/fit.py": "fit",
         "cli/train.py": "train_command",
@@ -98,21 +98,21 @@ NOT_A_TOLERANCE = 1e-100  # numbers below keep a division from overflowing
 
 
 def numbers(node):
-    """The float literals of a piece of code that could be tolerances, with their lines."""
+    """Yield the float literals that could be tolerances, with their lines."""
     for part in ast.walk(node):
         if isinstance(part, ast.Constant) and isinstance(part.value, float) and NOT_A_TOLERANCE < part.value < 1e-5:
             yield part.value, part.lineno
 
 
 def named(path):
-    """Names in capitals that a module assigns a number to."""
+    """Yield the names that a module assigns a constant to."""
     for node in tree(path).body:
         if isinstance(node, ast.Assign) and isinstance(node.value, ast.Constant):
             yield from (target.id for target in node.targets if isinstance(target, ast.Name))
 
 
 def test_a_tolerance_is_defined_once():
-    """A constant of the rule has its name to itself, and judging packages have no numbers of their own."""
+    """No other module defines a constant of the rule, and packages that judge results contain no tolerances."""
     again = []
     for path in LIBRARY:  # the laboratory judges by constants of its own, on purpose
         where = name(path)
@@ -169,13 +169,13 @@ def test_the_words_of_the_field():
 
 
 def test_formulas_keep_their_letters():
-    """A docstring that begins with a formula does not turn its vector into a matrix: g = P e."""
+    """A docstring that begins with a formula keeps a vector lower-case: g = P e."""
     found = [name(path) for path in FILES if re.search(r'"""[A-Z] (=|\+|−=) [^ ]+ [a-z]', path.read_text("utf-8"))]
     assert found == []
 
 
 def test_the_rooms_stand_in_contributing_in_the_order_of_the_contract():
-    """Rooms are packages; the single files below them are left out there."""
+    """CONTRIBUTING.md lists the packages in the order of the contract, without single modules."""
     contracts = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["tool"]["importlinter"]["contracts"]
     page = (ROOT / "CONTRIBUTING.md").read_text("utf-8")
     for package, source in (("pear", SOURCE), ("pear_lab", LAB)):

@@ -1,4 +1,4 @@
-"""The two distributions: wheels that hold one package each and work by themselves, and sdists that make the same."""
+"""The two distributions: each wheel holds one package and works by itself, and each sdist builds the same wheel."""
 
 from __future__ import annotations
 
@@ -33,12 +33,12 @@ pytestmark = [
 
 
 def run(command: Iterable[object], cwd: Path, timeout: float = 120) -> str:
-    """What a command prints, with none of this process's paths and no way to the network."""
+    """Return what a command prints, without this process's paths and without a network."""
     return finished(command, cwd, timeout).stdout
 
 
 def finished(command: Iterable[object], cwd: Path, timeout: float, status: int = 0) -> subprocess.CompletedProcess[str]:
-    """A command that has ended with this status."""
+    """Run a command without this process's paths and without a network; check its exit status."""
     kept = {name: value for name, value in os.environ.items() if not name.startswith(("PYTHON", "NUMBA"))}
     environment = {**kept, "NO_NETWORK": "1", "PIP_NO_INDEX": "1", "PIP_DISABLE_PIP_VERSION_CHECK": "1"}
     done = subprocess.run(
@@ -50,7 +50,7 @@ def finished(command: Iterable[object], cwd: Path, timeout: float, status: int =
 
 @pytest.fixture(scope="module")
 def built(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A folder with the wheel and the sdist of a copy of the tree; the wheel is made from the sdist."""
+    """Return a folder with the sdist of a copy of the tree, and the wheel built from this sdist."""
     for package in ("build", "setuptools"):
         if importlib.util.find_spec(package) is None:  # setuptools, once imported, replaces parts of this process
             pytest.skip(f"{package} is not installed")
@@ -91,7 +91,7 @@ def test_the_wheel_holds_the_package_and_nothing_else(built: Path) -> None:
 
 
 def holds_alone(wheel: Path, distribution: str, package: Path) -> set[str]:
-    """Check that a wheel holds the files of one package; returns the files about the distribution."""
+    """Check that a wheel holds exactly the files of one package; return its metadata files."""
     names = set(contents(wheel))
     paths = (path for path in package.rglob("*") if path.suffix not in (".pyc", "") and "__pycache__" not in str(path))
     about = {name for name in names if name.startswith(f"{distribution}-{pear.__version__}.dist-info/")}
@@ -100,7 +100,7 @@ def holds_alone(wheel: Path, distribution: str, package: Path) -> set[str]:
 
 
 def test_the_sdist_makes_the_same_wheel(built: Path, tmp_path: Path) -> None:
-    """Its wheel, which ``built`` has, is that of the tree; it brings no tests without what they need."""
+    """The sdist has no tests, and building it again gives the wheel in ``built``."""
     (sdist,) = built.glob("*.tar.gz")
     with tarfile.open(sdist) as archive:
         archive.extractall(tmp_path, filter="data")
@@ -142,7 +142,7 @@ def test_the_laboratory_is_of_the_version_of_the_library(built: Path) -> None:
 
 @pytest.fixture(scope="module")
 def installed(built: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The scripts of an empty environment with the wheel alone; what it depends on is lent by a path, not copied."""
+    """Return the scripts folder of a new environment with only the wheel; a path lends it the dependencies."""
     home = tmp_path_factory.mktemp("environment")
     venv.create(home, with_pip=False, symlinks=os.name != "nt")
     scripts = home / ("Scripts" if os.name == "nt" else "bin")
@@ -164,7 +164,7 @@ def test_the_command_runs_from_the_wheel(installed: Path, tmp_path: Path) -> Non
 
 
 def test_commands_of_the_laboratory_come_with_its_wheel(built: Path, installed: Path, tmp_path: Path) -> None:
-    """Without it they say how to get it; with it they are there."""
+    """Without the laboratory's wheel its commands say how to install it; with the wheel they run."""
     pytest.importorskip("typer")
     said = finished([installed / "pear-dfl", "bench", "--help"], tmp_path, timeout=120, status=2).stderr
     assert said.startswith("Error: pear bench is a command of the laboratory")
@@ -181,7 +181,7 @@ def test_commands_of_the_laboratory_come_with_its_wheel(built: Path, installed: 
 
 
 def test_the_ten_lines_of_the_readme_run_from_the_wheel(installed: Path, tmp_path: Path) -> None:
-    """They compile what they call first, as for everyone who has just installed the package."""
+    """The example compiles the solvers first, as it does for a user who has just installed the package."""
     (lines,) = re.findall(r"```python\n(.*?)```", (ROOT / "README.md").read_text("utf-8"), re.S)[:1]
     done = finished([installed / "python", "-c", lines], tmp_path, timeout=600)
     assert 0 <= float(done.stdout) < 0.2

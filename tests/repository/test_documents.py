@@ -1,4 +1,4 @@
-"""The documents: their Python code is run, each as one script, in an empty directory, and the site is built."""
+"""The documents: the Python code of each runs as one script in an empty directory, and the site is built."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ FENCE = re.compile(
 
 
 def python_blocks(text: str) -> list[str]:
-    """The blocks to run, each padded with empty lines so that a traceback names the document's own lines."""
+    """Return the Python blocks of a document, padded with empty lines to the line numbers of the document."""
     return [
         "\n" * text.count("\n", 0, match.start("code")) + textwrap.dedent(match["code"])
         for match in FENCE.finditer(text)
@@ -30,14 +30,14 @@ def python_blocks(text: str) -> list[str]:
 
 
 def documents() -> list[Path]:
-    """Every document with something to run."""
+    """Return every document with Python code to run."""
     paths = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
     return [path for path in paths if path.exists() and python_blocks(path.read_text("utf-8"))]
 
 
 @pytest.fixture
 def torch_state_kept() -> Iterator[None]:
-    """A document may seed torch or set its default dtype; the next test must not notice."""
+    """Restore torch's random state and default dtype after a document has changed them."""
     dtype = torch.get_default_dtype()
     with torch.random.fork_rng():
         yield
@@ -46,7 +46,7 @@ def torch_state_kept() -> Iterator[None]:
 
 @pytest.fixture
 def short_trainings(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A document shows how a call is written; a training of eight epochs makes the same calls as one of a hundred."""
+    """Limit trainings to eight epochs, which make the same calls as a hundred."""
     check = pear.FitConfig.__post_init__
 
     def shorten(config: pear.FitConfig) -> None:

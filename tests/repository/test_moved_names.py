@@ -1,4 +1,4 @@
-"""Names that moved to the laboratory: the error says where each is now, and it is there."""
+"""Names that moved to the laboratory: the error says where each name is now, and it exists there."""
 
 from __future__ import annotations
 

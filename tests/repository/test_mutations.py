@@ -1,4 +1,4 @@
-"""The runner of mutation tests: what it changes, how a change is named, and that it takes effect."""
+"""The runner of mutation tests: its changes, their names, and their effect."""
 
 import ast
 import gc

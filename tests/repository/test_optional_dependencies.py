@@ -91,7 +91,7 @@ except pear.MissingExtraError as error:
 
 
 def test_the_core_works_without_any_extra() -> None:
-    """LP, MILP, QP and a training step, and a message that names the extra where one is asked for."""
+    """Without extras, LP, MILP, QP and a training step work, and errors name the extra that is missing."""
     out = run(BLOCK + WORK)
     assert out.splitlines() == [
         "solver 'osqp' needs the package osqp, not installed here; run pip install 'pear-dfl[osqp]'",
@@ -108,7 +108,7 @@ app(["demo", "--samples", "40", "--max-epochs", "2", "--grid", "3", "--out", sys
 
 
 def test_the_demonstration_needs_the_command_line_alone(tmp_path: Path) -> None:
-    """Which is what ``make demo`` installs."""
+    """The demonstration runs with the extra that ``make demo`` installs."""
     assert "trained with PEAR" in run(BLOCK + DEMO, str(tmp_path))
     assert (tmp_path / "demo.png").exists()
     assert "-e '.[cli]'" in (Path(__file__).parents[2] / "Makefile").read_text("utf-8")
@@ -138,7 +138,7 @@ print(json.dumps(found))
 
 @pytest.fixture(scope="module")
 def imported() -> dict[str, Any]:
-    """What ``import pear``, and then ``pear --version``, leave behind in a fresh process."""
+    """Return what ``import pear`` and then ``pear --version`` change in a fresh process."""
     printed, found = run(IMPORT).splitlines()
     return {"printed": printed, **json.loads(found)}
 
@@ -150,7 +150,7 @@ def test_importing_brings_no_optional_module(imported: dict[str, Any]) -> None:
 
 
 def test_importing_changes_no_global_state(imported: dict[str, Any]) -> None:
-    """Neither torch's settings nor the random generators."""
+    """The import changes neither torch's settings nor the states of random generators."""
     assert imported["same"]
 
 

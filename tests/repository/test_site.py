@@ -1,4 +1,4 @@
-"""The site as it is read: every page in a browser, from its files; and what the pages say of the code."""
+"""The built site: every page in a browser, and what the pages say about the code."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def count(text: str, pattern: str) -> int:
 
 
 def test_every_page_is_whole_at_every_width(site: Path, browser: Browser) -> None:
-    """No error, no request to a network, nothing cut off, every picture and formula drawn."""
+    """Each page has no error, no network request, no element cut off, and all of its pictures and formulas."""
     pages = {path.relative_to(site).as_posix(): path for path in site.rglob("*.html")}
     del pages["404.html"]  # which only a server shows, under addresses that no file has
     assert len(pages) >= len(list(DOCS.rglob("*.md")))
@@ -131,12 +131,12 @@ def test_every_picture_of_the_idea_is_drawn_by_the_library(tmp_path: Path) -> No
 
 
 def texts(path: Path) -> list[str]:
-    """The words and numbers in a picture; its lines may differ in the last digit from one machine to another."""
+    """Return the texts in a picture; its lines may differ in the last digit between machines."""
     return re.findall(r"<text[^>]*>([^<]+)</text>", path.read_text("utf-8"))
 
 
 def loaded(path: Path) -> ModuleType:
-    """A script as a module."""
+    """Import a script as a module."""
     spec = importlib.util.spec_from_file_location(path.stem, path)
     assert spec is not None
     assert spec.loader is not None

@@ -17,7 +17,7 @@ PACKAGE = Path(__file__).resolve().parents[1] / "third_party" / "pear-toy"
 
 
 def run(command: list[object], cwd: Path, **environment: str) -> subprocess.CompletedProcess[str]:
-    """Run a command without a way to the network."""
+    """Run a command without a network."""
     given = {**os.environ, "PIP_NO_INDEX": "1", "PIP_DISABLE_PIP_VERSION_CHECK": "1", **environment}
     words = [str(word) for word in command]
     return subprocess.run(words, cwd=cwd, env=given, capture_output=True, text=True, timeout=120)
@@ -26,7 +26,7 @@ def run(command: list[object], cwd: Path, **environment: str) -> subprocess.Comp
 @pytest.mark.slow
 @pytest.mark.skipif(not all(map(find_spec, ("pip", "setuptools"))), reason="needs pip and setuptools")
 def test_an_installed_package_passes_the_conformance_suites(tmp_path: Path) -> None:
-    """It is installed from a copy into a folder of its own, and its own tests run there."""
+    """The package is installed from a copy into an empty folder, where its own tests run."""
     source, site = tmp_path / "source", tmp_path / "site"
     shutil.copytree(PACKAGE, source)
     install = [sys.executable, "-m", "pip", "install", "-q", "--no-deps", "--no-build-isolation", "--no-compile"]

@@ -1,4 +1,4 @@
-"""The tutorials: every script runs at small size, and its page shows the script as it is."""
+"""The tutorials: every script runs at small size, and its page shows its present text and code."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ NEEDS = {
 
 @pytest.fixture
 def small(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
-    """An empty folder, the small size, no window; torch is left as it was."""
+    """Run in an empty folder at small size, without windows; restore torch's state at the end."""
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("PEAR_SMALL", "1")
     mpl.use("agg")
@@ -57,7 +57,7 @@ def small(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
 
 
 def made_up_prices(path: Path) -> Path:
-    """Random walks of six names over three years of weekdays: skfolio, whose prices are real, is no part of ``dev``."""
+    """Write random walks of six assets over three years of weekdays; skfolio, with real prices, is not in ``dev``."""
     days = np.datetime64("2020-01-01") + np.arange(1000)
     days = days[np.is_busday(days)]
     walk = 100 * np.exp(np.random.default_rng(0).normal(0, 0.01, (len(days), 6)).cumsum(0))
@@ -84,7 +84,7 @@ def test_script_runs_at_small_size(name: str, small: Path, monkeypatch: pytest.M
 
 @EACH
 def test_page_is_the_script(name: str) -> None:
-    """Text and code to the letter; output is what the run at full size left, and is not compared."""
+    """The page has the text and code of the script; its output is not compared."""
     script = SCRIPTS[name]
     page, again = script.with_suffix(".md"), f"run python tools/tutorials.py {name}"
     assert page.exists(), again

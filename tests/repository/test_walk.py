@@ -1,4 +1,4 @@
-"""The walk in CONTRIBUTING.md: one batch meets the functions that the page names, in the order that it names them."""
+"""The walk in CONTRIBUTING.md: a batch calls the functions that the page lists, in this order."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ STEP = re.compile(r"^(\d+)\. `([\w/]+\.py)` `([\w.]+)`( \(compiled\))?", re.MULT
 
 
 def steps() -> list[tuple[str, bool]]:
-    """Each step as "file:function", and whether it is compiled, so that Python does not see it run."""
+    """Return each step of the page as "file:function", and whether it is compiled, so that Python cannot trace it."""
     page = (ROOT / "CONTRIBUTING.md").read_text("utf-8")
     found = [(f"{file}:{function}", bool(compiled)) for _, file, function, compiled in STEP.findall(page)]
     assert [int(number) for number, *_ in STEP.findall(page)] == list(range(1, len(found) + 1))
@@ -26,7 +26,7 @@ def steps() -> list[tuple[str, bool]]:
 
 
 def functions_met() -> list[str]:
-    """Functions that the second visit of a batch calls, as "file:function", in the order of their calls."""
+    """Return the functions, as "file:function", that the second training step on a batch calls, in this order."""
     problem = pear.tasks.shortest_path((3, 3)).problem
     loss = pear.PEARLoss(problem, smoothing=0.1)
     generator = torch.Generator().manual_seed(0)
@@ -49,7 +49,10 @@ def functions_met() -> list[str]:
 
 
 def compiled_calls(folder: Path, first: str) -> list[str]:
-    """Functions that a compiled one calls, directly or not, as "file:function"; names are unique in the folder."""
+    """Return the functions, as "file:function", that a compiled function calls, directly or indirectly.
+
+    Names are unique in the folder.
+    """
     bodies = {
         node.name: (path, node)
         for path in sorted(folder.glob("*.py"))

@@ -1,4 +1,4 @@
-"""``Rolling``: what enters and leaves a plan, simulations, and errors that say what to do."""
+"""``Rolling``: what a plan gets and returns, simulations, and errors."""
 
 import numpy as np
 import pandas as pd
@@ -12,7 +12,7 @@ T = 3
 
 
 def shop(sense="min", recourse=None, horizon=T, **problem):
-    """Buy at predicted prices, keep in stock, and meet a demand; stock[0] is what there is."""
+    """Return a model that buys at predicted prices and meets a demand from its stock; stock[0] is the present stock."""
     n = 3 * horizon + 1  # buy, lack, stock
     A, b = np.zeros((horizon + 1, n)), np.zeros(horizon + 1)
     A[0, 2 * horizon] = 1.0
@@ -36,7 +36,7 @@ def shop(sense="min", recourse=None, horizon=T, **problem):
 
 
 def with_demand(model):
-    """The model with a demand that is known each day."""
+    """Return the model with a demand that is known each day."""
     matrix = np.zeros((T + 1, T + 1))
     matrix[0, 0] = 1.0
     matrix[1:, 1:] = np.eye(T)

@@ -1,4 +1,4 @@
-"""Values and gradients of whole rollouts, beside a plain loop around another solver and finite differences."""
+"""Values and gradients of whole rollouts, compared with a plain loop over CVXPY and with finite differences."""
 
 import cvxpy as cp
 import numpy as np
@@ -13,7 +13,10 @@ CAPACITY, EFFICIENCY, CHARGE, DISCHARGE = 1.0, 0.9, 0.5, 0.3
 
 
 def battery(start="row"):
-    """A battery in CVXPY: its plan's parameters, its problem, and the variables of what flows and is stored."""
+    """Return a battery in CVXPY: the parameters for prices and initial level, and the problem.
+
+    With ``start="known"`` the initial level is a parameter; otherwise a row fixes it.
+    """
     price, e0 = cp.Parameter(T, name="price"), cp.Parameter(name="e0")
     charge, discharge = cp.Variable(T, name="charge"), cp.Variable(T, name="discharge")
     level = cp.Variable(T + 1, name="level")
@@ -40,7 +43,7 @@ def draw(batch, seed=0, steps=STEPS):
 
 
 def loop(forecast, truth, step=1):
-    """The realised cost of one rollout by a plain loop around CVXPY and Clarabel."""
+    """Return the realised cost of one rollout, by a plain loop over CVXPY and Clarabel."""
     price, e0, problem = battery("known")
     by_name = {v.name(): v for v in problem.variables()}
     level, total = 0.4, 0.0
@@ -91,7 +94,7 @@ def test_gradients_by_finite_differences_through_the_rollout(start, options):
 
 
 def check_gradient(loss, forecast, truth, entries=25, h=1e-6, **options):
-    """Compare gradients with central differences where both sides agree, that is, away from changes of active sets."""
+    """Compare gradients with central differences, except for entries whose two one-sided differences disagree."""
     forecast = forecast.clone().contiguous().requires_grad_()
     loss(forecast, truth, **options).backward()
     chosen = torch.randperm(forecast.numel(), generator=torch.Generator().manual_seed(1))[:entries].tolist()

@@ -1,4 +1,4 @@
-"""Scenarios from past errors, and fewer of them by k-means."""
+"""Scenarios from past errors, and their reduction by k-means."""
 
 import numpy as np
 import pytest

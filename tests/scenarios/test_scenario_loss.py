@@ -13,7 +13,10 @@ RISKS = [pear.Expectation(), pear.CVaR(0.6, 0.5), pear.CVaR(0.5), pear.WorstCase
 
 
 def differences(each, values, step=1e-5):
-    """The gradient (B, …) of losses (N,) of values (N, …) by central differences, all in one batch."""
+    """Return the gradient (B, …) of a loss by central differences, all in one batch.
+
+    ``each`` returns the losses (N,) for values (N, …), and gets the number of copies of each sample.
+    """
     size = values[0].numel()
     moves = step * torch.eye(size, dtype=torch.float64).reshape(size, *values.shape[1:])
     moved = torch.cat([values[:, None] + moves, values[:, None] - moves], 1)

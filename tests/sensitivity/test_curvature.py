@@ -1,4 +1,4 @@
-"""Is the curvature definite, semidefinite or neither: at every scale, dense and sparse, by every way of asking."""
+"""Tests for definite, semidefinite and indefinite curvature: at every scale, dense and sparse, by every function."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ n = 5
 
 
 def spectrum(least: float, count: int = 20, seed: int = 0) -> Tensor:
-    """(count, n, n) matrices with eigenvalues from ``least`` to 1 in random directions."""
+    """Return (count, n, n) matrices with eigenvalues from ``least`` to 1 in random directions."""
     rng = np.random.default_rng(seed)
     values = np.linspace(least, 1.0, n)
     bases = [np.linalg.qr(rng.standard_normal((n, n)))[0] for _ in range(count)]
@@ -71,7 +71,7 @@ def test_singular_where_one_direction_is_flat(diagonal: list[float], turned: boo
 
 @every_scale
 def test_singular_whatever_the_sign_of_the_last_pivot(scale: float) -> None:
-    """In half of the directions rounding leaves the zero pivot of a flat curvature above zero."""
+    """Rounding makes the last pivot of a singular curvature positive in half of the random directions."""
     for least, flat in ((0.0, True), (1e-9, False)):
         qp = pear.Problem(Q=scale * spectrum(least)).canonical(torch.zeros(20, n))
         assert lacks_strict_convexity(qp).tolist() == [flat] * 20
@@ -89,13 +89,16 @@ def test_inverse(diagonal: bool) -> None:
 
 
 def one_program(H: Any) -> Any:
-    """What ``_find_convexity_sign`` reads of a sparse program."""
+    """Return the attributes of a sparse program that ``_find_convexity_sign`` reads."""
     csr = sparse.csr_array(H)
     return SimpleNamespace(H=SimpleNamespace(csr=csr), n=csr.shape[0])
 
 
 def chain(shift: float, size: int = 8) -> sparse.csr_array:
-    """The path's Laplacian, whose least eigenvalue is 0, plus ``shift`` times I: no row outweighs its couplings."""
+    """Return the Laplacian of a path plus ``shift`` times I; the least eigenvalue is ``shift``.
+
+    With a shift of at most 0, no row is strictly diagonally dominant.
+    """
     edges = sparse.csr_array(sparse.diags_array([1.0, -1.0], offsets=[0, 1], shape=(size - 1, size)))
     return sparse.csr_array(edges.T @ edges + shift * sparse.eye_array(size))
 
@@ -118,13 +121,13 @@ def test_sign_of_a_diagonal(scale: float, diagonal: list[float], expected: int) 
 
 
 def test_sign_where_only_the_coupling_is_there() -> None:
-    """[[0, 1], [1, 0]] has the eigenvalues ±1."""
+    """The sign is found without a diagonal: [[0, 1], [1, 0]] has the eigenvalues ±1."""
     assert _find_convexity_sign(one_program(np.array([[0.0, 1.0], [1.0, 0.0]]))) == -1
 
 
 @pytest.mark.parametrize(("known", "expected"), [([], 0), ([0.5], 1), ([-0.5], -1)])
 def test_estimates_that_have_not_settled(monkeypatch: pytest.MonkeyPatch, known: list[float], expected: int) -> None:
-    """Without any estimate nothing is known of the sign, and the curvature may be flat."""
+    """If Lanczos does not converge, its estimates decide; without any estimate the curvature may be flat."""
 
     def never(*args: Any, **options: Any) -> Any:
         raise ArpackNoConvergence("no convergence", np.array(known), np.zeros((8, len(known))))

@@ -1,4 +1,4 @@
-"""Exact solutions, active sets, and the projection's identities, on planted problems and on degenerate ones."""
+"""Exact solutions, active sets, and identities of the projection, on planted problems and on degenerate ones."""
 
 from __future__ import annotations
 
@@ -29,14 +29,14 @@ every_sample = pytest.mark.parametrize(("name", "i"), EACH)
 
 
 def parts(name: str, i: int) -> tuple[Planted, Arrays, np.ndarray, np.ndarray]:
-    """A case, its sample i in numpy, and the sample's H and J."""
+    """Return a case, its sample i in numpy, and the sample's H and J."""
     case = ZOO[name]
     a = arrays(case.problem, case.cost, case.smoothing, i)
     return case, a, a.H, jacobian(a, case.x[i].numpy(), case.size)
 
 
 def project_by_columns(case: Planted, i: int) -> np.ndarray:
-    """P from ``DenseReducedSystems.project``, one unit vector after the other."""
+    """Return P from ``DenseReducedSystems.project``, one unit vector after another."""
     verified = solve_continuous_programs(case.problem, case.cost, case.smoothing, "auto")
     copies = torch.full((case.n,), i)
     kkt = DenseReducedSystems(verified.qp[copies], verified.active[copies])
@@ -46,7 +46,7 @@ def project_by_columns(case: Planted, i: int) -> np.ndarray:
 
 
 def project_by_gradient(case: Planted, i: int) -> np.ndarray:
-    """P from ``pear.regret_gradient``: the gradient is P's column where the error is a unit vector."""
+    """Return P from ``pear.regret_gradient``: for an error that is a unit vector, the gradient is a column of P."""
     copies = [i] * case.n
     predicted = case.cost[copies]
     true = predicted - case.force * torch.eye(case.n, dtype=torch.float64)
@@ -85,7 +85,7 @@ CURVED = [name for name, case in ZOO.items() if case.smoothing > 0 or case.probl
 @pytest.mark.parametrize("solver", SOLVERS)
 @pytest.mark.parametrize("name", CURVED)
 def test_every_solver_on_every_case(name: str, solver: str) -> None:
-    """At the planted costs, and at the true ones, whose solutions are not planted and may be degenerate."""
+    """Solutions are exact at the planted costs, and at the true ones, whose solutions may be degenerate."""
     case = ZOO[name]
     for cost in (case.cost, case.true):
         s = pear.solve(case.problem, cost, smoothing=case.smoothing, solver=solver)
@@ -102,14 +102,17 @@ def test_every_solver_on_every_linear_program(name: str, solver: str) -> None:
 
 
 def test_the_tables_hold_every_solver_of_the_extras() -> None:
-    """All are installed where these tests run, so that no row of the tables is lost in silence."""
+    """All optional solvers are installed, so that no row of the tables below is skipped unnoticed."""
     assert set(SOLVERS) == {"interior-point", "active-set", "osqp", "daqp", "piqp", "clarabel", "proxqp"}
     assert set(LP_SOLVERS) == {"interior-point", "active-set", "osqp", "daqp", "piqp", "clarabel", "highs", "scipy"}
 
 
 @st.composite
 def small_programs(draw: st.DrawFn) -> tuple[dict[str, Any], Tensor, Tensor]:
-    """Feasible problems with small integers, where ties, repeated rows and empty interiors are common; two costs."""
+    """Draw a feasible problem with small integers, and two costs.
+
+    Ties, repeated rows and empty interiors are common.
+    """
     n, p, m = draw(st.integers(1, 4)), draw(st.integers(0, 2)), draw(st.integers(0, 4))
     digit = st.integers(-2, 2)
 
@@ -173,7 +176,7 @@ ZERO_AND_TIED: dict[str, tuple[dict[str, Any], list[float], float]] = {
 
 @pytest.mark.parametrize("name", ZERO_AND_TIED)
 def test_zero_and_tied_data(name: str) -> None:
-    """Where nothing has a size, or everything is optimal: still a verified solution, from every solver."""
+    """Every solver gives a verified solution if all data is zero, or if every point is optimal."""
     fields, cost, smoothing = ZERO_AND_TIED[name]
     problem, costs = pear.Problem(**fields), torch.tensor([cost], dtype=torch.float64)
     for solver in SOLVERS if smoothing else LP_SOLVERS:
@@ -184,7 +187,7 @@ def test_zero_and_tied_data(name: str) -> None:
 
 @pytest.mark.parametrize("solver", SOLVERS)
 def test_units_of_variables_do_not_matter(solver: str) -> None:
-    """With x = D x', D from a thousandth to a thousand, decisions and gradients are the same in the old units."""
+    """In the variables x' with x = D x', decisions and gradients are the same after conversion."""
     case = ZOO["own everything"]
     p, D = case.problem, torch.tensor([1e-3, 1e3, 1.0, 10.0, 0.1, 1e2], dtype=torch.float64)
     fields = {"Q": p.Q * D[:, None] * D, "A": p.A * D, "b": p.b, "G": p.G * D, "h": p.h, "lb": p.lb / D, "ub": p.ub / D}
@@ -242,7 +245,7 @@ def test_tangent_dimension(name: str, i: int) -> None:
 
 @every_case
 def test_normal_errors_are_filtered(name: str) -> None:
-    """An error in the range of Jᵀ costs nothing: its gradient is zero."""
+    """An error in the range of Jᵀ changes no decision: its gradient is zero."""
     case, rng = ZOO[name], np.random.default_rng(0)
     normal = np.zeros((case.B, case.n))
     for i in range(case.B):
@@ -254,9 +257,9 @@ def test_normal_errors_are_filtered(name: str) -> None:
 
 @every_case
 def test_normal_invariance(name: str) -> None:
-    """Moving ĉ along the range of Jᵀ changes neither decision nor gradient while the active set stands.
+    """Moving ĉ in the range of Jᵀ changes neither decision nor gradient while the active set stays.
 
-    The multipliers planted are at least half a unit of force: a change of a fifth leaves every sign as it is.
+    The planted multipliers are at least half a unit of force; a change of a fifth does not change their signs.
     """
     case, rng = ZOO[name], np.random.default_rng(1)
     normal = np.zeros((case.B, case.n))
@@ -273,9 +276,9 @@ def test_normal_invariance(name: str) -> None:
 @every_case
 @pytest.mark.parametrize("beta", [0.1, 2.0])
 def test_normal_injection(name: str, beta: float) -> None:
-    """What is added points along n = H⁻¹e − g and is β‖g‖ long; nothing is added where n = 0.
+    """Injection adds β‖g‖ n/‖n‖ with n = H⁻¹e − g, and nothing if n = 0.
 
-    A singular H is made definite by the active constraints, H + ρJᵀJ with ρ of its size, which leaves P as it is.
+    A singular H is replaced by the definite H + ρJᵀJ, with ρ of the size of H, which does not change P.
     """
     case = ZOO[name]
     a = [arrays(case.problem, case.cost, case.smoothing, i) for i in range(case.B)]
@@ -300,7 +303,7 @@ def test_normal_injection(name: str, beta: float) -> None:
 
 @pytest.mark.parametrize("noise", [0.0, 1e-8])
 def test_the_active_set_is_guessed_from_a_point_nearby(noise: float) -> None:
-    """In any units, and with bounds away from zero: slack against multiplier tells which constraints are tight."""
+    """The comparison of slack and multiplier finds the tight constraints, in any units and for any bounds."""
     for name, case in ZOO.items():
         generator = torch.Generator().manual_seed(0)
         exact = solve_continuous_programs(case.problem, case.cost, case.smoothing, "auto")
@@ -313,7 +316,7 @@ def test_the_active_set_is_guessed_from_a_point_nearby(noise: float) -> None:
 
 @pytest.mark.parametrize("scale", [1e-8, 1.0, 1e8])
 def test_rounding_is_no_normal_component(scale: float) -> None:
-    """Blown up to the size of the gradient it would turn it; a real component counts in any unit."""
+    """A normal component that is rounding is not scaled up to the gradient's length; a real one is, in any unit."""
     rescaled = scale * torch.tensor([[1.0, -2.0, 3.0]], dtype=torch.float64)
     g = rescaled * (1 + torch.tensor([[3e-15, 0.0, -2e-15]], dtype=torch.float64))
     torch.testing.assert_close(add_normal_component(rescaled, g, 0.5), g, rtol=1e-13, atol=0.0)
@@ -324,13 +327,13 @@ def test_rounding_is_no_normal_component(scale: float) -> None:
 
 @pytest.mark.parametrize("injection", [0.0, 0.1])
 def test_injection_needs_no_curvature(injection: float) -> None:
-    """A linear program's vertex is unique, and nothing is added to its gradient of zero."""
+    """The gradient at the vertex of a linear program is zero, and injection adds nothing to it."""
     box, costs = pear.Problem(lb=0.0, ub=1.0, n=2), torch.tensor([[1.0, -1.0], [2.0, 3.0]])
     assert pear.regret_gradient(box, costs, -costs, smoothing=0.0, injection=injection).tolist() == [[0.0, 0.0]] * 2
 
 
 def test_injection_into_a_sparse_program_is_that_into_the_dense_one() -> None:
-    """One quadratic term for each pair of variables, a row that ties the others down, in sparse and in dense form."""
+    """Sparse and dense forms agree, with one quadratic term and one row for each pair of variables."""
     n, rng = 600, np.random.default_rng(0)
     Q = np.diag(np.tile([2.0, 0.0], n // 2))
     A = np.kron(np.eye(n // 2), [[1.0, 1.0]])
@@ -345,7 +348,7 @@ def test_injection_into_a_sparse_program_is_that_into_the_dense_one() -> None:
 
 
 def test_normal_injection_adds_nothing_to_a_zero_gradient() -> None:
-    """A vertex has no tangent direction: g = 0, and β‖g‖ is 0 too."""
+    """At a vertex there is no tangent direction: g = 0, and β‖g‖ = 0."""
     case = ZOO["vertex"]
     g = pear.regret_gradient(case.problem, case.cost, case.true, case.smoothing, injection=1.0)
     assert bool((g == 0).all())
@@ -355,7 +358,10 @@ def test_normal_injection_adds_nothing_to_a_zero_gradient() -> None:
 
 
 def weakly_held() -> tuple[pear.Problem, Tensor]:
-    """min ½‖z‖² + ĉᵀz with z₀ ≤ 1 and z₀ + z₁ ≤ 3, tight at z = (1, 2, 0) with multipliers zero; z₂ ≥ 0, too."""
+    """Return min ½‖z‖² + ĉᵀz with z₀ ≤ 1, z₀ + z₁ ≤ 3 and z₂ ≥ 0, and a cost.
+
+    All three constraints are tight at the solution z = (1, 2, 0), with multipliers of zero.
+    """
     problem = pear.Problem(Q=np.eye(3), G=[[1.0, 1.0, 0.0]], h=[3.0], lb=[-INF, -INF, 0.0], ub=[1.0, INF, INF])
     return problem, torch.tensor([[-1.0, -2.0, 0.0]], dtype=torch.float64)
 
@@ -373,9 +379,9 @@ def test_weakly_active_constraints_are_reported(solver: str) -> None:
 
 @pytest.mark.parametrize("solver", SOLVERS)
 def test_weakly_active_constraints_count_as_active(solver: str) -> None:
-    """The rule: what is tight holds the decision, whatever its multiplier, so that no direction is left here.
+    """By the rule, a tight constraint counts as active whatever its multiplier, so that no direction remains.
 
-    With the strongly active constraints alone (there are none) the gradient would be the error itself.
+    With only the strongly active constraints, of which there are none, the gradient would be the error itself.
     """
     problem, cost = weakly_held()
     g = pear.regret_gradient(problem, cost, cost - 1.0, smoothing=0.0, solver=solver)
@@ -395,7 +401,7 @@ def test_pinned_variables_are_not_called_weak() -> None:
 
 @pytest.mark.parametrize("solver", ["auto", *LP_SOLVERS])
 def test_a_tied_linear_program_has_no_derivative(solver: str) -> None:
-    """Sample 1 has an edge of solutions; whichever of them a solver returns, a vertex or not: no derivative."""
+    """Every point of an edge is optimal for sample 1: it has no derivative, whichever point a solver returns."""
     problem = pear.Problem(A=[[1.0, 1.0, 1.0]], b=[1.0], lb=0.0)
     cost = torch.tensor([[1.0, 2.0, 3.0], [1.0, 1.0, 3.0]], dtype=torch.float64)
     assert solution_kkt(problem, cost, 0.0, pear.solve(problem, cost, solver=solver)) <= 1e-9

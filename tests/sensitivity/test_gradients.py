@@ -27,7 +27,7 @@ def leaf(value: Any) -> Tensor:
 
 
 def paid(case: Planted, z: Tensor, i: int) -> np.ndarray:
-    """What decisions z (k, n) cost in the minimised form, at the true cost of sample i, smoothing included."""
+    """Return the smoothed objective of decisions z (k, n) at the true cost of sample i, in the minimised form."""
     a = arrays(case.problem, case.true, case.smoothing, i)
     x = z.numpy()
     return 0.5 * np.einsum("ki,ij,kj->k", x, a.H, x) + x @ a.c
@@ -38,7 +38,7 @@ def paid(case: Planted, z: Tensor, i: int) -> np.ndarray:
 
 @pytest.mark.parametrize("name", ZOO)
 def test_gradient_is_that_of_the_regret(name: str) -> None:
-    """Within one active set regret is quadratic in ĉ, so that central differences have no truncation error."""
+    """While the active set stays, regret is quadratic in ĉ, so that central differences have no truncation error."""
     case = ZOO[name]
     g = pear.regret_gradient(case.problem, case.cost, case.true, case.smoothing)
     steps = 1e-4 * case.force * torch.cat([torch.eye(case.n), -torch.eye(case.n)]).double()
@@ -63,7 +63,7 @@ CURVATURES = ["portfolio", "polyhedron", "own everything", "own everything, max"
 @pytest.mark.parametrize("name", CURVATURES)
 @pytest.mark.parametrize("true_per_sample", [False, True])
 def test_gradcheck_by_both_curvatures(name: str, true_per_sample: bool) -> None:
-    """Q̂ is the case's own curvature, under which its solution is planted; the bill has another one."""
+    """Q̂ is the curvature for which the solution is planted; the true Q is another."""
     case = ZOO[name]
     rng = np.random.default_rng(0)
     shape = (case.B, case.n) if true_per_sample else (case.n,)
@@ -80,7 +80,7 @@ def test_gradcheck_by_both_curvatures(name: str, true_per_sample: bool) -> None:
 
 @pytest.mark.parametrize("sense", ["min", "max"])
 def test_gradcheck_by_curvature_on_top_of_smoothing(sense: str) -> None:
-    """Q = ±(LLᵀ + I), differentiated by L; nothing is tight, so that every point is smooth."""
+    """Derivatives by L in Q = ±(LLᵀ + I) are checked; no constraint is active, so that every point is smooth."""
     rng, sign = np.random.default_rng(0), 1 if sense == "min" else -1
     L, c = leaf(rng.normal(size=(2, 3, 3))), leaf(rng.normal(size=(2, 3)))
     problem = pear.Problem(n=3, sense=sense)
@@ -107,7 +107,7 @@ def test_curvature_defaults_to_the_problems_own() -> None:
 
 @pytest.mark.parametrize(("name", "beta"), [(name, beta) for name in CURVED for beta in (0.0, 0.3)])
 def test_loss_hands_on_the_closed_form(name: str, beta: float) -> None:
-    """The gradient of PEARLoss is regret_gradient, times whatever comes from above."""
+    """The gradient of ``PEARLoss`` is ``regret_gradient`` times the upstream gradient."""
     case = ZOO[name]
     predicted, up = leaf(case.cost), torch.arange(1.0, case.B + 1).double()
     loss = pear.PEARLoss(case.problem, smoothing=case.smoothing, injection=beta, reduction="none", guidance=0.0)
@@ -149,7 +149,7 @@ def test_a_step_against_the_gradient_lowers_the_regret() -> None:
 
 
 def by_objectives(problem: pear.Problem, predicted: Tensor, true: Tensor, smoothing: float) -> Tensor:
-    """Regret as it is defined: the difference of two objectives at the true cost, in the problem's own sense."""
+    """Return the regret by its definition: the difference of two objectives at the true cost."""
     chosen, best = (pear.solve(problem, cost, smoothing=smoothing).x for cost in (predicted, true))
     paid, ideal = (problem.objective(z, true, smoothing=smoothing) for z in (chosen, best))
     return paid - ideal if problem.sense == "min" else ideal - paid
@@ -201,7 +201,7 @@ def test_regret_is_never_negative(drawn: Any, smoothing: float, sense: str) -> N
 def test_gradient_with_a_predicted_curvature_is_that_of_the_true_objective(
     solver: str, shared: bool, sense: str
 ) -> None:
-    """Closed form and loss, in one pass and step by step, against differences of what the decision is worth."""
+    """Closed form and loss, in one pass and in the pipeline, agree with differences of the true objective."""
     generator = torch.Generator().manual_seed(0)
     L = torch.randn(2, 2, 3, 3, generator=generator, dtype=torch.float64)
     Q, true_Q = (L @ L.mT + torch.eye(3)) * (1 if sense == "min" else -1)

@@ -1,4 +1,4 @@
-"""Factorisations that are kept by the sets of constraints they belong to."""
+"""Factorisations that are stored by the sets of constraints to which they belong."""
 
 from dataclasses import replace
 

@@ -1,4 +1,4 @@
-"""The reduced KKT systems by themselves: every answer against numpy's, on working sets that nobody chose to be kind."""
+"""The reduced KKT systems alone: every result against numpy's, on working sets that need not be favourable."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ KINDS = ["dense", "diagonal", "own rows", "dependent rows", "no equalities", "un
 
 
 def programs(kind: str) -> tuple[QuadraticProgram, ActiveSet]:
-    """Curved programs, and working sets of another size in every sample; the last one holds every variable."""
+    """Return curved programs with working sets of different sizes; that of the last sample holds every variable."""
     rng = np.random.default_rng(3)
     L = rng.standard_normal((n, n))
     Q = np.diag(rng.uniform(0.5, 2.0, n)) if kind == "diagonal" else L @ L.T + 0.1 * np.eye(n)
@@ -49,14 +49,14 @@ def programs(kind: str) -> tuple[QuadraticProgram, ActiveSet]:
 
 
 def blocks(qp: QuadraticProgram, active: ActiveSet, i: int) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
-    """H_FF, J_F, and the positions of F and of the active rows, in numpy."""
+    """Return H_FF, J_F, and the masks of the free variables F and of the active rows, in numpy."""
     free, rows = (~active.fixed[i]).numpy(), active.rows[i].numpy()
     H, A, G = (v[i if len(v) > 1 else 0].numpy() for v in (qp.H, qp.A, qp.G))
     return H[np.ix_(free, free)], np.vstack([A, G[rows]])[:, free], free, rows
 
 
 def null_space(M: np.ndarray, columns: int) -> np.ndarray:
-    """An orthonormal basis of what M takes to zero."""
+    """Return an orthonormal basis of the null space of M."""
     if not len(M):
         return np.eye(columns)
     _, S, Vh = np.linalg.svd(M)
@@ -64,7 +64,7 @@ def null_space(M: np.ndarray, columns: int) -> np.ndarray:
 
 
 def right_hand_sides(qp: QuadraticProgram, active: ActiveSet) -> tuple[Tensor, Tensor, Tensor]:
-    """f at random, and sides that some point of the free variables satisfies."""
+    """Return a random f, and right-hand sides of the rows that some point of the free variables satisfies."""
     generator = torch.Generator().manual_seed(1)
     f, x = torch.randn(2, B, n, generator=generator, dtype=torch.float64)
     x = torch.where(active.fixed, 0.0, x)
@@ -75,7 +75,7 @@ def right_hand_sides(qp: QuadraticProgram, active: ActiveSet) -> tuple[Tensor, T
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("carefully", [False, True])
 def test_solutions(kind: str, carefully: bool) -> None:
-    """x solves the system and is unique; multipliers balance it, and the careful ones are those of least norm."""
+    """x is the unique solution; the multipliers satisfy stationarity, and the careful ones have the least norm."""
     qp, active = programs(kind)
     f, r_eq, r_in = right_hand_sides(qp, active)
     f[active.fixed] = torch.nan  # ignored too
@@ -125,7 +125,7 @@ def test_projection_and_dimension(kind: str, least: bool) -> None:
 @pytest.mark.parametrize("seed", range(4))
 @pytest.mark.parametrize("unit", [1e-6, 1.0, 1e6])
 def test_flat_directions(unit: float, seed: int) -> None:
-    """What of f lies along tangent directions without curvature; there nothing is unique."""
+    """``flat`` returns the part of f along tangent directions without curvature; if there are any, x is not unique."""
     rng = np.random.default_rng(seed)
     V = np.linalg.qr(rng.standard_normal((n, n)))[0]
     Q = unit * (V * [3.0, 2.0, 1.0, 0.0, 0.0, 0.0]) @ V.T
@@ -155,7 +155,7 @@ def test_flat_directions(unit: float, seed: int) -> None:
 
 
 def residual(qp: QuadraticProgram, active: ActiveSet, rng: np.random.Generator) -> tuple[bool, float]:
-    """What the fast path says of random right-hand sides, and the residual relative to its terms."""
+    """Return whether the fast path calls its solution good, and the residual relative to its terms."""
     f, r, H, G = rng.standard_normal(n), rng.standard_normal(qp.m), qp.H[0].numpy(), qp.G[0].numpy()
     x, _, v, good = DenseReducedSystems(qp, active).solve(
         *(torch.from_numpy(side)[None] for side in (f, np.zeros(0), r))
@@ -167,7 +167,7 @@ def residual(qp: QuadraticProgram, active: ActiveSet, rng: np.random.Generator) 
 
 
 def test_what_is_called_good_has_no_residual() -> None:
-    """Rows that are nearly parallel, and nearly singular curvature: the fast path may fall short, and says so."""
+    """With nearly parallel rows or nearly singular curvature the fast path may be inaccurate, and then reports it."""
     said = []
     for digits, seed in itertools.product(range(19), range(5)):
         rng = np.random.default_rng([digits, seed])
@@ -189,7 +189,7 @@ def test_what_is_called_good_has_no_residual() -> None:
 @pytest.mark.parametrize("kind", [kind for kind in KINDS if kind != "own rows"])
 @pytest.mark.parametrize("flat", [False, True])
 def test_sparse_systems(kind: str, flat: bool, monkeypatch: pytest.MonkeyPatch) -> None:
-    """One sample at a time, on the non-zeros: the same answers, and curved where the tangent space is."""
+    """Sparse systems give the same solutions, and report flat tangent directions."""
     monkeypatch.setattr(sizes, "MIN_VARIABLES", 1)
     monkeypatch.setattr(sizes, "MAX_SHARE", 1.0)
     dense, active = programs(kind)

@@ -1,4 +1,4 @@
-"""Is a decision the only one? Asked of small programs full of ties, and answered by looking along every coordinate."""
+"""Uniqueness of decisions, on small programs with many ties, compared with a search along every coordinate."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ n = 4
 
 
 def width_of_the_optimal_set(a: Arrays, x: np.ndarray) -> float:
-    """How far apart two optimal points can be in one coordinate: they have Hz = Hx and the same cost."""
+    """Return how far two optimal points can differ in one coordinate; they have Hz = Hx and the same cost."""
     A, b = np.vstack([a.A, a.H]), np.concatenate([a.b, a.H @ x])
     G, h = np.vstack([a.G, a.c + a.H @ x]), np.append(a.h, (a.c + a.H @ x) @ x + 1e-11)
     some = np.abs(A).sum(1) > 0

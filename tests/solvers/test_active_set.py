@@ -1,4 +1,4 @@
-"""The compiled active-set method: the same answers as the pipeline, from any start, in any company, or none."""
+"""The compiled active-set method: it agrees with the pipeline for all starts, batches and threads."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ def run(
 
 
 def test_what_a_workspace_held_before_does_not_count() -> None:
-    """Every thread keeps its room from call to call; nothing of an earlier sample may reach a later one."""
+    """Threads reuse their workspace, but no value of an earlier sample may affect a later one."""
     rng = np.random.default_rng(5)
     F, G = rng.normal(size=(6, 6)), rng.normal(size=(4, 6))
     fields = {"G": torch.from_numpy(G), "h": torch.ones(4).double(), "lb": -torch.ones(6).double()}
@@ -81,7 +81,7 @@ def test_what_a_workspace_held_before_does_not_count() -> None:
 
 
 def test_a_step_that_ends_on_a_bound_up_to_rounding_ends_on_it() -> None:
-    """Only 0 is feasible, and the first step to it goes by −2/3: the last digit of a sum must not be infeasible."""
+    """Only 0 is feasible, and the first step to it is −2/3: rounding of the sum must not make the end infeasible."""
     problem = pear.Problem(Q=[[0.6]], G=[[-3.0], [-2.0]], h=[2.0, 0.0], lb=[-2.0], ub=[0.0])
     found = run(
         pack_programs({k: getattr(problem, k) for k in ("G", "h", "lb", "ub")}, 1, smoothing=0.1), np.ones((1, 1))
@@ -142,7 +142,7 @@ def test_decisions_are_unique_if_equalities_fix_what_has_no_curvature(fixed: int
 
 
 def test_constraints_of_its_own_give_a_sample_the_same_start() -> None:
-    """Shared constraints have one default start; a sample whose constraints are its own finds the same by itself."""
+    """A sample with its own constraints computes the default start that shared constraints have."""
     rng = np.random.default_rng(1)
     G, cost = torch.from_numpy(rng.normal(size=(5, 4))), rng.normal(size=(2, 4))
     fields = {
@@ -160,7 +160,7 @@ def test_constraints_of_its_own_give_a_sample_the_same_start() -> None:
 @pytest.mark.parametrize("rows", [0, 3])
 @pytest.mark.parametrize("bound", [1e9, 1e12, 1e15])
 def test_far_bounds_are_no_start(bound: float, rows: int) -> None:
-    """The compiled method itself solves what lies between bounds that stand for none, as if they were not there."""
+    """The compiled method treats huge bounds as absent, and does not start at them."""
     rng = np.random.default_rng(rows)
     F, n = rng.normal(size=(6, 6)), 6
     fields = {"Q": torch.from_numpy(F @ F.T), "G": torch.from_numpy(rng.normal(size=(rows, n))), "h": torch.ones(rows)}
@@ -176,7 +176,7 @@ def test_far_bounds_are_no_start(bound: float, rows: int) -> None:
 
 @every_case
 def test_zoo(name: str) -> None:
-    """The planted solutions, their optimality conditions, and the gradients that the default path gives."""
+    """Planted solutions, optimality conditions, and the gradients of the default path."""
     case = ZOO[name]
     found = pear.solve(case.problem, case.cost, case.smoothing, solver="active-set")
     torch.testing.assert_close(found.x, case.x, rtol=1e-9, atol=1e-9 * case.size)
@@ -192,7 +192,10 @@ small = st.integers(-2, 2)
 
 @st.composite
 def programs(draw: st.DrawFn) -> tuple[pear.Problem, torch.Tensor, float]:
-    """Small integers: degenerate vertices, redundant and absent rows, free and pinned variables, fields per sample."""
+    """Draw a problem of small integers, with a cost and a smoothing.
+
+    Vertices may be degenerate, rows redundant or absent, variables free or fixed, and fields given per sample.
+    """
     n, p, m, B = draw(st.integers(1, 4)), draw(st.integers(0, 2)), draw(st.integers(0, 3)), draw(st.integers(1, 2))
 
     def numbers(*shape: int) -> Array:
@@ -219,7 +222,7 @@ def programs(draw: st.DrawFn) -> tuple[pear.Problem, torch.Tensor, float]:
 @settings(max_examples=60, deadline=None)
 @given(programs())
 def test_random_programs(drawn: tuple[pear.Problem, torch.Tensor, float]) -> None:
-    """The same status as by the interior point, the same value, and optimality conditions that hold."""
+    """Status and value are those of the interior point, and the optimality conditions hold."""
     problem, cost, smoothing = drawn
     mine, theirs = both(problem, cost, smoothing)
     assert mine.status.tolist() == theirs.status.tolist()
@@ -273,7 +276,7 @@ def test_neighbours_change_no_bit() -> None:
 @pytest.mark.parametrize("openmp", [True, False], ids=["torch's threads", "threads of our own"])
 @pytest.mark.parametrize(("threads", "parts"), [(3, 8), (3, 1), (7, 1_000), (16, 2)])
 def test_threads_change_no_bit(openmp: bool, threads: int, parts: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Nor does the number of samples that a thread takes at a time, down to one."""
+    """Results are equal to the bit for every number of threads, and of samples that a thread takes at a time."""
     P, cost = of_paths(300)
     one, _ = run(P, cost)
     monkeypatch.setattr(torch, "get_num_threads", lambda: threads)
@@ -286,7 +289,7 @@ def test_threads_change_no_bit(openmp: bool, threads: int, parts: int, monkeypat
 
 
 def regrets(P: layout.Programs, cost: Array) -> tuple[layout.CompiledRegrets, Array]:
-    """Of costs in the reverse order, without slots."""
+    """Return the results for true costs that are the predicted ones reversed, without stored starts."""
     (B, n), (_, R, _), default = cost.shape, P.J.shape, batch.call_kernel_for_start(P)
     table = kernel_threads.kernel_thread_table(B, n, P.equalities, R - P.equalities)
     samples = layout.SampleCosts(cost, cost[:, ::-1].copy(), np.arange(B), np.zeros(0, np.int64))
@@ -295,7 +298,7 @@ def regrets(P: layout.Programs, cost: Array) -> tuple[layout.CompiledRegrets, Ar
 
 @pytest.mark.parametrize("openmp", [True, False], ids=["torch's threads", "threads of our own"])
 def test_regrets_of_which_nothing_is_kept(openmp: bool, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A row for each worker in place of one for each sample changes no bit, nor does the number of workers."""
+    """Results that are not stored use a row for each worker, and are equal to the bit for any number of workers."""
     P, cost = of_paths(300)
     (B, n), R = cost.shape, P.J.shape[1]
     slots, best = np.arange(B), layout.new_kernel_solutions(B, n, R, 0)
@@ -316,7 +319,7 @@ def test_regrets_of_which_nothing_is_kept(openmp: bool, monkeypatch: pytest.Monk
 
 
 def litter(make: Any) -> Any:
-    """A function that makes arrays full of sevens."""
+    """Return a version of ``make`` whose arrays are filled with sevens."""
 
     def littered(*sizes: int) -> Any:
         made = make(*sizes)
@@ -330,7 +333,7 @@ def litter(make: Any) -> Any:
 
 @pytest.mark.parametrize("bad", [np.nan, 2e150])
 def test_samples_that_are_given_up_are_zero(bad: float, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Whatever was in the room: nothing is filled before the compiled code runs."""
+    """The results of failed samples are zero, although the arrays are not initialised."""
     P, cost = of_paths(6)
     cost[2, 3] = bad
     littered = {name: litter(getattr(layout, name)) for name in ("new_kernel_solutions", "new_kernel_regrets")}
@@ -368,7 +371,7 @@ def test_a_child_process_does_not_wait_for_threads_of_its_parent(monkeypatch: py
 
 
 def test_callers_in_several_threads_do_not_meet() -> None:
-    """The kernels run without Python's lock; callers that shared a workspace would write into each other's."""
+    """The kernels run without Python's lock; if callers shared a workspace, they would overwrite each other's data."""
     P, cost = of_paths(2_000)
     alone, _ = run(P, cost)
     with ThreadPoolExecutor(3) as pool:
@@ -379,7 +382,7 @@ def test_callers_in_several_threads_do_not_meet() -> None:
 
 @pytest.mark.parametrize("field", ["h", "ub", "G", "Q"])
 def test_fields_that_change_under_the_same_keys(field: str) -> None:
-    """What is kept under other data is a start, never an answer."""
+    """A result that was stored with other data is a start, never an answer."""
     case, keys = ZOO["knapsack"], [0, 1, 2]
     p = case.problem
     assert p.G is not None
@@ -401,7 +404,7 @@ def test_fields_that_change_under_the_same_keys(field: str) -> None:
 
 
 def test_a_factor_that_is_kept_belongs_to_its_smoothing() -> None:
-    """Injection solves with H, which is factored once for each λ."""
+    """Injection uses a factor of H, which is stored separately for each λ."""
     r = np.random.default_rng(0)
     W = r.normal(size=(6, 6))
     problem = pear.Problem(Q=W @ W.T + np.eye(6), A=np.ones((1, 6)), b=[1.0], lb=0.0, ub=1.0)
@@ -418,7 +421,7 @@ def test_a_factor_that_is_kept_belongs_to_its_smoothing() -> None:
 
 
 def test_backward_after_the_table_moved_on() -> None:
-    """The derivative belongs to the decision that was taken, not to the one that is kept by now."""
+    """The derivative belongs to the decision of its call, even if the store holds a later one."""
     case, keys = ZOO["simplex"], [0, 1, 2]
     layer = pear.DecisionLayer(case.problem, case.smoothing)
     cost, fresh = (case.cost.clone().requires_grad_() for _ in range(2))
@@ -495,7 +498,7 @@ def test_limits_hand_over_quietly(
 
 
 def test_memory_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Where a table would take too much, samples start afresh instead."""
+    """If the table of stored solutions would be too large, samples start afresh."""
     monkeypatch.setattr(solution_store, "_TABLE_BYTES", 0)
     case = ZOO["simplex"]
     loss = pear.PEARLoss(case.problem, case.smoothing, guidance=0.0, injection=0.1)
@@ -520,7 +523,7 @@ def test_upstream_nan_stays_with_its_sample() -> None:
 
 
 def test_one_specialisation_each() -> None:
-    """Every shape, with and without curvature, dense and sparse, own and shared, runs the same compiled code."""
+    """All shapes, with and without curvature, dense and sparse, shared and per sample, use one compiled version."""
     for name in ("simplex", "portfolio", "knapsack", "flow", "box"):
         case = ZOO[name]
         loss = pear.PEARLoss(case.problem, case.smoothing, injection=0.0, guidance=0.0)
@@ -555,7 +558,7 @@ def test_cache_is_emptied_when_a_source_changes(tmp_path: Path) -> None:
 
 
 def test_the_cache_depends_on_the_rule_and_on_both_packages() -> None:
-    """An entry point in another package calls into this one; all of it ends up in the machine code."""
+    """The cache key covers the rule and both packages, because an entry point elsewhere contains code of this one."""
     package = Path(pear.__file__).resolve().parent
     shared = (package / "compile", package / "solvers", Path(rule.__file__).resolve())
 
@@ -622,7 +625,7 @@ DEPENDENT: dict[str, dict[str, Any]] = {
 
 @pytest.mark.parametrize("name", DEPENDENT)
 def test_equalities_that_depend_on_each_other_in_any_unit(name: str) -> None:
-    """In odd units the rounding of one row was taken for a pivot, and a point that is not the best for the solution."""
+    """In extreme units, the rounding of one row was taken for a pivot, and a non-optimal point for the solution."""
     A, b, lb, ub, c = (np.array(DEPENDENT[name][field], dtype=float) for field in ("A", "b", "lb", "ub", "c"))
     Q, random = DEPENDENT[name].get("Q"), np.random.default_rng(0)
     for _ in range(400):
@@ -639,7 +642,7 @@ def test_equalities_that_depend_on_each_other_in_any_unit(name: str) -> None:
 
 
 def test_flat_direction_gets_no_curvature_from_rounding() -> None:
-    """In these units an entry of 3e-17 curved a direction without curvature, and a point of 2e32 counted as solved."""
+    """In these units an entry of 3e-17 gave curvature to a flat direction, and a point of 2e32 counted as solved."""
     unit = np.array([0.007165404364390099, 72.33911940644133, 6.808704603293725, 0.037569087124086444])
     rows = np.array([604.5993823092194, 4902.194695147551, 4061.2015359520883, 4.82604137674135, 1.7342324586589783])
     row, money = 0.6832434875075266, 0.035494255519056314

@@ -1,4 +1,4 @@
-"""Every backend on a zoo of small problems, judged by the optimality conditions and not by ``x``."""
+"""Every backend on a zoo of small problems, judged by the optimality conditions and not by known solutions."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ BRANCH_AND_CUT = [name for name in able("milp") if name != "binary"]  # which ta
 
 
 def residual(qp: QuadraticProgram, candidate: Candidate) -> np.ndarray:
-    """(B,) the largest violation of any optimality condition, relative to the sizes of the data, in plain numpy."""
+    """Return (B,) the largest violation of any optimality condition, relative to the data, in plain numpy."""
     worst = []
     for i in range(qp.batch):
         H, c, A, b, G, h, lb, ub = (
@@ -278,7 +278,7 @@ def test_kinds() -> None:
 
 
 def test_auto(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The first row of the table that takes the problem, and is installed."""
+    """"auto" is the first installed solver of the table that supports the problem."""
     integers = zoo_program([1.0], lb=[0], ub=[3], integer=[True])
     assert choose_backend("qp").name == choose_backend("lp").name == "active-set"
     assert choose_backend("qp", sparse=True).name == choose_backend("lp", sparse=True).name == "interior-point"
@@ -293,7 +293,7 @@ def test_auto(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_resolve() -> None:
-    """The one that is asked for first, then all others that can, each once."""
+    """The list begins with the chosen solver, followed by all others that support the kind, each once."""
     assert resolve_backends("auto", "qp")[0].name == "active-set"
     names = [row.name for row in resolve_backends("osqp", "qp")]
     assert names[:3] == ["osqp", "active-set", "interior-point"]

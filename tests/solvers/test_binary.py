@@ -1,4 +1,4 @@
-"""A user's own 0-1 programs: the engine against HiGHS, and answers that are wrong in one respect each."""
+"""0–1 programs: the solver ``binary`` against HiGHS, and false answers that are detected."""
 
 from __future__ import annotations
 
@@ -100,7 +100,7 @@ def programs(kind: Any, seed: int, sense: str) -> tuple[pear.Problem, np.ndarray
 @pytest.mark.parametrize("kind", KINDS, ids=lambda kind: kind.__name__)
 @pytest.mark.parametrize(("seed", "sense"), [(0, "min"), (1, "max"), (2, "max"), (3, "min")])
 def test_the_engine_equals_branch_and_cut(kind: Any, seed: int, sense: str) -> None:
-    """432 programs; the engine has to answer by itself, with its own proof."""
+    """``binary`` solves 432 programs by itself, with its own proof, as HiGHS does."""
     problem, cost = programs(kind, seed, sense)
     qp = problem.canonical(torch.from_numpy(cost))
     assert supports(qp)
@@ -186,7 +186,7 @@ def solved_knapsack(solver: str = "binary") -> tuple[QuadraticProgram, Candidate
 
 
 def second_best(qp: QuadraticProgram, x: Tensor) -> Tensor:
-    """One item less: feasible, whole, and not optimal."""
+    """Return decisions with one item less: feasible and integer, but not optimal."""
     worse = x.clone()
     worse[torch.arange(len(x)), x.argmax(1)] = 0.0
     return worse
@@ -203,7 +203,7 @@ def test_every_integer_solver_carries_a_bound(solver: str) -> None:
 
 
 def tamper(how: str, qp: QuadraticProgram, candidate: Candidate) -> tuple[QuadraticProgram, Candidate, float]:
-    """Programs and candidates that are wrong in one respect, and the residual that must be reported."""
+    """Return a program and a candidate with one defect, and the residual or gap that must be reported."""
     x, bound = candidate.x, candidate.bound
     assert bound is not None
     size = (qp.c * x).abs().sum(1)

@@ -1,4 +1,4 @@
-"""The dual active-set method: programs with many dense rows, beside other solvers and finite differences."""
+"""The dual active-set method: programs with many dense rows, against other solvers and finite differences."""
 
 import numpy as np
 import pytest
@@ -15,7 +15,7 @@ EXACT = 1e-9
 
 
 def draw_polytope(seed, n=12, m=30, p=3, curved=False, sense="min", degenerate=False):
-    """A feasible, strictly convex program with more inequalities than equalities, and costs for eight samples."""
+    """Draw a feasible, strictly convex program with many inequalities, and costs for eight samples."""
     r = np.random.default_rng(seed)
     inside, G, A = r.normal(size=n), r.normal(size=(m, n)), r.normal(size=(p, n))
     if degenerate:  # duplicate rows, a sum of rows, a pinned variable, and rows that meet in one point
@@ -110,7 +110,7 @@ def test_right_hand_sides_may_differ_by_sample():
 
 
 def test_a_corner_with_too_many_constraints_is_reused():
-    """Tight constraints with multiplier zero may leave and return: the sample has kept its working set all the same."""
+    """A working set is reused although tight constraints with multiplier zero may leave and enter it."""
     corner = pear.Problem(G=[[1.0, 1.0], [1.0, 0.0], [0.0, 1.0], [2.0, 1.0]], h=[2.0, 1.0, 1.0, 3.0])
     loss = pear.PEARLoss(corner, smoothing=0.1, guidance=0.0)
     cost = torch.tensor([[-1.0, -1.0], [-2.0, -1.0], [-1.0, -3.0]], dtype=torch.float64)
@@ -147,7 +147,7 @@ def test_units_do_not_matter(scale):
 
 
 def test_far_free_minima_are_reached_exactly():
-    """Costs that are huge beside the curvature put the minimum without inequalities far outside."""
+    """Costs that are huge relative to the curvature put the unconstrained minimum far outside."""
     problem, cost, _ = draw_polytope(6)
     x = pear.DecisionLayer(problem, smoothing=1e-8)(cost)
     other = pear.solve(problem, cost, smoothing=1e-8)
@@ -162,7 +162,7 @@ def test_programs_of_equalities_and_bounds_keep_the_primal_method():
 
 @pytest.mark.parametrize("case", CASES[::5])
 def test_one_call_of_solve_has_the_digits_of_the_pipeline(case):
-    """Both use the dual method; where multipliers are not unique, both leave their choice to the primal one."""
+    """Both use the dual method, and the primal one chooses multipliers that are not unique."""
     problem, cost, smoothing = draw_polytope(**case)
     assert len(dual_plan(problem, smoothing).gram)
     found = CompiledPass(problem, WarmStarts()).solve(cost, smoothing)
@@ -173,7 +173,7 @@ def test_one_call_of_solve_has_the_digits_of_the_pipeline(case):
 
 
 def draw_own_rows(seed, **kinds):
-    """The program of ``draw_polytope`` with inequality rows and right-hand sides of each sample's own."""
+    """Return the program of ``draw_polytope`` with inequality rows and right-hand sides for each sample."""
     problem, cost, smoothing = draw_polytope(seed, **kinds)
     r = np.random.default_rng(seed)
     inside = 0.5 * (problem.lb.clamp(min=-3) + problem.ub)
@@ -232,7 +232,7 @@ def test_many_dense_equalities():
 
 
 def test_nearly_parallel_rows_are_told_from_dependent_ones():
-    """Two rows that differ by 1e-9 hold a corner: nothing can move. A row that comes twice holds an edge."""
+    """Two rows that differ by 1e-9 fix a vertex, so that the gradient is zero; two equal rows leave an edge."""
     for tilt, moves in ((0.0, True), (1e-9, False)):
         G = torch.tensor([[1.0, 1.0], [1.0 + tilt, 1.0]], dtype=torch.float64)
         problem = pear.Problem(G=G, h=G @ torch.ones(2, dtype=torch.float64))

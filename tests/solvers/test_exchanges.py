@@ -33,7 +33,10 @@ def keep_small_ones_sparse(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def fields(seed: int, curved: int = N) -> dict[str, Any]:
-    """A feasible program with curvature on its first variables, odd units, an absent row and a pinned variable."""
+    """Return a feasible program in mixed units, with an absent row and a fixed variable.
+
+    The first ``curved`` variables have curvature.
+    """
     rng = np.random.default_rng(seed)
     rows = rng.normal(size=(P + M, N)) * (rng.random((P + M, N)) < 0.12)
     rows[:, :curved] += 0.1 * (rng.random((P + M, curved)) < 0.05)
@@ -47,7 +50,7 @@ def fields(seed: int, curved: int = N) -> dict[str, Any]:
 
 
 def problems(seed: int) -> tuple[pear.Problem, pear.Problem]:
-    """The same problem, sparse and dense."""
+    """Return the same problem in sparse and in dense form."""
     given = fields(seed)
     thin = {name: sparse.csr_array(value) if name in "QAG" else value for name, value in given.items()}
     return pear.Problem(**thin), pear.Problem(**{**given, "Q": given["Q"].toarray()})
@@ -146,7 +149,7 @@ def test_threads_do_not_change_a_digit() -> None:
 
 
 def test_slacks_of_held_rows_stand_still_without_a_linear_program() -> None:
-    """Two slacks of a row move together; where one of them is held by its price, the other cannot move."""
+    """The two slacks of a row move together; if the multiplier of one is positive, the other cannot move either."""
     A = sparse.csr_array(np.array([[1.0, 1.0, 1.0, -1.0]]))
     curved = sparse.diags_array([1.0, 1.0, 0.0, 0.0]).tocsr()
     qp = pear.Problem(Q=curved, A=A, b=[1.0], lb=0.0).canonical(torch.zeros(1, 4))

@@ -1,4 +1,4 @@
-"""On a GPU everything stays there and agrees with the CPU."""
+"""On a GPU, all data stays there and results agree with the CPU."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ every_case = pytest.mark.parametrize("name", CURVED)
 
 
 def moved(case: Planted) -> Planted:
-    """The same case on the GPU."""
+    """Return the same case on the GPU."""
     tensors = {name: getattr(case, name).cuda() for name in ("cost", "x", "true")}
     return dataclasses.replace(case, problem=case.problem.to("cuda"), **tensors)
 
@@ -40,7 +40,7 @@ def agree(here: Tensor, there: Tensor, case: Planted) -> None:
 
 
 def tensors_of(value: Any) -> list[Tensor]:
-    """All tensors in a (nested) dataclass."""
+    """Return all tensors in a (nested) dataclass."""
     if isinstance(value, Tensor):
         return [value]
     if dataclasses.is_dataclass(value):
@@ -116,7 +116,7 @@ def test_layer(name: str) -> None:
 
 @pytest.mark.parametrize("side", [7, 12])
 def test_many_rows(side: int) -> None:
-    """Paths through a grid: more rows than the primal method takes, of which one follows from the others."""
+    """Paths have more rows than the primal method supports, and one of the rows depends on the others."""
     A, b = grid_flow_balance(side)
     problem = pear.Problem(A=A, b=b, lb=0.0, ub=1.0)
     true = 0.5 + torch.rand(40, problem.n, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
@@ -141,7 +141,7 @@ def test_many_rows(side: int) -> None:
 
 
 def test_a_decision_outlives_the_next_one() -> None:
-    """Its derivative is asked for after the graph has been replayed for others."""
+    """The derivative is computed after later calls have replayed the same graph."""
     case = moved(ZOO[CURVED[0]])
     layer = pear.DecisionLayer(case.problem, case.smoothing)
     expected = leaf(case.cost)

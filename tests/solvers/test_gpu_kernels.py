@@ -30,13 +30,13 @@ from pear_lab.benchmarks.random_programs import grid_flow_balance
 
 @pytest.fixture(autouse=True)
 def reference(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    """The kernels, imported with the reference in Triton's place."""
+    """Import the kernels with the reference in place of Triton."""
     with triton_reference.in_place(monkeypatch):
         yield
 
 
 def program(n: int, B: int = 4, own_Q: bool = False, seed: int = 0, **rows: Any) -> QuadraticProgram:
-    """Random convex programs with shared constraints."""
+    """Draw B convex programs with shared constraints."""
     generator = torch.Generator().manual_seed(seed)
     root = torch.randn(B if own_Q else 1, n, n, generator=generator, dtype=torch.float64)
     H = root @ root.mT / n + 0.1 * torch.eye(n, dtype=torch.float64)
@@ -83,7 +83,7 @@ every_program = pytest.mark.parametrize("name", PROGRAMS)
 
 
 def planned(qp: QuadraticProgram, method: str = "primal") -> gpu.GPUPlan:
-    """A plan that stays with its method."""
+    """Return a plan that does not change its method."""
     plan = gpu.make_gpu_plan(qp) if method == "primal" else gpu.GPUPlan(DualMethod.of(qp, 32))
     assert plan is not None
     plan.settled = True
@@ -114,7 +114,7 @@ def test_a_plan_serves_every_cost() -> None:
 
 
 def test_more_free_variables_than_slots(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The kernel says that it has no room left, and the plan makes more."""
+    """The kernel reports that it has no room left, and the plan then allocates more."""
     monkeypatch.setattr(PrimalMethod, "rooms", {4: (1, 255), 32: (1, 255)})
     qp = PROGRAMS["portfolio"]
     plan = planned(qp)
@@ -128,7 +128,7 @@ def test_more_free_variables_than_slots(monkeypatch: pytest.MonkeyPatch) -> None
 
 
 def test_one_cost_after_another() -> None:
-    """The second starts from where the first ended, and ends where it would have by itself."""
+    """The second cost starts from the solution for the first, and leads to the same result as alone."""
     qp = PROGRAMS["own rows"]
     costs = torch.stack([qp.c, qp.c.flip(0, 1)])
     both, plan = planned(qp).solve_all(qp, costs), planned(qp)
@@ -151,7 +151,7 @@ def test_costs_of_few_samples_are_searched_for_at_once(few: int, monkeypatch: py
 
 
 def test_rounding_stays_within_bounds(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Five full sectors add up to the whole portfolio, so that free variables of other sectors are at zero."""
+    """Five full sectors make up the whole portfolio: free variables of other sectors are zero, and never below."""
     monkeypatch.setattr(primal_method, "_FEW_BLOCKS", 0)
     draw, some = draw_sector_programs(np.random.default_rng([0, 100]), 100, 14), [2, 7, 13]
     problem = Problem(**{name: torch.as_tensor(value) for name, value in draw.fields.items()})
@@ -204,7 +204,7 @@ def test_a_known_inverse(name: str) -> None:
 
 
 def flat_in_one(n: int, whole: bool) -> Tensor:
-    """(4, n, n) curvatures of which the second has none along a direction: all of it, or only its last variable."""
+    """Return curvatures (4, n, n); the second is singular along (1, …, 1), or along the last variable."""
     H = program(n, own_Q=True).H
     way = torch.ones(n, dtype=torch.float64) if whole else torch.eye(n, dtype=torch.float64)[-1]
     off = torch.eye(n, dtype=torch.float64) - torch.outer(way, way) / (way @ way)
@@ -214,7 +214,7 @@ def flat_in_one(n: int, whole: bool) -> Tensor:
 
 @pytest.mark.parametrize("n", [1, 2, 3, 4, 5, 9, 12])
 def test_inverses_in_halves(n: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Matrices larger than a block holds, and of odd sizes."""
+    """Matrices are inverted in halves if they exceed a block, also those of odd sizes."""
     inverse_kernel = import_module("pear.solvers.active_set.gpu.inverse_kernel")
     monkeypatch.setattr(inverse_kernel, "LAUNCH", {2: (1, 255), 4: (1, 255)})
     H = program(n, own_Q=True).H
@@ -224,7 +224,7 @@ def test_inverses_in_halves(n: int, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_a_last_pivot_that_is_rounding_is_singular(monkeypatch: pytest.MonkeyPatch) -> None:
-    """What is left of the last entry after the others may be positive, and is compared with the entry itself."""
+    """Rounding may make the last pivot positive; relative to the entry itself it is zero."""
     inverse_kernel = import_module("pear.solvers.active_set.gpu.inverse_kernel")
     monkeypatch.setattr(inverse_kernel, "LAUNCH", {1: (1, 255)})
     off = torch.eye(5, dtype=torch.float64) - 0.2
@@ -236,7 +236,7 @@ def test_a_last_pivot_that_is_rounding_is_singular(monkeypatch: pytest.MonkeyPat
 def test_a_singular_curvature_is_said_and_the_others_are_solved(
     most: int, whole: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Also where each half of it has an inverse; numbers that are none are not called singular."""
+    """A singular matrix is reported even if both halves are invertible; a matrix with NaN is not called singular."""
     inverse_kernel = import_module("pear.solvers.active_set.gpu.inverse_kernel")
     monkeypatch.setattr(inverse_kernel, "LAUNCH", {most: (1, 255)})
     qp = program(9, A=torch.ones(1, 1, 9), b=torch.ones(1, 1), ub=torch.ones(1, 9))
@@ -259,7 +259,7 @@ def test_costs_do_not_follow_each_other() -> None:
 
 @pytest.mark.parametrize(("ub", "method"), [(0.01, "VertexPrimalMethod"), (10.0, "DualMethod")])
 def test_the_first_batch_chooses_the_method(ub: float, method: str) -> None:
-    """Where most variables are free the plan goes over; the second batch is the same."""
+    """If most variables of the first batch are free, the plan changes to the dual method; the results stay the same."""
     qp = program(9, lb=-ub * torch.ones(1, 9), ub=ub * torch.ones(1, 9))
     plan = gpu.make_gpu_plan(qp)
     assert plan is not None
@@ -271,7 +271,7 @@ def test_the_first_batch_chooses_the_method(ub: float, method: str) -> None:
 
 
 def test_a_batch_without_room_does_not_choose_the_method(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Searches that end for want of room have few variables free, wherever the solutions are."""
+    """A search that ends because it has no room has few free variables, whatever the solution has."""
     monkeypatch.setattr(PrimalMethod, "rooms", {4: (1, 255), 32: (1, 255)})
     qp = program(16, lb=-10 * torch.ones(1, 16), ub=10 * torch.ones(1, 16))
     plan = gpu.make_gpu_plan(qp)
@@ -286,7 +286,7 @@ def test_a_batch_without_room_does_not_choose_the_method(monkeypatch: pytest.Mon
 
 
 def test_a_failure_of_the_first_batch_is_not_one_of_the_method_it_chose() -> None:
-    """The dual method is tried before the plan goes back to the primal one."""
+    """After the first batch chose the dual method, a failure of this batch does not lead back to the primal method."""
     qp = program(9, lb=-10 * torch.ones(1, 9), ub=10 * torch.ones(1, 9))
     plan = gpu.make_gpu_plan(qp)
     assert plan is not None
@@ -301,7 +301,7 @@ def test_a_failure_of_the_first_batch_is_not_one_of_the_method_it_chose() -> Non
 
 @pytest.mark.parametrize("seed", range(4))
 def test_constraints_are_dropped_on_the_way(seed: int) -> None:
-    """Many rows that nearly oppose each other, so that what was added has to go again."""
+    """Many rows are nearly opposite, so that constraints are added and dropped again."""
     generator = torch.Generator().manual_seed(seed)
     G = torch.randn(1, 24, 8, generator=generator, dtype=torch.float64)
     h = 0.05 + 0.1 * torch.rand(1, 24, generator=generator, dtype=torch.float64)
@@ -313,7 +313,7 @@ def test_constraints_are_dropped_on_the_way(seed: int) -> None:
 
 
 def drawn(kind: str, seed: int) -> QuadraticProgram:
-    """Random programs that have a feasible point, most of them degenerate."""
+    """Draw programs that have a feasible point; most of them are degenerate."""
     generator = torch.Generator().manual_seed(seed)
     n, m, p = (int(torch.randint(low, high, (1,), generator=generator)) for low, high in ((4, 14), (0, 12), (0, 3)))
     G, A, U = (torch.randn(k, r, n, generator=generator, dtype=torch.float64) for k, r in ((1, m), (1, p), (4, n)))
@@ -367,7 +367,7 @@ def test_contradicting_rows_are_not_solved() -> None:
 
 
 def test_where_the_dual_method_fails_the_primal_one_comes_back() -> None:
-    """A curvature that is singular without the constraints: the dual method cannot, the primal one can."""
+    """H is singular, so that the dual method fails; the primal method solves it with the constraints."""
     qp = program(6, A=torch.ones(1, 1, 6), b=torch.ones(1, 1), ub=torch.ones(1, 6))
     plan = gpu.make_gpu_plan(qp)
     assert plan is not None
@@ -383,7 +383,7 @@ def test_where_the_dual_method_fails_the_primal_one_comes_back() -> None:
 
 
 def grid(k: int) -> QuadraticProgram:
-    """Paths through a grid of k × k nodes, smoothed: one flow balance follows from the others."""
+    """Return smoothed paths through a grid of k × k nodes; one flow balance depends on the others."""
     A, b = (torch.from_numpy(part)[None] for part in grid_flow_balance(k))
     n = A.shape[2]
     curvature = torch.diag_embed(torch.full((1, n), 0.1, dtype=torch.float64))
@@ -406,7 +406,7 @@ def test_many_rows_are_for_the_dual_method() -> None:
 
 
 def test_many_rows_need_a_definite_curvature() -> None:
-    """The dual method starts from H⁻¹; with few rows the primal method needs none."""
+    """The dual method, which many rows need, starts from H⁻¹; with few rows the primal method can do without."""
     qp = grid(6)
     flat = replace(qp, H=qp.H * torch.eye(qp.n).double()[0])  # curvature of one variable alone
     assert gpu.has_gpu_plan_method(qp)
@@ -435,7 +435,7 @@ def test_contradicting_inequalities_do_not_end() -> None:
 
 
 def test_no_room_for_another_term(monkeypatch: pytest.MonkeyPatch) -> None:
-    """There is more room first, and where there is none the primal method comes back."""
+    """The plan first allocates more room; if that is impossible, it returns to the primal method."""
     monkeypatch.setattr(DualMethod, "rooms", (2, 4))
     qp = program(8, ub=1e-3 * torch.ones(1, 8))
     plan = gpu.GPUPlan(DualMethod.of(qp, 2), settled=True, _primal=VertexPrimalMethod.of(program(8)))

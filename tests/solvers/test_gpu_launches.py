@@ -1,4 +1,4 @@
-"""What the pass on a GPU launches, and that it waits for nothing: counted on tensors that have no values at all."""
+"""The launches of the GPU pass, and that it never waits for a value: tested on tensors without values."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from pear.solvers.regret_call import RegretCall
 
 
 class Counter(TorchDispatchMode):
-    """Counts the operations that launch something: views and empty tensors do not."""
+    """Count the operations that launch kernels; views and empty tensors launch none."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -77,7 +77,7 @@ PROBLEMS = {
 
 
 def nowhere(problem: pear.Problem) -> pear.Problem:
-    """The problem on a GPU that is not there."""
+    """Return the problem on a simulated GPU."""
     there = torch.device("cpu")
     fields = {name: getattr(problem, name) for name in ("Q", "A", "b", "G", "h", "lb", "ub")}
     empty = {name: torch.empty_like(v, device=there) for name, v in fields.items() if v is not None}
@@ -86,7 +86,7 @@ def nowhere(problem: pear.Problem) -> pear.Problem:
 
 @pytest.fixture
 def launches(monkeypatch: pytest.MonkeyPatch) -> Iterator[Counter]:
-    """Everything within runs on a GPU that is not there: whatever wants a value raises."""
+    """Simulate a GPU: code that reads a value of a tensor raises an error."""
     monkeypatch.setattr(gpu_pass.gpu, "supports_gpu_plan", lambda qp: True)
     monkeypatch.setattr(gpu_pass.gpu, "make_gpu_plan", Nothing)
     monkeypatch.setattr(GPUPass, "_read_flag", staticmethod(lambda flags: False))
@@ -95,7 +95,7 @@ def launches(monkeypatch: pytest.MonkeyPatch) -> Iterator[Counter]:
 
 
 def ready(name: str, smoothing: float) -> tuple[GPUPass, Tensor]:
-    """The pass after a first call, which prepares it."""
+    """Return a pass that is prepared as by a first call, and a cost."""
     one_pass, cost = GPUPass(nowhere(PROBLEMS[name]), "any"), torch.empty(4, 5, dtype=torch.float64)
     one_pass._own_programs(smoothing)
     programs = one_pass._programs_for_call(cost, smoothing, None, ())

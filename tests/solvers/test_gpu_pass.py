@@ -1,4 +1,4 @@
-"""The pass on a GPU, on the CPU: with the compiled method in its kernel's place."""
+"""The GPU pass on the CPU, with the compiled method in place of its kernel."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ PLAIN_SUPPORTS = GPUPass.supports
 
 @dataclass(frozen=True)
 class StandInSolution:
-    """What the kernel leaves, as far as the pass looks at it."""
+    """The results of the kernel that the pass reads."""
 
     x: Tensor
     curvature: Tensor
@@ -54,7 +54,7 @@ class StandInSolution:
 
 
 class Compiled:
-    """The compiled method in the kernel's place; the pipeline finds its own plan here, too."""
+    """The compiled method in place of the kernel; the pipeline can keep its own plan in it."""
 
     slots = numbers = 32
     needs_inverse = False
@@ -88,13 +88,13 @@ class Compiled:
 
 
 def as_on_gpu(problem: pear.Problem) -> bool:
-    """The answer for the same problem on a GPU."""
+    """Return whether the pass supports the same problem on a GPU."""
     return PLAIN_SUPPORTS(problem._with(device=torch.device("cuda")))
 
 
 @pytest.fixture
 def here(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The pass for a GPU is taken on the CPU."""
+    """Use the GPU pass on the CPU."""
     monkeypatch.setattr(CompiledPass, "supports", staticmethod(lambda problem: False))
     monkeypatch.setattr(GPUPass, "supports", staticmethod(as_on_gpu))
     monkeypatch.setattr(gpu_pass.gpu, "supports_gpu_plan", lambda qp: True)
@@ -108,7 +108,7 @@ every_case = pytest.mark.parametrize("name", CURVED)
 
 
 def own(case: Planted) -> pear.Problem:
-    """The problem with plans of its own, which nobody else is given."""
+    """Return the problem with an empty store of plans of its own."""
     return case.problem._with(_plans={})
 
 
@@ -117,7 +117,7 @@ def leaf(value: Tensor) -> Tensor:
 
 
 def loss_of(case: Planted, injection: float, solver: str, **given: Any) -> list[Tensor]:
-    """Values and gradients of a loss, and what it tells."""
+    """Return values and gradients of a loss, and its last decisions and statuses."""
     loss = pear.PEARLoss(own(case), case.smoothing, injection, guidance=0.3, reduction="none", solver=solver)
     predicted = leaf(case.cost)
     given = {name: leaf(value) if name == "Q" else value for name, value in given.items()}
@@ -177,7 +177,7 @@ SIMPLEX = {"A": [[1.0, 1.0, 1.0]], "b": [1.0], "lb": 0.0}
 
 
 def both_ways(monkeypatch: pytest.MonkeyPatch, run: Any) -> tuple[Any, Any]:
-    """What ``run`` gives with the pass for a GPU, and without any pass."""
+    """Return the results of ``run`` with the GPU pass, and without any pass."""
     found = run()
     with monkeypatch.context() as without:
         without.setattr(Decider, "fused", None)
@@ -206,7 +206,7 @@ def test_costs_that_are_no_numbers_are_left(here: None) -> None:
 
 
 def test_points_that_are_wrong_are_left(here: None, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A kernel that says it has ended, and has not, is not believed; nor is one that projects badly."""
+    """A wrong point that the kernel calls optimal is rejected, and so is an inaccurate projection."""
     plain = Compiled.solve
 
     def spoilt(self: Compiled, qp: QuadraticProgram, curvature: Any = None) -> Any:
@@ -248,7 +248,7 @@ def test_points_that_are_wrong_are_left(here: None, monkeypatch: pytest.MonkeyPa
 
 
 def test_room_that_was_missing_is_made(here: None, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The kernel is asked again, and nobody else is."""
+    """If the kernel had no room, it is called again, and no other solver is asked."""
     calls: list[str] = []
     plain = Compiled.solve
 
@@ -272,7 +272,7 @@ def test_room_that_was_missing_is_made(here: None, monkeypatch: pytest.MonkeyPat
 
 
 def test_the_inverse_is_that_of_the_problem(here: None, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A plan that starts from H⁻¹ is given it, computed once, where all samples share it, and nobody predicts it."""
+    """A plan that needs H⁻¹ gets it, computed once, if all samples share H and it is not predicted."""
     given: list[Tensor | None] = []
     plain = Compiled.solve
 
@@ -329,7 +329,7 @@ def test_a_predicted_curvature_that_is_none_is_named(here: None) -> None:
 
 
 def test_samples_by_their_keys(here: None, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Of a problem with a curvature for every sample, keys choose the rows; a constraint of their own is left."""
+    """Keys select curvatures of a problem that has one per sample; constraints per sample are left to the pipeline."""
     scales = torch.tensor([1.0, 2.0, 3.0, 4.0], dtype=torch.float64)
     own_Q = pear.Problem(**SIMPLEX, Q=scales[:, None, None] * torch.eye(3))
     own_b = pear.Problem(**(SIMPLEX | {"b": scales[:, None]}), Q=torch.eye(3))
@@ -374,7 +374,7 @@ def test_a_decision_that_is_not_unique_has_no_derivative(here: None) -> None:
 
 
 def overwrite(old: Any, new: Any) -> None:
-    """Write the tensors of one result over those of another, as a graph does when it is replayed."""
+    """Write the tensors of a result over those of another, as the replay of a graph does."""
     if isinstance(old, Tensor):
         old.copy_(new)
     elif isinstance(old, tuple):
@@ -388,7 +388,7 @@ def overwrite(old: Any, new: Any) -> None:
 
 
 class Graph:
-    """Calls the function again when it is replayed, and writes over what it gave before."""
+    """A stand-in for a graph: its replay calls the function again, and overwrites the earlier result."""
 
     def __init__(self, run: Any) -> None:
         run()
@@ -403,7 +403,7 @@ class Graph:
 
 @pytest.fixture
 def captured(here: None, monkeypatch: pytest.MonkeyPatch) -> list[Any]:
-    """Graphs on the CPU, captured by the rules for a GPU but for those about its memory."""
+    """Capture graphs on the CPU by the rules for a GPU, except those about memory; return the list of their keys."""
     made: list[Any] = []
 
     def asked(name: Any, tensors: list[Tensor], numbers: int, make: Any, store: replay.CudaGraphStore) -> Any:
@@ -425,7 +425,7 @@ LARGE = 10_000
 
 
 def test_what_a_graph_gave_is_not_written_to(captured: list[Any]) -> None:
-    """Values, decisions and derivatives of every call are those of that call, however late they are asked for."""
+    """The results of a call remain those of this call, even if they are read after later replays."""
     problem = pear.Problem(**SIMPLEX, Q=torch.eye(3))
     loss, layer = pear.PEARLoss(problem, 0.2, 0.1, guidance=0.0), pear.DecisionLayer(problem, 0.2)
     batches = [COSTS * k for k in (1.0, -0.5, 2.0, 0.3, -1.0)]

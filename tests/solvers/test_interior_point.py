@@ -1,4 +1,4 @@
-"""The batched interior point: an iteration that looks at nothing, as it runs on a GPU, and its CPU form agree."""
+"""The batched interior point: the GPU form, which reads no value while it iterates, agrees with the CPU form."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def program(case: Planted) -> QuadraticProgram:
 
 @pytest.mark.parametrize("name", CURVED)
 def test_without_looks_the_same_point_is_found(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Four iterations at a time, with the inverse of the factor: what a GPU does, on the CPU."""
+    """The GPU form runs four iterations at a time, with the inverse of the factor; here it runs on the CPU."""
     case = ZOO[name]
     here = dense_interior_point.solve_dense_interior_point(program(case), TOL)
 
@@ -46,7 +46,7 @@ def test_without_looks_the_same_point_is_found(name: str, monkeypatch: pytest.Mo
 
 
 def test_samples_that_take_longer_go_on_alone() -> None:
-    """Easy samples are finished at once; the hard ones come out as they do by themselves."""
+    """Easy samples end early, and the hard ones get the results that they get alone."""
     generator = torch.Generator().manual_seed(0)
     cost = torch.randn(12, 20, generator=generator, dtype=torch.float64)
     cost[:9] = 0.0  # the origin is optimal, and where the method starts
@@ -83,7 +83,7 @@ def test_a_matrix_that_is_not_definite_is_lifted_from_the_next_step_on(monkeypat
 
 
 def test_products_of_pairs_of_rows_make_up_the_normal_matrix() -> None:
-    """Rows of a chain share one variable with their neighbours; rows that are full share too many to be worth it."""
+    """Rows of a chain share one variable with their neighbours; dense rows share too many for this method."""
     chain = torch.zeros(30, 60, dtype=torch.float64)
     for i in range(30):
         chain[i, 2 * i : 2 * i + 4] = torch.tensor([1.0, -2.0, 0.5, 3.0])[: 60 - 2 * i]

@@ -30,7 +30,7 @@ def keep_small_ones_sparse(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def commitment(seed: int) -> dict[str, Any]:
-    """A smoothed unit commitment with outputs, switches, starts, imports, and a penalty for too little and too much.
+    """Return a smoothed unit commitment with outputs, switches, starts, imports, and penalties for imbalance.
 
     A plant that is off has six tight constraints for three variables. Penalties have no curvature.
     """
@@ -61,7 +61,7 @@ def commitment(seed: int) -> dict[str, Any]:
 
 
 def draws(seed: int) -> tuple[dict[str, Any], Tensor, Tensor, Tensor]:
-    """A commitment, costs, and two demands, of which the second is up to 30 % from the first."""
+    """Draw a commitment, costs, and two demands, of which the second differs from the first by up to 30 %."""
     rng, given = np.random.default_rng([seed, 1]), commitment(seed)
     cost = torch.from_numpy(given.pop("cost") * rng.uniform(0.8, 1.2, (BATCH, N)))
     demand = torch.from_numpy(rng.uniform(60, 260, (BATCH, 1)) * rng.uniform(0.7, 1.3, (BATCH, HOURS)))
@@ -69,7 +69,10 @@ def draws(seed: int) -> tuple[dict[str, Any], Tensor, Tensor, Tensor]:
 
 
 def repaired(seed: int) -> tuple[RepairResult, Tensor]:
-    """Repair the solutions under the first demands for the second ones, and solve these by the dense solver, too."""
+    """Repair the solutions under the first demands for the second ones.
+
+    Return the result, and the solutions of the dense solver.
+    """
     given, cost, first, second = draws(seed)
     thin = pear.Problem(**given, b=first)
     start = solve_continuous_programs(thin, cost, 0.0, "auto").as_start()
@@ -89,13 +92,13 @@ def test_every_sample_is_solved_from_its_old_solution(seed: int) -> None:
 
 
 def test_exchanges_alone_leave_samples(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Without the proximal search the test above would not test it."""
+    """Without the proximal search some samples are not repaired, so that the test above needs it."""
     monkeypatch.setattr(rules, "_PROXIMAL", 0)
     assert sum(int((~repaired(seed)[0].solved).sum()) for seed in range(4)) >= 8
 
 
 def test_costs_that_have_changed_a_lot_do_not_exhaust_the_search() -> None:
-    """A first program with a small μ would need too many steps from far away; it would leave most of these samples."""
+    """If the first program had a small μ, it would need too many steps from far away, and most samples would fail."""
     rng, n, m, batch = np.random.default_rng(1), 300, 200, 24
     G = sparse.random_array((m, n), density=0.03, rng=rng).tocsr()
     curved = sparse.diags_array(rng.uniform(0, 1, n) * (rng.random(n) < 0.5)).tocsr()

@@ -1,4 +1,4 @@
-"""Rows whose variables are all zero up to rounding, as those of an empty battery, are met in the compiled pass."""
+"""Rows whose variables are all zero up to rounding, as those of an empty battery, pass the compiled checks."""
 
 import numpy as np
 import pytest
@@ -14,7 +14,10 @@ CHARGE, DISCHARGE = 0.5, 0.2  # what one hour can move; variables are measured i
 
 
 def battery(limits):
-    """A battery whose level is limited by bounds or by rows. While it stays empty, its balances have no terms."""
+    """Return a battery whose level is limited by bounds or by rows.
+
+    While it stays empty, all terms of its balances are zero.
+    """
     hour = np.arange(HOURS)
     A = np.zeros((HOURS, 3 * HOURS))
     A[hour, hour], A[hour, HOURS + hour], A[hour, 2 * HOURS + hour] = -0.9 * CHARGE, DISCHARGE, 1.0
@@ -44,7 +47,7 @@ def test_no_sample_is_left_to_the_pipeline(limits, smoothing):
 
 
 def test_warm_samples_stay_in_the_pass():
-    """From their own solutions, too, and with decisions that do not depend on the start beyond rounding."""
+    """Warm samples stay in the compiled pass, and their decisions equal those of a cold start up to rounding."""
     problem, cost = battery("rows"), draw_costs(256)
     compiled, keys = CompiledPass(problem, WarmStarts()), list(range(256))
     compiled.decide(cost.flip(0), 0.2, keys, {})
@@ -54,7 +57,7 @@ def test_warm_samples_stay_in_the_pass():
 
 
 def test_gradients_are_those_of_the_pipeline():
-    """The loss in one pass beside the loss of another solver, whose gradients the reduced systems compute."""
+    """The gradient of the compiled pass equals that of another solver, which comes from the reduced systems."""
     problem, cost = battery("rows"), draw_costs(64)
     gradients = []
     for solver in ("auto", "daqp"):

@@ -1,4 +1,4 @@
-"""Large problems that stay sparse: the same answers as the dense path, and nothing dense on the way."""
+"""Large sparse problems: the same results as the dense path, and no dense matrix on the way."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ n, BATCH = 60, 5
 
 @pytest.fixture
 def keep_small_ones_sparse(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Problems of any size and density stay sparse where they came so."""
+    """Keep sparse inputs sparse, whatever their size and density."""
     monkeypatch.setattr(rule, "MIN_VARIABLES", 1)
     monkeypatch.setattr(rule, "MAX_SHARE", 1.0)
 
@@ -37,7 +37,7 @@ def costs(seed: int = 0, batch: int = BATCH, size: int = n) -> torch.Tensor:
 
 
 def both(**fields: Any) -> tuple[pear.Problem, pear.Problem]:
-    """The same problem twice: sparse, and dense."""
+    """Return the same problem in sparse and in dense form."""
     dense = {name: v.toarray() if sparse.issparse(v) else v for name, v in fields.items()}
     thin, thick = pear.Problem(**fields), pear.Problem(**dense)
     assert thin.is_sparse
@@ -126,7 +126,7 @@ class TestAgainstDense:
         assert torch.allclose(*grads, rtol=EXACT, atol=EXACT)
 
     def test_degenerate_grid(self) -> None:
-        """Equal costs: every path is as cheap as any other, and ties are everywhere."""
+        """With equal costs, all paths tie."""
         thin, thick = both(**grid(6))
         c = torch.ones(2, n, dtype=torch.float64)
         c[1] = torch.arange(n) % 3
@@ -210,7 +210,7 @@ class TestAgainstDense:
         assert torch.allclose(mine.x, theirs.x, rtol=0, atol=EXACT)
 
     def test_conjugate_gradients(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        """What is too dear to factor is solved by iteration, to the same accuracy."""
+        """If a factorisation would be too expensive, conjugate gradients reach the same accuracy."""
         thin, thick = both(**ZOO["qp"][0])
         monkeypatch.setattr(sparse_kkt, "_CHEAP", 0.0)
         mine, theirs = pear.solve(thin, costs()), pear.solve(thick, costs())
@@ -395,7 +395,7 @@ class TestWhatStaysSparse:
 
 class TestLarge:
     def test_a_large_qp_within_little_memory(self) -> None:
-        """n = 100,000: a dense matrix would take 80 GB, a dense block of rows 1.6 GB."""
+        """With n = 100,000, a dense matrix would take 80 GB, and a dense block of rows 1.6 GB."""
         size, rng = 100_000, np.random.default_rng(0)
         couplings = sparse.random_array((size, size), density=1 / size, rng=rng)
         H = couplings + couplings.T + sparse.diags_array(np.full(size, 6.0))
@@ -457,7 +457,7 @@ class TestFactor:
         assert np.allclose(ordering.factor(upper.data).solve(rhs), np.linalg.solve(K.toarray(), rhs))
 
     def test_an_arrow_has_no_fill(self) -> None:
-        """One row that touches everything comes last, whatever its place."""
+        """A dense row is eliminated last, wherever it is in the matrix."""
         size = 400
         arrow = sparse.eye_array(size).tolil()
         arrow[0, :] = 0.01

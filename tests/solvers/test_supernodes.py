@@ -1,4 +1,4 @@
-"""Sparse factors by supernodes: every way through the dense blocks, zero pivots, memory that is used again."""
+"""Sparse factors by supernodes: all cases of dense blocks, zero pivots, reused memory."""
 
 from __future__ import annotations
 
@@ -27,14 +27,14 @@ def upper(matrix: Any) -> sparse.csc_array:
 
 
 def grid(side: int) -> sparse.csc_array:
-    """The Laplacian of a grid, and a little more; signs of rows change, as those of a quasi-definite matrix may."""
+    """Return the Laplacian of a grid plus 0.02 times the identity."""
     line = sparse.diags_array([-np.ones(side - 1), np.full(side, 2.01), -np.ones(side - 1)], offsets=[-1, 0, 1])
     eye = sparse.eye_array(side)
     return sparse.csc_array(sparse.kron(line, eye) + sparse.kron(eye, line))
 
 
 def dense(size: int, negative: int) -> Array:
-    """[H Jᵀ; J −D] with every entry, and ``negative`` rows of J."""
+    """Return [H Jᵀ; J −I] with dense H and J, where J has ``negative`` rows."""
     matrix = np.random.default_rng(size).standard_normal((size, size))
     matrix = matrix + matrix.T
     k = size - negative
@@ -84,7 +84,7 @@ def test_a_pivot_of_zero_or_none_is_noticed(value: float) -> None:
 
 
 def test_memory_that_is_used_again_changes_nothing() -> None:
-    """A factor is written where an earlier one was, and never where one still lives."""
+    """A new factor reuses the memory of one that is gone, but not of one that is still referenced."""
     triangle = upper(grid(30))
     ordering, rhs = SymbolicLDL(triangle, np.inf), np.ones(900)
     kept = ordering.factor(triangle.data)
@@ -110,7 +110,7 @@ def test_threads_share_an_ordering() -> None:
 
 @pytest.mark.parametrize("coupled", [False, True])
 def test_variables_that_join_two_rows_are_eliminated_first(coupled: bool) -> None:
-    """Some with no, one and two entries, and some that stay: with three, and with curvature that couples them."""
+    """Variables with at most two entries are eliminated first; those with three, or with coupled curvature, stay."""
     rng = np.random.default_rng(3)
     n, r = 40, 12
     J = np.zeros((r, n))
