@@ -241,6 +241,19 @@ def test_compact_arrays_are_the_arrays(arrays: Outside, compiled: Any) -> None:
         np.testing.assert_array_equal(part, other)
 
 
+def test_a_span_with_a_step_is_refused(compiled: Any) -> None:
+    def steps(end: int) -> int:
+        total = 0
+        for k in span(0, end, 2):
+            total += k
+        return total
+
+    with pytest.raises(numba.core.errors.TypingError):
+        compiled(steps)(5)
+    with pytest.raises(TypeError):
+        steps(5)
+
+
 def test_arrays_that_are_not_contiguous_are_refused(arrays: Outside, compiled: Any) -> None:
     def outer(o: Outside) -> int:
         return len(refer(o).vector)
