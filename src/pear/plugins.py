@@ -108,7 +108,7 @@ def register(kind: str, name: str, row: Any, *, replace: bool = False) -> None:
     if kind not in KINDS:
         raise PluginError(f"there is no kind of plug-in {kind!r}; there are {', '.join(KINDS)}")
     if not isinstance(name, str) or not name or name != name.strip():
-        raise PluginError(f"the name of a {kind} must be a word; got {name!r}")
+        raise PluginError(f"the name of a {kind} must be a text without spaces at its ends; got {name!r}")
     if taken := [origin for origin, _ in _plugin_sources(kind, name) if not (replace and origin == HERE)]:
         how = "; register(…, replace=True) takes its place" if taken == [HERE] else ""
         raise PluginError(f"the {kind} {name!r} is there already, from {taken[0]}; choose another name{how}")

@@ -1,4 +1,4 @@
-"""Plug-ins: what packages add by entry points and scripts by ``pear.register``, and what goes wrong with them."""
+"""Plug-ins: what packages add by entry points and scripts by ``pear.register``, and their errors."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def task(n=2):
 
 
 def package(folder: Path, name: str, entries: str, code: str = CODE) -> None:
-    """Write an installed distribution: a module, and the files in which an installer notes it."""
+    """Write a distribution as an installer would: a module, and the files that record its entry points."""
     module = name.replace("-", "_")
     (folder / f"{module}.py").write_text(code)
     about = folder / f"{module}-1.2.dist-info"
@@ -60,7 +60,7 @@ def package(folder: Path, name: str, entries: str, code: str = CODE) -> None:
 
 @pytest.fixture
 def site_packages(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A folder on the path, in which a test writes packages before it looks for them."""
+    """Return a folder on the import path, in which a test can install packages."""
     monkeypatch.syspath_prepend(tmp_path)
     plugins._search_plugin_entries.cache_clear()
     return tmp_path
@@ -180,7 +180,7 @@ def test_names_of_ours_cannot_be_taken(site_packages: Path) -> None:
 ROW = replace(get_backend("scipy"), name="mine")
 REFUSED: dict[str, tuple[tuple[str, str, Any], str]] = {
     "kind": (("solvers", "mine", ROW), "no kind of plug-in 'solvers'; there are solver, loss, importer, task, engine"),
-    "name": (("loss", "", nn.Module), "must be a word; got ''"),
+    "name": (("loss", "", nn.Module), "must be a text without spaces at its ends; got ''"),
     "auto": (("solver", "auto", replace(ROW, name="auto")), "the solver 'auto' is there already, from pear itself"),
     "other name": (("solver", "other", ROW), "its row is called 'mine'"),
     "no row": (("solver", "mine", print), "expected a pear.solvers.Backend"),
@@ -211,7 +211,7 @@ def test_what_cannot_be_registered(case: str) -> None:
 
 
 class NumpyBox:
-    """A solver that is an object: the best corner of a box, for linear costs."""
+    """A solver that is an object: it returns the best vertex of a box for linear costs."""
 
     def supports(self, qp: Any) -> bool:
         return bool(qp.p == qp.m == 0 and qp.lb.isfinite().all() and qp.ub.isfinite().all())
@@ -252,7 +252,7 @@ def test_a_missing_package_of_a_plugin_is_named() -> None:
 
 
 class Absolute(nn.Module):
-    """A loss of the simplest kind: it is given the problem, and has an option."""
+    """A minimal loss: it receives the problem, and has one option."""
 
     def __init__(self, problem: Any, power: float = 1.0) -> None:
         super().__init__()
