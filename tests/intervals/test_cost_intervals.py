@@ -157,6 +157,8 @@ def test_a_file_with_a_strange_calibration_is_refused(fitted: pear.DecisionRegre
         safetensors_file.write_safetensors(tmp_path / "b.pear", model_file.KIND, model_file.VERSION, content)
         with pytest.raises((DataError, ProblemError)):
             pear.DecisionRegressor.load(tmp_path / "b.pear")
+    with pytest.raises(ValueError, match=r"finite numbers, \(N,\) each; got shapes \(3,\) and \(50,\)"):
+        pear.CostIntervals.restore(fitted.problem, said["intervals"] | {"planned": np.ones(3)})
 
 
 def test_messages(fitted: pear.DecisionRegressor) -> None:

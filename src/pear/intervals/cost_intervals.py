@@ -184,11 +184,18 @@ class CostIntervals:
 
     @classmethod
     def restore(cls, problem: Problem | Model, content: Mapping[str, Any]) -> Self:
-        """Return intervals for this problem with the settings and the calibration in ``content``."""
+        """Return intervals for this problem with the settings and the calibration in ``content``.
+
+        Raises:
+            ValueError: the costs of the calibration are not finite, or differ in shape.
+        """
         said = dict(content)
         planned, realised = (np.asarray(said.pop(name), dtype=np.float64) for name in ("planned", "realised"))
         if planned.ndim != 1 or planned.shape != realised.shape or not np.isfinite([planned, realised]).all():
-            raise ValueError("planned and realised costs of a calibration")
+            raise ValueError(
+                "the planned and realised costs of a calibration must be finite numbers, (N,) each; got shapes "
+                f"{planned.shape} and {realised.shape}"
+            )
         made = cls(problem, said.pop("of"), **said)
         made.planned, made.realised = planned, realised
         return made
