@@ -28,7 +28,6 @@ from pear.problem import Problem
 from pear.problem.quadratic_program import QuadraticProgram
 from pear.solvers.active_set.gpu import gpu_plan
 from pear.solvers.active_set.gpu.dual_method import LAUNCH, DualMethod
-from pear.solvers.backend_registry import BACKENDS
 from pear_lab.benchmarks.program_draws import ProgramDraw
 from pear_lab.benchmarks.program_structures import STRUCTURES, Structure
 from pear_lab.benchmarks.timing import timed_gradient
@@ -120,7 +119,6 @@ def measure_gpu_method(name: str, sample: _GpuMethodsSample, expected: Tensor) -
         sample: the programs.
         expected: (b, n) the gradients of the first b samples, computed on the CPU.
     """
-    interior = next(row.name for row in BACKENDS if row.name in ("interior-point", "pear"))
     prepare, search, mark = METHODS[name], "", ""
     if prepare is not None:
         qp = sample.program()
@@ -135,7 +133,7 @@ def measure_gpu_method(name: str, sample: _GpuMethodsSample, expected: Tensor) -
         curvature = plan.curvature(qp, torch.linalg.inv(qp.H)) if shared else None
         search = f" ({gpu_method_milliseconds(lambda: plan.solve_all(qp, costs, curvature)):.2f})"
     with patch.object(gpu_plan, "make_gpu_plan", prepare or _prepare):
-        step = sample.step("auto" if prepare is not None else interior)
+        step = sample.step("auto" if prepare is not None else "interior-point")
         error = float((step()[: len(expected)].cpu() - expected).abs().max() / expected.abs().max())
         return f"{gpu_method_milliseconds(step):.2f}{search}{mark} {error:.0e}"
 

@@ -28,11 +28,6 @@ class GradientErrors(NamedTuple):
     largest: float
     compared: int
 
-    @property
-    def exact(self) -> bool:
-        """Whether even the largest error is at most ``EXACT``, so that all gradients count as exact."""
-        return self.largest <= EXACT
-
     @classmethod
     def summarize(cls, errors: Array) -> GradientErrors:
         """Summarise k relative errors (k,) by the median, the 90 % quantile and the maximum.
