@@ -71,8 +71,8 @@ class DecisionRegressor(RegressorMixin, BaseEstimator):
             "pear-guided", and for "spo+" if the problem is an ``Oracle`` without a relaxation.
         smoothing: λ, the strength of the smoothing in PEAR's loss (see ``pear.PEARLoss``); "auto*3" is three times the
             choice of "auto". None is the default of the method.
-        injection: β, the share of the normal component that is added to the gradient of PEAR's loss; None is the
-            default of the method.
+        injection: β, the strength of the normal component that is added to the gradient of PEAR's loss (see
+            ``pear.PEARLoss``); None is the default of the method.
         guidance: α, the first strength of the guidance in PEAR's loss; None is the default of the method.
         base: a forecaster that is corrected: an object with ``predict`` (of scikit-learn, LightGBM or XGBoost), a torch
             module or a function of X. A base that is not fitted is copied, and the copy is fitted to the rows of

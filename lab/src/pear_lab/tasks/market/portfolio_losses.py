@@ -123,7 +123,8 @@ class PortfolioPEARLoss(nn.Module):
     Args:
         task: the portfolio problem.
         mode: "exact" or "mean".
-        injection: β, the share of the normal component of the error that is added to g; 0 for the exact gradient.
+        injection: β ≥ 0. The normal component n of the error is scaled to β times the length of g and added to g, as
+            ``β‖g‖/‖n‖·n``; 0 for the exact gradient.
         ahead: the number of predicted days.
 
     Attributes:
