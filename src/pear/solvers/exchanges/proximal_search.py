@@ -207,10 +207,10 @@ def _search_along_proximal_step(
         slope += w.variables[SLOPE, j] * dx[j]
         curvature += dx[j] * (hx[j] + delta * dx[j])
     first = _proximal_slope_at(P, S, i, 0.0, slope, curvature, mu, w)
-    low, at_low, high = 0.0, first, 1.0
-    at_high = _proximal_slope_at(P, S, i, high, slope, curvature, mu, w)
     if not first < 0.0:
         return 0.0
+    low, at_low, high = 0.0, first, 1.0
+    at_high = _proximal_slope_at(P, S, i, high, slope, curvature, mu, w)
     if abs(at_high) <= -_STRAIGHT * first:
         return 1.0
     for _ in range(_TRIALS):
