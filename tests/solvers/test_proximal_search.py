@@ -97,6 +97,15 @@ def test_exchanges_alone_leave_samples(monkeypatch: pytest.MonkeyPatch) -> None:
     assert sum(int((~repaired(seed)[0].solved).sum()) for seed in range(4)) >= 8
 
 
+def test_all_changes_of_a_working_set_are_counted(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A proximal search follows exchanges that failed; both change the working set."""
+    both, _ = repaired(2)
+    monkeypatch.setattr(rules, "_PROXIMAL", 0)
+    alone, _ = repaired(2)
+    assert bool((both.exchanges > alone.exchanges)[~alone.solved].all())
+    assert torch.equal(both.exchanges[alone.solved], alone.exchanges[alone.solved])
+
+
 def test_costs_that_have_changed_a_lot_do_not_exhaust_the_search() -> None:
     """If the first program had a small μ, it would need too many steps from far away, and most samples would fail."""
     rng, n, m, batch = np.random.default_rng(1), 300, 200, 24

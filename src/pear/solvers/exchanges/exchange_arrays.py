@@ -52,7 +52,7 @@ class ExchangeSamples(NamedTuple):
         bound: (B, n) multipliers of the bounds.
         place: (B, n) int8, the places of the variables: FREE, LOWER or UPPER.
         held: (B, p + m) bool, the rows that are held; all equalities are.
-        exchanges: (B,) how often constraints were exchanged, proximal steps included.
+        exchanges: (B,) how often the working set was changed, by exchanges and by proximal steps.
         done: (B,) bool, whether no constraint is wrong in the end and the residual is small.
     """
 

@@ -40,7 +40,7 @@ class ExchangedPoints(TensorRecord):
         x: (B, n) decisions.
         duals: their multipliers.
         working: the constraints that are held as equalities at the points.
-        exchanges: (B,) how often constraints were exchanged.
+        exchanges: (B,) how often the working set was changed, by exchanges and by proximal steps.
         done: (B,) bool, whether no constraint is wrong and the residual is small, so that the point is worth a
             verification.
     """

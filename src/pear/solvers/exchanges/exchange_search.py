@@ -66,49 +66,57 @@ def search_exchanges(
     """
     for i in range(first, last):
         keep_as_proximal_centre(P, S, i, w)
-        S.done[i] = _search_exchanges_of_sample(P, S, i, most, len(w.wrong), w)
+        S.done[i], S.exchanges[i] = _search_exchanges_of_sample(P, S, i, most, len(w.wrong), w)
         if not S.done[i] and proximal > 0:
-            S.done[i] = _search_by_proximal_programs(P, S, i, proximal, w)
+            done, changes = _search_by_proximal_programs(P, S, i, proximal, w)
+            S.done[i] = done
+            S.exchanges[i] += changes
 
 
 @inner
-def _search_by_proximal_programs(P: ExchangePlan, S: ExchangeSamples, i: int, most: int, w: ExchangeMemory) -> bool:
-    """Solve proximal programs of sample i until their working set is right; return False if that fails.
+def _search_by_proximal_programs(
+    P: ExchangePlan, S: ExchangeSamples, i: int, most: int, w: ExchangeMemory
+) -> tuple[bool, int]:
+    """Solve proximal programs of sample i until their working set is right.
 
-    The search fails after ``most`` factorisations.
+    Returns:
+        False if no such set is found within ``most`` factorisations; and how often the working set was changed. Every
+        working set is factored once.
     """
-    sizes, share, spent = proximal_sizes(P, S, i, w), FIRST_SHARE, 0
+    sizes, share, changes = proximal_sizes(P, S, i, w), FIRST_SHARE, 0
     for j in range(len(P.curvature)):
         S.x[i, j] = w.variables[CENTRE, j]
-    while spent < most:
-        steps = solve_proximal_program(P, S, i, share, sizes, most - spent, w)
+    while changes < most:
+        steps = solve_proximal_program(P, S, i, share, sizes, most - changes, w)
         if steps < 0:
-            return False
-        done = _search_exchanges_of_sample(P, S, i, _FEW_EXCHANGES, _FEW_EXCHANGES, w)
-        spent += steps + S.exchanges[i] + 1
-        S.exchanges[i] = spent
+            return False, changes
+        done, exchanges = _search_exchanges_of_sample(P, S, i, _FEW_EXCHANGES, _FEW_EXCHANGES, w)
+        changes += steps + 1 + exchanges
         if done:
-            return True
+            return True, changes
         share = max(share * SHARE_FACTOR, LAST_SHARE)
-    return False
+    return False, changes
 
 
 @inner
 def _search_exchanges_of_sample(
     P: ExchangePlan, S: ExchangeSamples, i: int, most: int, tolerated: int, w: ExchangeMemory
-) -> bool:
-    """Exchange constraints of sample i until no constraint is wrong; return False if that fails.
+) -> tuple[bool, int]:
+    """Exchange constraints of sample i until no constraint is wrong.
 
     All wrong constraints are exchanged together, until a few exchanges in a row have not reduced the least number of
     wrong constraints so far. Then one is exchanged at a time, until this number falls again. The search fails if it
     would need more than ``most`` exchanges, if more than ``tolerated`` constraints are wrong, if a system cannot be
     factored, if a number is not finite, or if the final residual is too large.
+
+    Returns:
+        Whether the search succeeds, and the number of exchanges.
     """
     place, held, fewest, patience = S.place[i], S.held[i], 1 << 60, _PATIENCE
-    S.exchanges[i] = 0
+    exchanges = 0
     while True:
         if not factor_masked_system(P, place, held, w):
-            return False
+            return False, exchanges
         for k in range(len(held)):
             if not held[k]:
                 S.v[i, k] = 0.0
@@ -120,17 +128,17 @@ def _search_exchanges_of_sample(
             _step_onto_exchanged_set(P, S, i, w)
             wrong, unbalanced = _mark_constraints_to_exchange(P, S, i, w)
         if wrong == 0:
-            return unbalanced <= FEASIBLE
-        if wrong < 0 or wrong > tolerated or S.exchanges[i] >= most:
-            return False
+            return unbalanced <= FEASIBLE, exchanges
+        if wrong < 0 or wrong > tolerated or exchanges >= most:
+            return False, exchanges
         fell = wrong < fewest
         together = fell or patience > 0
         patience = _PATIENCE if fell else max(patience - 1, 0)
         fewest = min(fewest, wrong)
-        if not together and wrong > most - S.exchanges[i]:  # exchanged one at a time, they are too many
-            return False
+        if not together and wrong > most - exchanges:  # exchanged one at a time, they are too many
+            return False, exchanges
         _exchange_marked_constraints(P, S, i, together, w)
-        S.exchanges[i] += 1
+        exchanges += 1
 
 
 @inner
