@@ -1,4 +1,4 @@
-"""Read by mkdocstrings: what griffe, which reads the code without running it, sees otherwise than Python does."""
+"""Extensions of griffe for mkdocstrings, where griffe, which reads code without running it, differs from Python."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import griffe
 
 
 class Examples(griffe.Extension):
-    """Turns the heading of an example, ``Example:``, into the one that griffe shows code under."""
+    """Turn the heading of an example, ``Example:``, into ``Examples:``, under which griffe shows code."""
 
     def on_object(self, *, obj: griffe.Object, **kwargs: Any) -> None:
         """Change the docstring of a loaded object."""
@@ -18,10 +18,10 @@ class Examples(griffe.Extension):
 
 
 class Functions(griffe.Extension):
-    """``pear.solve`` is the function, though a module of the package that it is imported from has its name."""
+    """Make names such as ``pear.solve`` mean the function, although a module of the same package has this name."""
 
     def on_package(self, *, pkg: griffe.Module, **kwargs: Any) -> None:
-        """Lead names that are imported from a package to the function, where that is what the package imports."""
+        """Point a name that is imported from a package to the function, if this is what the package imports."""
         functions: dict[str, str] = {}
         packages = [pkg]
         for package in packages:

@@ -1,4 +1,4 @@
-"""A hook of mkdocs: TeX becomes MathML when the site is built, which browsers draw by themselves, without a network."""
+"""A hook of mkdocs: it turns TeX into MathML at build time, which browsers draw without a script or a network."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Integer programs in any units, with continuous variables, out of time and interrupted; judged in exact arithmetic."""
+"""Integer programs in any units, with continuous variables, time limits and interrupts, judged in exact arithmetic."""
 
 from __future__ import annotations
 
@@ -46,7 +46,10 @@ def exact(values: Any) -> Any:
 
 
 def best_value(c: Array, G: Array, h: Array, ub: Array, whole: int) -> Fraction | None:
-    """min c·x, Gx ≤ h, 0 ≤ x ≤ ub with ``whole`` integers first and at most one continuous variable after them."""
+    """Return min c·x with Gx ≤ h and 0 ≤ x ≤ ub, in exact arithmetic; None if it is infeasible.
+
+    The first ``whole`` variables are integers; at most one continuous variable follows.
+    """
     c, G, h, ub = exact(c), exact(G), exact(h), exact(ub)
     best = None
     for z in itertools.product(*(range(int(u) + 1) for u in ub[:whole])):
@@ -66,7 +69,7 @@ def best_value(c: Array, G: Array, h: Array, ub: Array, whole: int) -> Fraction 
 
 
 def check(c: Array, G: Array, h: Array, ub: Array, whole: int, solver: str = "auto") -> None:
-    """The point is whole, feasible and best, or there is none."""
+    """Check that the point of ``pear.solve`` is integer, feasible and optimal, or that the program is infeasible."""
     problem = pear.Problem(G=G, h=h, lb=0.0, ub=ub, integer=list(range(whole)))
     best = best_value(c, G, h, ub, whole)
     if best is None:
@@ -145,7 +148,7 @@ def test_any_units_against_enumeration(seed: int) -> None:
 
 
 def switched(M: float) -> QuadraticProgram:
-    """min 10 y − x, x ≤ M y, 0 ≤ x ≤ 0.9, y of 0 or 1: nothing is worth switching on."""
+    """Return min 10 y − x with x ≤ M y, 0 ≤ x ≤ 0.9 and y in {0, 1}; the optimum is y = 0."""
     problem = pear.Problem(G=[[1.0, -M]], h=[0.0], lb=0.0, ub=[0.9, 1.0], integer=[1])
     return problem.canonical(torch.tensor([[-1.0, 10.0]], dtype=torch.float64))
 
@@ -172,7 +175,7 @@ def test_a_large_cost_that_is_not_paid_hides_no_gap() -> None:
 
 
 def test_rounding_is_followed_by_the_best_continuous_variables() -> None:
-    """A switch of 1e-7 lets 0.9 through where M is 1e7; rounded to 0 it lets nothing through."""
+    """If M is 1e7, y = 1e-7 allows x = 0.9. When y is rounded to 0, x has to become 0."""
     qp = switched(1e7)
     loose = claimed(qp, [0.9, 0.9e-7], -0.9)
     assert check_integers(qp, loose).status.tolist() == [INACCURATE]
@@ -222,7 +225,7 @@ def test_sparse_programs_with_continuous_variables(sense: str) -> None:
 
 
 def hard(n: int = 60, m: int = 10) -> tuple[pear.Problem, Array]:
-    """Values that almost follow from the weights: minutes of branch and bound."""
+    """Return a knapsack whose values nearly follow from its weights, which takes branch and bound minutes."""
     random = np.random.default_rng(0)
     G = random.integers(1, 100, (m, n)).astype(float)
     values = G.sum(0) / m + random.uniform(0, 10, (3, n))
@@ -366,7 +369,7 @@ def test_a_forked_process_has_threads_of_its_own() -> None:
 
 
 def test_every_sample_has_a_matrix_of_its_own() -> None:
-    """max y, y ≤ a x with x in {0, 1} and a per sample: y is a."""
+    """The program is max y with y ≤ a x and x in {0, 1}; a differs by sample, and the best y is a."""
     G = np.array([[[-2.0, 1.0]], [[-3.0, 1.0]]])
     problem = pear.Problem(G=G, h=[0.0], lb=0.0, ub=[1.0, 9.0], integer=[True, False], sense="max")
     found = pear.solve(problem, [[0.0, 1.0], [0.0, 1.0]])
@@ -374,7 +377,7 @@ def test_every_sample_has_a_matrix_of_its_own() -> None:
 
 
 def test_slacks_of_a_sparse_program_are_finite() -> None:
-    """Both variables at 1 violate the row, whatever the matrix is stored in."""
+    """Dense and sparse matrices give the same smallest integer coefficients."""
     dense = pear.Problem(G=[[1.0, 4.0]], h=[3.0], lb=0.0, ub=1.0, integer=[True, True])
     qp = dense.canonical(torch.ones(1, 2))
     assert _smallest_integer_coefficients(qp.G, qp.integer).tolist() == [[1.0]]

@@ -51,7 +51,7 @@ def with_phi(rng: np.random.Generator, x: Any, smoothing: float = 0.0, **fields:
 
 
 def shares(rng: np.random.Generator, *held: float, least: float = 0.2) -> np.ndarray:
-    """Three points of the simplex in four variables: the first ones as given, the others at least ``least``."""
+    """Draw three points of the simplex in four variables: the first entries are ``held``, the rest exceed ``least``."""
     rest = 4 - len(held)
     free = least + (1 - sum(held) - rest * least) * rng.dirichlet(np.ones(rest), size=3)
     return np.column_stack([np.tile(held, (3, 1)), free])

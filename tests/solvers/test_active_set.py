@@ -234,7 +234,7 @@ def test_random_programs(drawn: tuple[pear.Problem, torch.Tensor, float]) -> Non
 
 
 def test_degenerate_programs_end() -> None:
-    """Beale's program, on which the plain simplex method turns in circles, and an assignment with every cost equal."""
+    """The method ends on Beale's program, on which the plain simplex method cycles, and on an assignment with ties."""
     beale = pear.Problem(
         G=[[0.25, -60, -1 / 25, 9], [0.5, -90, -1 / 50, 3], [0, 0, 1, 0]], h=[0.0, 0.0, 1.0], lb=0.0, n=4
     )

@@ -278,7 +278,7 @@ def test_kinds() -> None:
 
 
 def test_auto(monkeypatch: pytest.MonkeyPatch) -> None:
-    """"auto" is the first installed solver of the table that supports the problem."""
+    """The choice "auto" is the first installed solver of the table that supports the problem."""
     integers = zoo_program([1.0], lb=[0], ub=[3], integer=[True])
     assert choose_backend("qp").name == choose_backend("lp").name == "active-set"
     assert choose_backend("qp", sparse=True).name == choose_backend("lp", sparse=True).name == "interior-point"

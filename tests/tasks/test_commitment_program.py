@@ -1,4 +1,4 @@
-"""The Irish unit commitment by dynamic programming, beside the two-stage program of PEAR."""
+"""The Irish unit commitment by dynamic programming, compared with the two-stage program of PEAR."""
 
 import numpy as np
 import torch

@@ -1,4 +1,4 @@
-"""Knapsacks: the paper's arrays bit for bit, and integer decisions that are proven best."""
+"""Knapsacks: the paper's data bit for bit, and integer decisions that are proven optimal."""
 
 from __future__ import annotations
 

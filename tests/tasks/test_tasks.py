@@ -1,4 +1,4 @@
-"""Tasks: their problems, their data to the last draw, and the score of a forecast."""
+"""Tasks: their problems, the data of their generators, and the scores of forecasts."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from pear_lab.tasks import building
 
 
 def random_arcs(nodes: int, seed: int) -> list[tuple[int, int]]:
-    """A chain, so that the last node is reached, and random arcs across it; in a random order."""
+    """Return the arcs of a chain and random forward arcs, in random order; the chain connects first and last node."""
     random = np.random.default_rng(seed)
     arcs = [(i, i + 1) for i in range(nodes - 1)]
     arcs += [(i, j) for i in range(nodes) for j in range(i + 1, nodes) if random.random() < 0.4]
@@ -342,7 +342,7 @@ def test_tasks_are_frozen() -> None:
 
 
 def protocol_case(name: str) -> tuple[Task, torch.Tensor, torch.Tensor, dict[str, torch.Tensor]]:
-    """A task with predicted and true costs, and curvatures where it has any."""
+    """Return a task with predicted and true costs, and curvatures if it has any."""
     generator = torch.Generator().manual_seed(0)
     task: Task = {
         "path": lambda: shortest_path((3, 3)),

@@ -1,4 +1,4 @@
-"""The conformance suites: what is ours passes, and each kind of mistake is found and named."""
+"""The conformance suites: our parts pass, and each kind of mistake is found and named."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def check_of(checks: list[Check], name: str) -> Check:
 
 
 class Mistaken:
-    """SciPy's solver, whose candidate is changed before it is returned."""
+    """SciPy's solver, with a function that changes its candidates."""
 
     def __init__(self, change: Callable[[Any, Candidate], Candidate]) -> None:
         self.change = change
@@ -176,7 +176,7 @@ class Random(OnlySome):
 
 
 class Forgetful(SPOPlusLoss):
-    """It drops the ids, and so decides with the wrong rows of the problem."""
+    """A loss that ignores some ids, and so uses the wrong rows of the problem."""
 
     def forward(self, predicted: Any, true: Any, keys: Any = None) -> Tensor:
         return super().forward(predicted, true, keys if keys is None or list(keys) != [3, 1] else [0, 1])
@@ -193,7 +193,7 @@ class Locked(OnlySome):
 
 
 class Blind(OnlySome):
-    """Its value prefers the truth and its gradient leads away from it."""
+    """A loss whose value is least at the truth, while its gradient leads away from it."""
 
     def value(self, predicted: Tensor, true: Tensor, keys: Any) -> Tensor:
         error = ((predicted - true) ** 2).mean()
@@ -303,7 +303,7 @@ def test_a_format_that_holds_nothing_does_not_conform() -> None:
 
 @dataclass(frozen=True)
 class Boxes(Task):
-    """A task whose parts can be spoiled."""
+    """A task with a defect that ``spoil`` names."""
 
     spoil: str = ""
 

@@ -1,4 +1,4 @@
-"""The clock of trainings: a cap counts the wall by default, and the processor where that is asked for."""
+"""The clock of trainings: a time cap counts wall-clock time by default, and processor time if set to."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ TASK = shortest_path((3, 3))
 
 @pytest.fixture(scope="module", autouse=True)
 def compiled() -> None:
-    """Compile what has to be, so that no training waits for it."""
+    """Compile the kernels, so that no training waits for them."""
     x, c = TASK.samples(8, seed=0)
     pear.fit(
         torch.nn.Linear(5, TASK.problem.n), pear.PEARLoss(TASK.problem), (x, c), config=pear.FitConfig(max_epochs=1)
@@ -25,7 +25,7 @@ def compiled() -> None:
 
 
 def train(start: str) -> pear.train.History:
-    """Train for four epochs, after each of which the process sleeps for longer than a quarter of its cap."""
+    """Train for up to four epochs, after each of which the process sleeps for more than a quarter of the cap."""
     x, c = TASK.samples(40, seed=0)
     torch.manual_seed(0)
     model = torch.nn.Linear(5, TASK.problem.n)

@@ -1,4 +1,4 @@
-"""``partial_fit`` after ``fit``: small steps, judged before they are taken, and the better weights decide."""
+"""``partial_fit`` after ``fit``: small steps, which are judged first and taken only if they decide better."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def fitted(**settings: Any) -> Any:
 
 
 def update_daily(model: Any, rows: slice, unit: float = 1.0) -> list[Any]:
-    """One day after another; returns the forecasts that were made before each of them."""
+    """Update the model day by day; return the forecasts that it made before each update."""
     forecasts = []
     for day in range(rows.start, rows.stop):
         forecasts.append(model.predict(X[day : day + 1]))

@@ -43,7 +43,7 @@ def rank() -> int:
 
 
 def model(kind: str = "linear") -> nn.Module:
-    """Drawn anew on every rank, each in its own way: the weights of rank 0 are the ones that count."""
+    """Return a model with weights that differ between ranks; training starts from those of rank 0."""
     n = TASK.problem.n
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(rank())
@@ -69,7 +69,7 @@ def trained(
 
 
 def error_of(act: Callable[[], Any]) -> str:
-    """The error's type, text and notes."""
+    """Return the error that ``act`` raises: its type, text and notes."""
     try:
         act()
     except pear.PearError as error:
@@ -81,7 +81,10 @@ def error_of(act: Callable[[], Any]) -> str:
 
 
 def linear_on_regret(folder: Path) -> Found:
-    """Squared error first, automatic smoothing, guidance; the last of the batches has one sample, and rank 1 none."""
+    """Train with a start on the squared error, automatic smoothing and guidance.
+
+    The last batch has one sample in total, so that rank 1 gets none.
+    """
     loss = pear.PEARLoss(TASK.problem)
     found = trained(model(), loss, FitConfig(batch_size=16, max_epochs=6, check_every=2))
     return found | {"state": [loss.chosen_smoothing, loss.current_guidance], "samples": [loss.samples]}
@@ -121,7 +124,7 @@ def with_a_loader(folder: Path) -> Found:
 
 
 def with_masked_samples(folder: Path) -> Found:
-    """Samples 1 to 3 of every 8 have no feasible decision; the mean runs over the others, and ranks have 1 and 4."""
+    """Train with infeasible samples 1 to 3 of every 8, so that the ranks have different numbers of feasible ones."""
     b = torch.ones(40, 1, dtype=torch.float64)
     b[[row for row in range(40) if row % 8 in (1, 2, 3)]] = -1.0
     problem = pear.Problem(A=torch.ones(1, 3), b=b, lb=0.0)
@@ -135,7 +138,7 @@ def with_masked_samples(folder: Path) -> Found:
 
 
 def on_flat_regret(folder: Path) -> Found:
-    """A warning of samples with a zero gradient, more than half of those of all ranks together, on rank 0 alone."""
+    """Train where more than half of all samples have a zero gradient; only rank 0 warns."""
     loss, told = pear.PEARLoss(TASK.problem, smoothing=1e-6, guidance=0.0), logging.handlers.BufferingHandler(9)
     logging.getLogger("pear").addHandler(told)
     found = trained(model(), loss, FitConfig(learning_rate=1e-9, max_epochs=12, check_every=12, start="given"))
@@ -156,7 +159,7 @@ def ended_by_a_callback(folder: Path) -> Found:
 
 
 def ended_by_ctrl_c(folder: Path) -> Found:
-    """The last rank is told to stop in its seventh step."""
+    """Train until the last rank gets Ctrl-C in its seventh step."""
     steps, last = [0], rank() == (SIZE - 1 if dist.is_initialized() else 0)
 
     def loss(predicted: Tensor, true: Tensor) -> Tensor:
@@ -177,7 +180,7 @@ def out_of_time(folder: Path) -> Found:
 
 
 def resumed(folder: Path) -> Found:
-    """Three epochs, and three more from the checkpoint; only rank 0 is told where it is."""
+    """Train three epochs, and three more from the checkpoint, whose path only rank 0 knows."""
     found = {}
     for epochs in (3, 6):
         path = folder / "run.pear" if rank() == 0 else None
@@ -187,7 +190,7 @@ def resumed(folder: Path) -> Found:
 
 
 def own_loop(folder: Path) -> Found:
-    """Gradients of a model in ``DistributedDataParallel``, of equal parts of a batch."""
+    """Compute gradients of a model in ``DistributedDataParallel``, with equal shares of a batch for all ranks."""
     net, loss = model("mlp"), pear.PEARLoss(TASK.problem)
     loss.calibrate(C)
     if dist.is_initialized():
@@ -217,7 +220,7 @@ def short(**more: Any) -> FitConfig:
 
 
 def an_infeasible_sample() -> None:
-    """Sample 3, which is in the part of rank 1."""
+    """Train with the infeasible sample 3, which belongs to rank 1."""
     b = torch.ones(8, 1, dtype=torch.float64)
     b[3] = -1.0
     loss = pear.PEARLoss(pear.Problem(A=torch.ones(1, 3), b=b, lb=0.0), smoothing=1.0)
@@ -263,13 +266,13 @@ def a_diverging_loss() -> None:
 
 
 def one_rank_alone() -> None:
-    """Only rank 0 trains, and says so."""
+    """Train on rank 0 alone, with ``data_parallel=False``."""
     if rank() == 0:
         fit(model(), nn.MSELoss(), (X, C), config=short(data_parallel=False))
 
 
 def a_rank_that_dies() -> None:
-    """Rank 1, in its first step, and without a word."""
+    """End rank 1 without a message in its first step."""
 
     def loss(predicted: Tensor, true: Tensor) -> Tensor:
         if rank() == 1:
@@ -289,7 +292,7 @@ REFUSED: list[Callable[[], None]] = [
 
 
 def work(number: int, folder: Path) -> None:
-    """Everything above, on one rank."""
+    """Run all of these cases on one rank, and write the results to a file."""
     torch.set_num_threads(1)
     dist.init_process_group("gloo", init_method=f"file://{folder}/meeting", rank=number, world_size=SIZE)
     found = {case.__name__: case(folder) for case in CASES}
@@ -304,7 +307,7 @@ def work(number: int, folder: Path) -> None:
 
 @pytest.fixture(scope="module")
 def ranks(tmp_path_factory: pytest.TempPathFactory) -> tuple[list[Found], Path]:
-    """What each rank has found, and the folder that they worked in."""
+    """Return the results of each rank, and the folder in which they worked."""
     folder, context = tmp_path_factory.mktemp("ranks"), multiprocessing.get_context("spawn")
     started = [context.Process(target=work, args=(number, folder)) for number in range(SIZE)]
     for process in started:
@@ -318,7 +321,7 @@ def ranks(tmp_path_factory: pytest.TempPathFactory) -> tuple[list[Found], Path]:
 
 
 def close(found: Any, expected: Any) -> bool:
-    """Numbers to 1e-10, everything else as it is."""
+    """Return whether two results are equal, with numbers up to 1e-10."""
     if isinstance(expected, dict):
         return found.keys() == expected.keys() and all(close(found[name], expected[name]) for name in expected)
     if isinstance(expected, list):
@@ -380,7 +383,7 @@ def test_the_example(ranks: tuple[list[Found], Path]) -> None:
 @pytest.mark.gpu
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")
 def test_gradients_are_added_on_a_gpu(tmp_path: Path) -> None:
-    """NCCL has one rank a GPU, which talks to itself here."""
+    """NCCL needs a GPU for each rank; here there is a single rank."""
     dist.init_process_group("nccl", init_method=f"file://{tmp_path}/meeting", rank=0, world_size=1)
     try:
         weight = nn.Parameter(torch.ones(3, device="cuda"))

@@ -1,4 +1,4 @@
-"""What a model file may hold, and sentences for what cannot be written."""
+"""Limits of model files, and the errors for what cannot be written."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def fitted() -> Any:
 
 
 def rewrite(path: Path, change: Any) -> None:
-    """Change the document and the arrays of a file, as somebody would who knows the format."""
+    """Change the document and the arrays of a file as an attacker would, with a valid checksum."""
     tensors = safetensors.torch.load(path.read_bytes())
     document = json.loads(tensors.pop(safetensors_file.DOCUMENT).numpy().tobytes())
     text = change(document, tensors) or json.dumps(document)

@@ -1,4 +1,4 @@
-"""The training loop: what it calls, when it stops, what it leaves behind."""
+"""The training loop: its calls, its stopping rules, and its results."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def linear(features: int, n: int, seed: int = 0) -> nn.Linear:
 
 
 def scripted(values: list[float]) -> Callable[[Tensor, Tensor], float]:
-    """A metric that returns these values, one a check."""
+    """Return a metric that returns these values, one for each check."""
     waiting: Iterator[float] = iter(values)
     return lambda predicted, true: next(waiting)
 
@@ -88,7 +88,7 @@ def test_a_seed_fixes_the_run_and_touches_no_global_state(small: tuple[ShortestP
 
 
 def test_what_is_not_said_is_the_papers_but_for_patience() -> None:
-    """The published protocol's own numbers are tested where it is defined, with its experiments."""
+    """The defaults are the paper's, except the patience. The tests of the experiments check the protocol itself."""
     config = FitConfig()
     assert (config.learning_rate, config.batch_size, config.max_epochs) == (1e-2, 32, 10_000)
     assert (config.check_every, config.min_improvement, config.patience) == (10, 0.01, 10)
@@ -270,7 +270,7 @@ def spoiled(rows: list[int]) -> tuple[Tensor, Tensor]:
 
 @pytest.mark.parametrize("deep", [False, True])
 def test_a_feature_that_is_nan_is_left_out_or_refused(deep: bool) -> None:
-    """Its sample is masked, but the model would multiply a gradient of zero by NaN; a linear one in compiled code."""
+    """The sample is masked, but its zero gradient times NaN would still be NaN in the model, compiled or not."""
     torch.manual_seed(0)
     model = nn.Sequential(nn.Linear(3, 4), nn.Tanh(), nn.Linear(4, 2)) if deep else linear(3, 2)
     box = pear.Problem(lb=0.0, ub=1.0, n=2)
@@ -450,7 +450,7 @@ def test_a_run_goes_on_from_its_checkpoint_as_if_nothing_had_happened(tmp_path: 
 
 
 class Scaled(nn.Module):
-    """A loss with a state that it takes from the training set."""
+    """A loss that calibrates its scale on the training set."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -524,7 +524,7 @@ def test_a_checkpoint_of_another_model_is_refused(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("solver", ["osqp", "daqp", "piqp", "clarabel"])
 def test_the_solver_does_not_change_what_is_learnt(solver: str) -> None:
-    """Candidates differ, verified solutions do not: the same weights come out of the same batches."""
+    """Solvers propose different candidates, but the verified solutions and therefore the weights are equal."""
     pytest.importorskip(solver)
     task = pear.tasks.shortest_path((3, 3))
     train, validation, _ = task.split(task.samples(120, degree=6))

@@ -1,4 +1,4 @@
-"""What ``fit`` takes: tensors, arrays, tables, Datasets and DataLoaders give the same weights."""
+"""The types of data that ``fit`` accepts: tensors, arrays, tables, Datasets and DataLoaders give the same weights."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def model_of(kind: str = "deep") -> nn.Module:
 def trained(
     train: Any, kind: str = "deep", validation: Any = VALIDATION, loss: Any = None, **options: Any
 ) -> tuple[list[Tensor], History]:
-    """The weights and the history of a short run whose batches come in order."""
+    """Return the weights and the history of a short run, whose batches are in order."""
     model = model_of(kind)
     options = {"config": CONFIG, "order": in_order} | options
     history = fit(model, loss or pear.PEARLoss(TASK.problem), train, validation, **options)
@@ -45,7 +45,7 @@ def trained(
 
 
 def same(one: tuple[list[Tensor], History], other: tuple[list[Tensor], History]) -> bool:
-    """Equal to the bit: weights, losses and metrics, in both parts of the run."""
+    """Return whether two runs have equal weights, losses and metrics in both stages, to the bit."""
     weights = all(torch.equal(a, b) for a, b in zip(one[0], other[0], strict=True))
     checks = [
         [(check.epoch, check.loss, check.metric) for check in part.checks]
@@ -56,7 +56,7 @@ def same(one: tuple[list[Tensor], History], other: tuple[list[Tensor], History])
 
 
 class Items(Dataset[Any]):
-    """A map-style Dataset of whatever items it is given."""
+    """A map-style Dataset of the given items."""
 
     def __init__(self, items: list[Any]) -> None:
         self.items = items
@@ -219,7 +219,7 @@ def test_settings_that_a_loader_overrides_are_said(caplog: pytest.LogCaptureFixt
 
 
 class Two(nn.Module):
-    """Weather as numbers, and the hour as a code."""
+    """A model with two inputs: the weather as numbers, and the hour as a code."""
 
     def __init__(self) -> None:
         super().__init__()

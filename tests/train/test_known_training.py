@@ -1,4 +1,4 @@
-"""Training with known data per sample: the estimator, ``fit``, its validation samples and its model file."""
+"""Training with known data for each sample: the estimator, ``fit``, validation samples and model files."""
 
 import cvxpy as cp
 import numpy as np
@@ -12,7 +12,10 @@ N, T = 48, 3
 
 
 def store():
-    """What is in stock is sold at predicted prices, until the price falls below what is left is worth."""
+    """Return a model that sells a known stock at predicted prices.
+
+    The quadratic term lowers the marginal value of what is sold in the same period.
+    """
     price, stock, space = cp.Parameter(T, name="price"), cp.Parameter(name="stock"), cp.Parameter(T, name="space")
     sold = cp.Variable(T, name="sold", nonneg=True)
     rows = [cp.sum(sold) <= stock, sold <= space]
@@ -53,7 +56,7 @@ def test_the_estimator_decides_and_scores_with_known_data(trained, data):
 
 
 def test_training_sees_the_known_data_of_its_own_rows(trained, data):
-    """The same training with the samples' problems given as they are ends in the same weights."""
+    """Training on samples whose problems are given directly ends with the same weights."""
     X, Y, known = data
     bound = store().with_known(rows(known, slice(32)))
     again = pear.DecisionRegressor(bound, max_epochs=4).fit(X[:32], Y[:32])

@@ -1,4 +1,4 @@
-"""Whole epochs in compiled code do what the plain loop does."""
+"""Whole epochs in compiled code have the results of the plain loop."""
 
 from __future__ import annotations
 
@@ -60,10 +60,10 @@ def test_same_weights_and_history(options: dict[str, bool], monkeypatch: pytest.
 
 
 def test_the_loss_counts_and_keeps_what_compiled_code_did(monkeypatch: pytest.MonkeyPatch) -> None:
-    """On a simplex the decision determines the working set, so that both ways reuse the same ones.
+    """On a simplex the decision determines the working set, so that both loops reuse the same ones.
 
-    A path is a degenerate vertex: several bases describe it, rounding decides between them in a tie of the ratio test,
-    and only some of them are still optimal under the next forecast.
+    A path is a degenerate vertex with several bases. Rounding decides between them in a tie of the ratio test, and only
+    some of them are still optimal under the next forecast.
     """
     here, plain = (trained(torch.float64, way, monkeypatch, problem=SIMPLEX)[1] for way in (True, False))
     assert (here.samples, here.reused) == (plain.samples, plain.reused)
@@ -77,7 +77,7 @@ def test_the_loss_counts_and_keeps_what_compiled_code_did(monkeypatch: pytest.Mo
 
 
 def test_the_last_call_of_an_epoch_outlives_the_next_one() -> None:
-    """The arrays of the compiled code are used again; what the loss keeps is its own."""
+    """The compiled code reuses its arrays, but the results that the loss keeps are copies."""
     model, loss = (
         nn.Linear(5, PATHS.problem.n),
         pear.PEARLoss(PATHS.problem, guidance=0.0, smoothing=0.1, injection=0.1),
@@ -123,7 +123,7 @@ def test_a_batch_that_must_be_left_takes_the_fallback_path(monkeypatch: pytest.M
     left = []
 
     def balks(regret: int, P: Any, data: epoch.TrainingSet, *rest: Any) -> int:
-        """Ends before batches 2 and 5, as if a sample of theirs could not be solved."""
+        """Stop before batches 2 and 5, as if one of their samples could not be solved."""
         *_, room, first = rest
         left.extend(k for k in (2, 5) if k > first and k not in left)
         end = next((k for k in (2, 5) if k > first), None)
@@ -146,7 +146,7 @@ def test_a_change_in_the_active_set_method_empties_the_cache_of_the_epoch() -> N
 
 
 def test_compile_now() -> None:
-    """One line for each part; here most come from the cache, which the tests above have filled."""
+    """The command prints a line for each part; the tests above have already put most parts into the cache."""
     command = [sys.executable, "-m", "pear.train.compiled"]
     done = subprocess.run(command, capture_output=True, text=True, timeout=280, check=True)
     assert [line.partition(":")[0] for line in done.stderr.splitlines()] == list(PARTS)
@@ -167,7 +167,7 @@ def test_rows_of_their_own(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def curved_problem(**fields: Any) -> pear.Problem:
-    """A quadratic program of 12 variables between bounds, with a row that binds in many decisions."""
+    """Return a quadratic program of 12 bounded variables, with three rows."""
     random = torch.Generator().manual_seed(0)
     root, rows = (torch.randn(12, 12, generator=random, dtype=torch.float64) for _ in range(2))
     Q = root @ root.T / 12 + 0.1 * torch.eye(12)
@@ -201,7 +201,7 @@ def with_map(problem: pear.Problem, M: Any, known: Any = None) -> pear.Model:
 def test_curvature_and_cost_maps(
     problem: Any, options: dict[str, Any], dtype: torch.dtype, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The compiled epoch injects H⁻¹e and maps values to costs as the plain loop does; what it records is the same."""
+    """The compiled epoch injects H⁻¹e and applies cost maps as the plain loop does, and records the same."""
     random = torch.Generator().manual_seed(3)
     count = problem.inputs if isinstance(problem, pear.Model) else problem.n
     X = torch.randn(60, 5, generator=random, dtype=torch.float64)
@@ -288,7 +288,7 @@ def test_a_sample_without_a_row_is_refused() -> None:
 
 @pytest.mark.parametrize("bad", ["rows", "true cost"])
 def test_failed_samples_are_left_out_as_in_the_plain_loop(bad: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """And from the second epoch on no batch takes the fallback path because of them."""
+    """From the second epoch on, failed samples no longer send their batch to the fallback path."""
     n, failed = PATHS.problem.n, [3, 10, 11, 40]
     b = torch.ones(60, 1)
     if bad == "rows":

@@ -1,4 +1,4 @@
-"""Long tables: a row for every predicted value, one model for all, and decisions by group."""
+"""Long tables: a row for every predicted value, one model for all rows, and a decision for each group."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ DAYS = np.repeat(np.arange(G), K)
 
 
 def interleaved() -> np.ndarray[Any, Any]:
-    """Row numbers in which groups are mixed and the rows of a group keep their order."""
+    """Return an order of the rows in which groups are mixed, and the rows of each group keep their order."""
     order = np.argsort(rng.permuted(np.tile(np.arange(G), (K, 1)), axis=1), axis=1)  # (K, G)
     return np.concatenate([K * order[value] + value for value in range(K)])
 
@@ -42,7 +42,7 @@ def regressor(**settings: Any) -> Any:
 
 
 class Wide(torch.nn.Module):
-    """The same shared weights on a wide table of K·P columns, written by hand."""
+    """The same model on a wide table of K·P columns."""
 
     def __init__(self, row: torch.nn.Module) -> None:
         super().__init__()

@@ -1,4 +1,4 @@
-"""Model files: JSON and arrays, no pickle; what is cut off, altered or something else is refused."""
+"""Model files: JSON and arrays, no pickle; truncated, altered and foreign files are rejected."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Training, scoring and deciding with an ``Oracle``: everywhere the same function decides."""
+"""Training, scoring and deciding with an ``Oracle``: its function decides everywhere."""
 
 from __future__ import annotations
 
@@ -84,7 +84,10 @@ def test_every_method_trains_with_an_oracle_and_is_judged_by_it(name):
     ],
 )
 def test_a_function_of_a_loss_decides_in_the_default_metric(make):
-    """It was ignored there: a problem without rows was solved in its place, and every forecast was perfect."""
+    """The default metric uses the decision function of a loss, and not the loss's problem, which has no rows.
+
+    By this problem, every forecast would be perfect.
+    """
 
     def decide(costs):
         return torch.from_numpy(TOURS.decide_all(costs.double().numpy()))
@@ -114,7 +117,7 @@ def test_a_function_of_a_loss_returns_finite_numbers_and_a_problem():
 
 
 class TourTask:
-    """A task whose problem says nothing, and whose ``decide`` says all."""
+    """A task whose ``decide`` makes the decisions; its problem has no constraints."""
 
     name = "tours"
     problem = DUMMY
@@ -210,7 +213,7 @@ def test_true_costs_are_decided_once_in_a_training():
 
 
 def test_a_function_that_knows_the_samples_is_given_their_rows_in_the_metric():
-    """Bounds differ by sample: the function looks them up by the ids, as the problem itself does."""
+    """Bounds differ between samples; the function gets the samples' ids in the metric, too, and looks them up."""
     upper = torch.tensor(np.random.default_rng(0).uniform(1, 3, (60, 10)))
     problem = pear.Problem(lb=0.0, ub=upper)
 

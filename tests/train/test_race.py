@@ -141,7 +141,7 @@ def test_features_of_size_one_and_frozen_layers_are_left_as_they_are() -> None:
 
 @pytest.mark.parametrize("last", [nn.Softplus(), nn.Sigmoid()], ids=lambda one: type(one).__name__)
 def test_untrained_weights_are_never_returned(last: nn.Module) -> None:
-    """The last layer is no ``nn.Linear``, so that nobody sees from it whether the model has learnt."""
+    """The last layer is no ``nn.Linear``, so that its weights do not show whether the model was trained."""
     model = network(last)
     first, history = regret(model), trained(model)
     assert "squared error" in history.start
@@ -170,7 +170,7 @@ def test_a_training_that_decides_better_wins() -> None:
 
 
 def test_nothing_replaces_a_start_that_is_perfect() -> None:
-    """Costs that are linear in the features: the ridge decides as well as can be."""
+    """The costs are linear in the features, so that the decisions of the ridge are optimal."""
     features, costs = TASK.samples(120, degree=1, noise=0.0, seed=3)
     model, ridge = linear(), linear()
     config = FitConfig(max_epochs=8)
@@ -182,7 +182,7 @@ def test_nothing_replaces_a_start_that_is_perfect() -> None:
 
 
 def test_a_model_that_is_worse_than_a_constant_is_told_so(caplog: pytest.LogCaptureFixture) -> None:
-    """Weights that are too large to be fresh count as trained, and these forecast nonsense."""
+    """Weights that are too large for a fresh model count as trained, and these give useless forecasts."""
     nonsense = linear()
     with torch.no_grad():
         nonsense.weight.mul_(100.0)
@@ -202,7 +202,7 @@ def test_with_validation_samples_the_winner_is_taken_as_it_was_judged() -> None:
 
 @pytest.mark.parametrize("validation", [None, 0.25])
 def test_the_winner_is_trained_again_on_all_samples(validation: float | None) -> None:
-    """The start wins, so that its ridge must be that of all rows."""
+    """The start wins, so that the result is the ridge regression on all rows."""
     model, parts = linear(), []
     history = trained(model, MSELoss(TASK.problem), validation=validation)
     found = fit_ridge(X, C)
@@ -214,7 +214,7 @@ def test_the_winner_is_trained_again_on_all_samples(validation: float | None) ->
 
 @pytest.mark.parametrize("make", [linear, network], ids=["linear", "network"])
 def test_the_last_training_is_that_of_the_winner(make: Any) -> None:
-    """The winner's own settings on all samples, from a loss that nobody has used, lead to the same weights."""
+    """Training with the winner's settings on all samples, with a new loss, gives the same weights."""
     model, plain = make(), make()
     history = trained(model, config=FitConfig(max_epochs=16))
     winner = min(history.race, key=lambda row: row.bound)

@@ -1,4 +1,4 @@
-"""A training that is resumed ends with the weights of one that nobody disturbed, to the bit."""
+"""A resumed training ends with the weights of an uninterrupted one, to the bit."""
 
 from __future__ import annotations
 
@@ -77,7 +77,7 @@ def train(
     breaks: tuple[int, ...] = (),
     last: int = LAST,
 ) -> nn.Module:
-    """Train to the end, with a new process's objects after every break."""
+    """Train to the end; after every break, resume with new objects, as a new process would."""
     for stop in (*breaks, None):
         torch.manual_seed(0)
         model = make_model(data[0].shape[1], data[1].shape[1])
@@ -103,7 +103,11 @@ def same(a: nn.Module, b: nn.Module) -> bool:
 @pytest.mark.parametrize("make_model", [linear, network])
 @pytest.mark.parametrize("optimizer", OPTIMIZERS)
 def test_every_optimiser(make_model: Any, optimizer: str, tmp_path: Path) -> None:
-    """Compiled epochs and torch's; the squared error first; λ that settles, guidance that falls, rates that halve."""
+    """Runs with every optimiser resume, in all parts of a training and of its schedules.
+
+    The parts are compiled and plain epochs, and the start on the squared error. The schedules are those of automatic
+    smoothing, guidance and the learning rate.
+    """
     what = make_model, lambda: pear.PEARLoss(GRID.problem, guidance=5.0), (X, C), optimizer
     assert same(train(*what, None), train(*what, tmp_path / "run", BREAKS))
 
@@ -136,7 +140,7 @@ def test_right_hand_sides_with_recourse(tmp_path: Path) -> None:
 def test_inverses_that_are_too_large_to_be_saved(
     make_model: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """They are computed afresh after every checkpoint, in the run that is not disturbed as in the other."""
+    """Inverses that are not saved are computed afresh after every checkpoint, also in the uninterrupted run."""
     what = make_model, lambda: pear.PEARLoss(ROWS), (FEATURES, VALUES), "fit's own"
     train(*what, tmp_path / "large")
     monkeypatch.setattr(saved, "MOST_BYTES", 0)
@@ -145,7 +149,7 @@ def test_inverses_that_are_too_large_to_be_saved(
 
 
 def test_samples_by_name_and_by_what_no_file_holds(tmp_path: Path) -> None:
-    """Ids of numbers and texts keep their warm starts; others are solved anew, and the run goes on all the same."""
+    """Samples whose ids are numbers and texts keep their warm starts; all others are solved without them."""
     for keys, kept in (([f"day {i}" for i in range(60)], 60), ([(i, "a") for i in range(60)], 60), ([object()] * 0, 0)):
         ids: list[Any] = keys or [object() for _ in range(60)]
         loss = pear.PEARLoss(ROWS)
@@ -158,7 +162,7 @@ def test_samples_by_name_and_by_what_no_file_holds(tmp_path: Path) -> None:
 
 
 def fit_after_noise(path: Path | None, stop: Callable[[Progress], None] | None = None, **changed: Any) -> nn.Module:
-    """Train a network with dropout, after a number of global draws that no other call makes."""
+    """Train a network with dropout, after ``draws`` extra draws from the global generator."""
     torch.manual_seed(0)
     model = network(X.shape[1], C.shape[1], dropout=0.3)
     torch.rand(changed.pop("draws", 0))
@@ -169,7 +173,7 @@ def fit_after_noise(path: Path | None, stop: Callable[[Progress], None] | None =
 
 
 def test_dropout_goes_on_with_the_numbers_that_it_would_have_drawn(tmp_path: Path) -> None:
-    """The breaks are in the squared error that comes first, and then in the loss; each resumes with other numbers."""
+    """Breaks in both stages resume with the saved random state, whatever has been drawn before."""
     path, whole = tmp_path / "run", fit_after_noise(None)
     assert not same(whole, fit_after_noise(None, draws=5))  # the numbers matter
     fit_after_noise(path, interrupt_after(4, "mse"))
@@ -220,7 +224,7 @@ def test_a_model_that_draws_nothing_leaves_the_global_numbers_alone(tmp_path: Pa
 
 @pytest.mark.parametrize("part", ["mse", "loss"])
 def test_a_run_has_one_file_and_without_it_begins_anew(part: str, tmp_path: Path) -> None:
-    """Nothing of an earlier stage is left behind that could lead the next run astray."""
+    """An interrupted run leaves one file; if it is deleted, the next run starts afresh."""
     path = tmp_path / "run"
     fit_after_noise(path, interrupt_after(4, part))
     assert [one.name for one in tmp_path.iterdir()] == ["run"]
@@ -230,7 +234,7 @@ def test_a_run_has_one_file_and_without_it_begins_anew(part: str, tmp_path: Path
 
 
 def test_a_stage_of_the_squared_error_belongs_to_its_run(tmp_path: Path) -> None:
-    """Other samples, settings or another loss behind it are refused, as in every other stage."""
+    """A checkpoint of the squared error is refused for other samples, settings or a following loss, as any other is."""
     fit_after_noise(tmp_path / "run", interrupt_after(4, "mse"))
     with pytest.raises(TrainingError, match="does not belong to this data"):
         fit_after_noise(tmp_path / "run", train=(X, 2 * C))
@@ -239,7 +243,7 @@ def test_a_stage_of_the_squared_error_belongs_to_its_run(tmp_path: Path) -> None
 
 
 def test_the_same_model_goes_on_where_its_squared_error_was_interrupted(tmp_path: Path) -> None:
-    """As in a notebook whose cell is run again: the model has weights of the first attempt."""
+    """A notebook's cell may be run again with a model that has the weights of the first attempt."""
     torch.manual_seed(0)
     model, config = (
         linear(X.shape[1], C.shape[1]),
@@ -286,7 +290,7 @@ def train_grid(path: Path | None, breaks: tuple[int, ...] = ()) -> nn.Module:
 
 @pytest.mark.skipif(not hasattr(signal, "SIGKILL"), reason="there is no kill -9 here")
 def test_a_training_that_is_killed(tmp_path: Path) -> None:
-    """It goes on from the last check."""
+    """A killed training resumes from its last check."""
     code = KILLED.format(tests=str(Path(__file__).parent), path=str(tmp_path / "run"))
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
     killed = subprocess.run([sys.executable, "-c", code], env=environment, capture_output=True, text=True, check=False)
@@ -296,7 +300,7 @@ def test_a_training_that_is_killed(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("code", [errno.ENOSPC, errno.EROFS])
 def test_a_disk_that_is_full_or_read_only(code: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """It is said, the last checkpoint stays, and once there is room the run goes on from it."""
+    """An error says why the file cannot be written; once there is room, the run resumes from the last checkpoint."""
 
     def refuse(*_: Any) -> None:
         raise OSError(code, os.strerror(code))

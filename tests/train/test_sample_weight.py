@@ -79,7 +79,10 @@ def test_losses_of_folds_are_joined_by_their_weights():
 
 
 def test_folds_with_a_metric_are_compared_as_folds_however_many_samples_they_have():
-    """As many folds as samples were taken for samples in time order, whose blocks are longer than 1."""
+    """Results by fold are compared as folds, even if there are as many folds as samples.
+
+    Samples in time order would be compared in blocks longer than 1.
+    """
     ours, theirs = RANDOM.uniform(size=(2, 8))
     joined = [
         HeldOutLosses.join([HeldOutLosses(np.array([one]), one, 1.0, 1, by_fold=True) for one in each])

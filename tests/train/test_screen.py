@@ -1,4 +1,4 @@
-"""The screen of a race: relaxed decisions choose which contenders are judged with integers."""
+"""The screen of a race: relaxed decisions select the contenders whose integer decisions are compared."""
 
 from __future__ import annotations
 

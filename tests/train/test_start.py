@@ -1,4 +1,4 @@
-"""How a run starts: a fresh model learns alike whatever unit the costs have; any other begins as it comes."""
+"""How a run starts: a fresh model trains alike in every unit of cost; a trained model keeps its weights."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def last(model: nn.Module) -> nn.Linear:
 
 
 def typical(rows: Tensor, centred: bool = True) -> float:
-    """The lower median distance from each column's lower median, on the scale of a standard deviation."""
+    """Return the lower median distance from each column's lower median, scaled to a standard deviation."""
     middle = rows.sort(0).values[(len(rows) - 1) // 2] if centred else 0.0
     apart = (rows - middle).abs().flatten().sort().values
     return 1.4826 * float(apart[(len(apart) - 1) // 2])
@@ -53,7 +53,7 @@ def mean_error(predicted: Tensor, true: Tensor) -> float:
 
 
 def learnt(kind: str, name: str, scale: float, config: FitConfig = CONFIG, **options: Any) -> Tensor:
-    """Forecasts after the epochs of ``config``, in units of ``scale``."""
+    """Return the forecasts after training with ``config``, divided by ``scale``."""
     data, model = pair(scale, **options), fresh(kind)
     loss = nn.MSELoss() if name == "mse" else pear.PEARLoss(TASK.problem, smoothing=0.1 * scale, injection=0.1)
     fit(model, loss, data, data, mean_error, config)
@@ -73,7 +73,7 @@ def test_a_fresh_model_learns_alike_in_any_unit(kind: str, name: str, start: Any
 
 
 def test_as_it_comes_it_does_not() -> None:
-    """The test above can fail: without the start, costs of another size are not reached."""
+    """The test above can fail: with ``start="given"``, training does not reach costs of another size."""
     given = FitConfig(max_epochs=8, check_every=4, batch_size=16, start="given")
     one, large = (learnt("linear", "mse", scale, given) for scale in (1.0, 1e6))
     assert float((large - one).abs().max()) > float(one.std())
@@ -126,7 +126,7 @@ def test_a_model_that_all_items_share_gets_the_mean_of_all_items() -> None:
 
 
 def trained() -> nn.Module:
-    """A linear model that knows the costs."""
+    """Return a linear model that is fitted to the costs by least squares."""
     model, (features, costs) = fresh(), pair()
     solution = torch.linalg.lstsq(torch.cat([features, torch.ones(len(features), 1)], 1).double(), costs).solution
     with torch.no_grad():
@@ -136,7 +136,7 @@ def trained() -> nn.Module:
 
 
 def trained_on_regret() -> nn.Module:
-    """One that forecasts worse than the mean does, with weights beyond those of a fresh layer."""
+    """Return a model that forecasts worse than the mean, and whose weights are too large for a fresh layer."""
     model = trained()
     with torch.no_grad():
         last(model).weight.mul_(10)
@@ -145,7 +145,7 @@ def trained_on_regret() -> nn.Module:
 
 
 class Doubled(nn.Module):
-    """Its last layer is not what it returns."""
+    """A model that returns twice the output of its last layer."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -222,7 +222,7 @@ def loss_of(problem: pear.Problem = TASK.problem) -> pear.PEARLoss:
 
 
 class Worse(nn.Module):
-    """A loss that leads away from the costs."""
+    """A loss whose gradient leads away from the costs."""
 
     problem = TASK.problem
 
@@ -288,7 +288,10 @@ def test_where_nobody_can_tell_whether_it_has_learnt_the_given_weights_count() -
 
 @pytest.mark.parametrize(("gain", "best"), [(0.05, 0), (0.2, 3)])
 def test_few_samples_have_to_be_clear_before_the_first_weights_are_given_up(gain: float, best: int) -> None:
-    """96 validation samples ask for a tenth; after that any gain counts."""
+    """With 96 validation samples, the first improvement on the given weights has to be at least a tenth.
+
+    After it any improvement counts.
+    """
     model, data, config = trained(), pair(), replace(FIRST, max_epochs=3, check_every=1, patience=9)
     scores = iter([1.0, 1.0, 1.0 - gain, 1.0 - gain - 0.01])
     history = fit(model, Worse(), data, data, lambda *_: next(scores), config)
@@ -374,7 +377,7 @@ def test_the_history_says_what_was_done_to_the_weights() -> None:
 
 @pytest.mark.parametrize("start", ["given", "mse", "race"])
 def test_a_metric_that_fails_leaves_the_mode_of_the_model(start: str) -> None:
-    """The trained model is validated before the first step if it begins with the squared error."""
+    """With a start on the squared error, the trained model is validated before the first step."""
     data, model, modes = pair(), fresh("mlp"), []
     with torch.no_grad():
         last(model).bias.fill_(3.0)  # it does not begin as a fresh model does

@@ -1,4 +1,4 @@
-"""Training from Parquet files: as from tensors in memory, in constant memory, and what is refused."""
+"""Training from Parquet files: the same results as from tensors, constant memory, and errors."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def table_of(features: Tensor = X, costs: Tensor = C, fixed: bool = True) -> Any
 
 
 def write(folder: Path, table: Any = None, parts: int = 3, group: int = 37) -> Path:
-    """A folder of files whose row groups have ``group`` rows; the order of writing is not that of the names."""
+    """Write a folder of Parquet files with row groups of ``group`` rows, in another order than that of their names."""
     table = table_of() if table is None else table
     folder.mkdir(parents=True, exist_ok=True)
     size = -(-table.num_rows // parts)
@@ -130,7 +130,7 @@ def test_validation_may_come_from_files(folder: Path) -> None:
 
 
 def epoch_rows(folder: Path, seed: int, size: int = 32, order: Any = shuffled, buffer: int = 64) -> list[list[int]]:
-    """The row numbers in the batches of one epoch."""
+    """Return the row numbers in the batches of one epoch."""
     samples = StreamSamples.read(pear.ParquetSamples(folder, {"row": "row"}, "cost", buffer), nn.Linear(1, 1))
     batches = samples.epoch(size, order, torch.Generator().manual_seed(seed))
     found = []

@@ -1,4 +1,4 @@
-"""Time caps of ``fit`` and ``tune`` hold within a tenth where validation is slow, by a clock that the test moves."""
+"""Time caps of ``fit`` and ``tune`` hold within a tenth if validation is slow, by a simulated clock."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ STEP, SAMPLE = 0.01, 0.01
 
 @dataclass
 class Clock:
-    """A clock that stands still unless it is moved."""
+    """A clock that advances only if the test moves it."""
 
     now: float = 100.0
 
@@ -39,7 +39,7 @@ class Clock:
 
 @pytest.fixture
 def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
-    """A clock on which decisions for validation take time."""
+    """Return a clock that every decision for validation moves forward."""
     clock, solve = Clock(), forecast_judge.solve
     monkeypatch.setattr(time, "perf_counter", clock)
 
@@ -52,7 +52,7 @@ def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
 
 
 class SlowModel(nn.Module):
-    """A model of one or two layers whose forecasts take time in training."""
+    """A model of one or two layers whose forecasts in training move the clock forward."""
 
     def __init__(self, clock: Clock, hidden: int = 0) -> None:
         super().__init__()
@@ -145,7 +145,7 @@ def test_tune_without_time_has_one_candidate(clock: Clock) -> None:
 
 
 def test_a_judgement_that_is_cut_off_ends_the_race_with_what_was_judged(clock: Clock) -> None:
-    """The judgement of the fresh model takes longer than any before it; its integer programs are given up."""
+    """The validation of the fresh model takes longer than expected, and is cut off by the time cap."""
     calls: list[float] = []
 
     def metric(predicted: Tensor, true: Tensor) -> float:

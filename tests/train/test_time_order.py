@@ -1,4 +1,4 @@
-"""Rows that carry dates are held out in the order of their dates, and trained as if they had come in it."""
+"""Rows with dates: the latest are held out, and training does not depend on the order of the table."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The costs that training sees: mixed with those of neighbours, or of equal norms; validation sees the true ones."""
+"""The costs in training: mixed with those of neighbours, or of equal norms; validation uses the true ones."""
 
 from __future__ import annotations
 
@@ -158,7 +158,10 @@ def test_forecasts_of_a_base_are_no_features() -> None:
 
 
 def mixed_with_each(features: Tensor, costs: Tensor) -> tuple[Tensor, Tensor]:
-    """The k samples of each one, in numpy."""
+    """Return features and labels of the K samples that each sample becomes, computed in numpy.
+
+    Each label mixes the costs of the sample with those of one neighbour.
+    """
     x, c = features.numpy(), costs.numpy()
     places = (x - x.mean(0)) / x.std(0)
     near = [[j for j in np.argsort(((places - one) ** 2).sum(1)) if j != i][:K] for i, one in enumerate(places)]

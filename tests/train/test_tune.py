@@ -1,4 +1,4 @@
-"""The race over losses and settings: who goes on, what is compared, what comes of it."""
+"""``tune``, a race over losses and settings: which candidates continue, how they are compared, and the result."""
 
 from __future__ import annotations
 
@@ -93,7 +93,7 @@ def test_a_seed_fixes_the_race_and_touches_no_global_state(tuned: TuneResult, sa
 
 
 def test_stages_are_one_run(samples: tuple[Tensor, Tensor]) -> None:
-    """A candidate that goes through all stages ends as ``fit`` would have ended it."""
+    """A candidate that passes all stages ends with the result of ``fit``."""
     config, chosen = FitConfig(max_epochs=12, check_every=2, patience=50, start="standardised"), FEW[2:]
     found = pear.tune(TASK.problem, *samples, candidates=chosen, config=config)
     with torch.random.fork_rng(devices=[]):
@@ -125,7 +125,7 @@ def test_each_stage_halves_the_field_and_doubles_the_epochs(count: int, epochs: 
 def test_the_worse_half_is_dropped_by_validation_alone(
     samples: tuple[Tensor, Tensor], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A metric that likes large forecasts: who wins follows from it, whatever the losses say."""
+    """The metric alone decides who continues: a candidate with a forged metric wins, whatever its loss."""
     bad = {"method": "pear", "smoothing": 5.0}
     trained: list[str] = []
     train_candidate = successive_halving.train_tune_candidate
@@ -236,7 +236,7 @@ def test_every_method_races_on_a_problem_of_ones_own() -> None:
 
 
 def test_candidates_may_be_classes_functions_and_losses(samples: tuple[Tensor, Tensor]) -> None:
-    """Each comes to what its name would, and the best one can be given again."""
+    """Classes, functions and losses as candidates give the results of their names; the best can be passed again."""
 
     def gently(problem: pear.Problem) -> nn.Module:
         return pear.losses.SPOPlusLoss(problem, mse_weight=0.5)
@@ -275,7 +275,7 @@ def test_what_is_no_candidate(candidate: Any, said: str, samples: tuple[Tensor, 
 
 
 def test_a_candidate_trains_where_its_name_is_unknown(samples: tuple[Tensor, Tensor]) -> None:
-    """A worker on another machine does not know a method that was registered here."""
+    """A worker on another machine can train a loss although its method was registered only in this process."""
     train = MemorySamples(SampleBatch(*samples, None))
     common = (
         replace(SHORT, start="standardised"),

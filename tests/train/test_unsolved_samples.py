@@ -1,4 +1,4 @@
-"""Samples without a verified solution are left out of a step, counted and named; a training does not end for them."""
+"""Samples without a verified solution are left out of a step, counted and named; the training continues."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ X, C = (part.double() for part in TASK.samples(40, degree=3, noise=0.3, seed=0))
 
 
 class HardLoss(pear.PEARLoss):
-    """A loss that finds no verified solution for the samples with certain ids."""
+    """A loss that fails to solve the samples with certain ids."""
 
     hard: tuple[Any, ...] = (3,)
     status = Status.INACCURATE
@@ -38,7 +38,7 @@ class HardLoss(pear.PEARLoss):
 def fitted(
     loss: pear.PEARLoss, rows: Iterable[int], epochs: int = 3, batch: int = 64, checkpoint: Path | None = None
 ) -> tuple[torch.nn.Linear, History]:
-    """A linear model after a training without a race on these rows, whose numbers are their ids."""
+    """Train a linear model on these rows without a race; the rows' numbers are their ids."""
     torch.manual_seed(0)
     net, rows = torch.nn.Linear(5, TASK.problem.n).double(), list(rows)
     config = pear.FitConfig(max_epochs=epochs, batch_size=batch, check_every=1, start="given")
@@ -85,7 +85,7 @@ def test_other_failures_still_end_a_training(status: Status) -> None:
 
 
 def test_the_errors_of_other_losses_still_end_a_training() -> None:
-    """Their sample numbers may be those of another batch, as in a loss that decides for several forecasts each."""
+    """Other losses may number samples differently, for example if they decide for several forecasts of each."""
 
     def loss(predicted: Tensor, true: Tensor) -> Tensor:
         raise pear.SolveError("{samples}", [0], [Status.INACCURATE])

@@ -1,4 +1,4 @@
-"""Files from strangers: what is cut off, altered or foreign is refused in words, and nothing in a file runs."""
+"""Untrusted files: truncated, altered and foreign files are rejected with a message, and no code in them runs."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def network(width: int = 3) -> nn.Module:
 
 
 def resume(path: Path, **changed: Any) -> nn.Module:
-    """Train for an epoch into this file, or go on from it."""
+    """Train for one epoch with this checkpoint file, or resume from it."""
     said: dict[str, Any] = {
         "model": network(),
         "loss": pear.PEARLoss(PROBLEM),
@@ -67,14 +67,14 @@ KINDS: dict[str, tuple[Callable[[Path], Any], Callable[[Path], Any]]] = {
 
 @pytest.fixture(params=KINDS)
 def file(request: pytest.FixtureRequest, tmp_path: Path) -> tuple[Path, Callable[[Path], Any]]:
-    """A file of each kind, and who reads it."""
+    """Return a file of each kind, and the function that reads it."""
     write, read = KINDS[request.param]
     write(tmp_path / "file")
     return tmp_path / "file", read
 
 
 def refused(read: Callable[[Path], Any], path: Path) -> str:
-    """What is said of a file that is refused, and left as it is."""
+    """Return the error message for a file; check that the file is unchanged."""
     before = path.read_bytes()
     with pytest.raises((DataError, TrainingError)) as error:
         read(path)
@@ -94,7 +94,7 @@ def test_three_flipped_bits_are_refused_wherever_they_are(file: tuple[Path, Any]
 
 
 def test_every_byte_of_the_header_is_watched(tmp_path: Path) -> None:
-    """The lengths, the checksum, and the names, types and places of all tensors."""
+    """A change of any byte is detected: in lengths, checksum, and names, types and places of the tensors."""
     path = tmp_path / "file"
     safetensors_file.write_safetensors(path, "weights", 1, {"weights": dict(network().state_dict())})
     content = path.read_bytes()
@@ -112,7 +112,7 @@ def test_a_file_that_is_cut_off_is_refused_at_every_length(file: tuple[Path, Any
 
 
 class Payload:
-    """Unpickled, it makes a file."""
+    """An object that makes a folder when it is unpickled."""
 
     def __init__(self, target: Path) -> None:
         self.target = target
@@ -138,7 +138,7 @@ def test_a_payload_does_nothing(file: tuple[Path, Any], write: str, tmp_path: Pa
 
 
 def resealed(path: Path, change: Callable[[dict[str, Any]], Any]) -> None:
-    """Alter the document of a file as somebody does who knows how to make the checksum fit."""
+    """Change the document of a file, and give it a valid checksum."""
     tensors = safetensors.torch.load(path.read_bytes())
     document = json.loads(tensors[safetensors_file.DOCUMENT].numpy().tobytes())
     change(document)
@@ -147,7 +147,7 @@ def resealed(path: Path, change: Callable[[dict[str, Any]], Any]) -> None:
 
 
 def with_other_header(path: Path, change: Callable[[dict[str, Any]], Any]) -> None:
-    """Alter what safetensors says of every tensor, with a checksum that fits."""
+    """Change the header entry of every tensor, and give the file a valid checksum."""
     data = path.read_bytes()
     begin = 8 + int.from_bytes(data[:8], "little")
     header = json.loads(data[8:begin])
@@ -306,7 +306,7 @@ def rated(rate: float) -> Callable[[nn.Module], torch.optim.Optimizer]:
 
 
 def test_an_optimizer_of_other_settings_is_refused(tmp_path: Path) -> None:
-    """Its own learning rate counts, also that of a group, and not that of the config alone."""
+    """The optimizer's own learning rates have to match, and not only that of the config."""
     resume(tmp_path / "run", optimizer=rated(0.2))
     with pytest.raises(TrainingError, match=r"this optimizer: its groups 0 lr is 0.2, and 0.3 was expected; delete it"):
         resume(tmp_path / "run", optimizer=rated(0.3))
@@ -359,7 +359,7 @@ COLUMNS = ("has_start", "place", "basis", "inverse", "x")  # of the warm starts 
     [("basis", 1 << 20), ("basis", -1), ("place", 2), ("place", 9), ("x", np.nan), ("has_start", 7)],
 )
 def test_warm_starts_that_lead_compiled_code_astray_are_refused(column: str, value: Any, tmp_path: Path) -> None:
-    """Compiled code goes wherever an index leads, so that none is taken from a file without a look."""
+    """Compiled code does not check indices, so that those in a file are checked when it is read."""
     path = tmp_path / "run"
     resume(path, model=nn.Linear(2, 3).double())
     tensors = safetensors.torch.load(path.read_bytes())

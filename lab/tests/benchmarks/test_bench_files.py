@@ -1,4 +1,4 @@
-"""Models from files: what importers take and refuse, and ``pear bench files``, judged by SciPy and known answers."""
+"""Models from files: what importers accept, and ``pear bench files``, judged by SciPy and known answers."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ def write(folder: Path, name: str, text: str) -> Path:
 
 
 def value(m: Model, **options: float) -> float:
-    """Of the model's own optimum, in its own sense."""
+    """Return the optimal value under the model's own costs, in its own sense."""
     return float(pear.solve(m.problem, m.known, **options).value) + m.offset
 
 
@@ -270,7 +270,10 @@ def test_what_is_no_problem_names_the_file(tmp_path: Path, text: str, reason: st
 
 
 def osqp_arrays() -> dict[str, object]:
-    """Three variables: a bound of each kind, an equality, a row with two limits, one that is none."""
+    """Return arrays in OSQP's format: three variables with each kind of bound, an equality and a two-sided row.
+
+    The last row has no finite limit.
+    """
     A = sp.csc_matrix([[1.0, 0, 0], [0, -1.0, 0], [0, 0, 2.0], [1, 1, 1], [1, -1, 0], [1, 1, 0]])
     low, high = [0.0, -5.0, -1.0, 1.0, -1.0, -1e20], [4.0, 1e20, 6.0, 1.0, 1.0, 1e30]
     P = sp.csc_matrix([[2.0, 1.0, 0], [1.0, 2.0, 0], [0, 0, 0]])
@@ -346,7 +349,10 @@ def test_generate_writes_a_folder(tmp_path: Path) -> None:
 
 
 def small(**change: object) -> JudgedProgram:
-    """Min ½x² − 2x + y, x + y ≥ 1, 0 ≤ x ≤ 3, y ≥ 0: x = 2, y = 0, value −2, no multiplier on the row."""
+    """Return min ½x² − 2x + y with x + y ≥ 1, 0 ≤ x ≤ 3, y ≥ 0.
+
+    The solution is x = 2, y = 0, with the value −2 and a multiplier of zero for the row.
+    """
     fields = {
         "P": sp.csc_array([[1.0, 0.0], [0.0, 0.0]]),
         "q": np.array([-2.0, 1.0]),
@@ -427,7 +433,7 @@ def test_certificates() -> None:
 @pytest.mark.parametrize("solver", ["pear", "pear:active-set", "highs", "scipy", "clarabel", "piqp", "daqp"])
 @pytest.mark.parametrize("kind", ["lp", "qp"])
 def test_every_solver_is_right_and_its_multipliers_have_the_right_sign(tmp_path: Path, solver: str, kind: str) -> None:
-    """Limits of every kind are active, maximised and minimised."""
+    """The tested models have active limits of every kind, in minimisation and maximisation."""
     data = osqp_arrays()
     P = sp.csc_matrix((3, 3)) if kind == "lp" else data["P"]
     mat = write_mat(tmp_path / "a.mat", P, np.ravel(data["q"]), data["A"], data["l"], data["u"])
@@ -463,7 +469,7 @@ MIP = "max\n o: 5 x + 4 y\nst\n a: 6 x + 4 y <= 24\n b: x + 2 y <= 6\ngeneral\n 
 
 @pytest.fixture(scope="module")
 def measured(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, str, int]:
-    """The folder of a run of the command, what it printed, and its exit code."""
+    """Run the command; return its folder, its output and its exit code."""
     folder = tmp_path_factory.mktemp("models")
     (folder / "deep").mkdir()
     write(folder / "deep", "plain.mps", PLAIN + "ENDATA\n")
@@ -516,7 +522,7 @@ def test_what_is_recorded(measured: tuple[Path, str, int], tmp_path: Path) -> No
 
 @pytest.fixture(scope="module")
 def solvers() -> Iterator[SolverProcess]:
-    """A process for several tests: to start one takes longer than what they ask it."""
+    """Start one process for several tests, because its start takes longer than their work."""
     with SolverProcess() as started:
         yield started
 

@@ -1,4 +1,4 @@
-"""The speed benchmarks: their arithmetic, the plain loop they compare with, the way to a peer, and what they write."""
+"""The speed benchmarks: their arithmetic, the plain loop for comparison, the peers' processes, and their output."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ Run = Callable[..., Result]
 
 @pytest.fixture
 def run(terminal: None) -> Run:
-    """The command, in an empty folder and a wide terminal without colours."""
+    """Return a function that runs the command in an empty folder and a wide terminal without colours."""
     return lambda *arguments: CliRunner().invoke(app, ["bench", *map(str, arguments)])
 
 
@@ -322,7 +322,7 @@ def PREPARE(data, device):
 
 @pytest.fixture
 def fake(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[str], Peer]:
-    """Puts a peer with the given worker into the table."""
+    """Return a function that adds a peer with this worker's code to the table."""
 
     def make(code: str) -> Peer:
         path = tmp_path / "fake_worker.py"
@@ -467,7 +467,7 @@ if [ "$2" = venv ]; then mkdir -p "$3/bin" && cp "$0" "$3/bin/python"; exit 0; f
 
 
 def fake_python(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, pip: str) -> Path:
-    """Stands in for Python where environments are made; returns the log of its calls."""
+    """Replace the Python that makes environments by a script; return the log of its calls."""
     script, log = tmp_path / "python", tmp_path / "calls.log"
     script.write_text(FAKE_PYTHON.format(log=log, pip=pip), encoding="utf-8")
     script.chmod(script.stat().st_mode | stat.S_IXUSR)
@@ -780,7 +780,7 @@ def test_integer_programs_are_measured(run: Run, tmp_path: Path, monkeypatch: py
 
 
 def asked(run: Run, monkeypatch: pytest.MonkeyPatch, benchmark: Any, *arguments: object) -> Any:
-    """The settings that a command hands to its benchmark."""
+    """Run a command without its benchmark; return the settings that the benchmark got."""
     found: list[Any] = []
     monkeypatch.setattr(benchmark.BENCHMARK, "run", lambda self: found.append(self.settings))
     result = run(*arguments)

@@ -1,4 +1,4 @@
-"""The exactness benchmark: its goals are met, its reference is right, and it would notice if either were not so."""
+"""The exactness benchmark: it meets its goals, its reference is right, and it detects errors of both."""
 
 from __future__ import annotations
 
@@ -28,13 +28,13 @@ SOLVERS = ["active-set", "interior-point", "osqp", "daqp"]
 
 
 def program(c: list[float], **fields: object) -> JudgedProgram:
-    """One minimisation with H = I unless given."""
+    """Return a minimisation, with H = I by default."""
     problem = pear.Problem(n=len(c), **{"Q": np.eye(len(c)), **fields})
     return judged_programs(judged_fields(problem), np.array([c]))[0]
 
 
 def moved_by(noise: float, solution: pear.Solution, rng: np.random.Generator) -> pear.Solution:
-    """The same solution with another point and other multipliers."""
+    """Return the solution with noise added to its point and its multipliers."""
 
     def near(value: torch.Tensor) -> torch.Tensor:
         return value + noise * torch.from_numpy(rng.normal(size=value.shape))
@@ -133,7 +133,7 @@ def test_reference_minimises_what_is_to_be_maximised() -> None:
 
 
 def test_weak_activity_is_an_edge() -> None:
-    """z = −c = 0 lies on its bound without leaning on it."""
+    """At z = −c = 0 the bound is tight with multiplier zero, which makes the active set ambiguous ("on edge")."""
     assert solve_reference(program([0.0, -1.0], lb=[0.0, -INF]), "interior-point").on_edge
     assert solve_reference(program([1e-9, -1.0], lb=[0.0, -INF]), "interior-point").on_edge
     assert solve_reference(program([-1e-9, -1.0], lb=[0.0, -INF]), "interior-point").on_edge
@@ -142,7 +142,7 @@ def test_weak_activity_is_an_edge() -> None:
 
 
 def test_multipliers_that_are_not_unique_make_no_edge() -> None:
-    """A bound that is there twice can carry weight in both places; one that only touches carries none in either."""
+    """A duplicate bound may have its multiplier in either copy; it is ambiguous only if both multipliers are zero."""
     doubled = {"G": [[-1.0, 0.0], [-1.0, 0.0]], "h": [0.0, 0.0]}
     for solver in ("piqp", "daqp"):  # an interior point and a vertex of the set of multipliers
         leaning, touching = (attempt_reference(program([c, -1.0], **doubled), solver) for c in (1.0, 0.0))
@@ -154,7 +154,7 @@ def test_multipliers_that_are_not_unique_make_no_edge() -> None:
 
 
 def test_a_degenerate_vertex_with_one_idle_constraint_is_an_edge() -> None:
-    """Three rows meet in the origin; the cost pulls onto two of them, and the third is their sum or only touches."""
+    """Three rows meet at the origin. The third is the sum of the others, or is tight with multiplier zero."""
     corner = {"G": [[-1.0, 0.0], [0.0, -1.0], [-1.0, -1.0]], "h": [0.0, 0.0, 0.0]}
     assert not solve_reference(program([1.0, 1.0], **corner), "interior-point").on_edge
     assert solve_reference(program([1.0, 0.0], **corner), "interior-point").on_edge
@@ -187,7 +187,7 @@ def test_a_program_that_no_reference_solves_is_not_passed_over() -> None:
 
 @pytest.mark.parametrize("family", EXACTNESS_FAMILIES)
 def test_both_residuals_agree_wherever_they_are_measured(family: str) -> None:
-    """At solutions both are rounding; away from them two independent formulas give the same number."""
+    """Two independent formulas for the residual agree: at solutions both are rounding, elsewhere they are equal."""
 
     def residuals(batch: exactness_benchmark._ExactnessBatch, solution: pear.Solution) -> np.ndarray:
         assert solution.duals is not None

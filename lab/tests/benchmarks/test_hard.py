@@ -1,4 +1,4 @@
-"""Hard instances: degenerate models in mixed units are solved, by the first solvers asked, in few iterations."""
+"""Hard instances: the first solvers asked solve degenerate models in mixed units in few iterations."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ COUPLED = [name for name in INSTANCES if name.endswith("coupled")]
 
 
 def in_units(instance: HardModel, spread: float, seed: int = 0) -> HardModel:
-    """The same model with every row and variable in units of its own, over 2 × spread powers of ten."""
+    """Return the same model with random units of rows and variables, over 2 × ``spread`` powers of ten."""
     rng, n = np.random.default_rng(seed), len(instance.q)
     unit = 10.0 ** rng.uniform(-spread, spread, n)
     row = np.concatenate([10.0 ** rng.uniform(-spread, spread, instance.A.shape[0] - n), 1 / unit])
@@ -43,7 +43,7 @@ def in_units(instance: HardModel, spread: float, seed: int = 0) -> HardModel:
 
 
 def solved(instance: HardModel, **options: Any) -> tuple[pear.Problem, torch.Tensor, pear.Solution]:
-    """Solve one instance given densely, and judge the answer by residuals recomputed in numpy."""
+    """Solve one instance as a dense problem, and check the residuals of the answer in numpy."""
     problem, cost = instance.as_dense_problem()
     costs = torch.from_numpy(cost)[None]
     solution = pear.solve(problem, costs, **options)
@@ -55,7 +55,7 @@ def solved(instance: HardModel, **options: Any) -> tuple[pear.Problem, torch.Ten
 
 
 def array(value: torch.Tensor | None) -> np.ndarray[Any, Any]:
-    """A field that is there, in numpy."""
+    """Return a field that is not None, in numpy."""
     assert value is not None
     return value.numpy()
 
@@ -105,7 +105,7 @@ def test_linear_models_reach_the_optimum_of_another_solver(name: str) -> None:
 
 @pytest.mark.parametrize("name", [SMALLEST[1], *COUPLED])
 def test_units_of_rows_and_variables_do_not_matter(name: str) -> None:
-    """A millionfold between the units of two variables, and of two rows, changes neither status nor value."""
+    """Units that differ by a factor of a million change neither status nor value."""
     _, _, expected = solved(INSTANCES[name])
     _, _, solution = solved(in_units(INSTANCES[name], 3.0))
     assert solution.value.item() == pytest.approx(expected.value.item(), rel=1e-9)
@@ -204,7 +204,7 @@ def test_small_dense_and_differing_programs_have_none(fields: dict[str, Any]) ->
 def test_the_compiled_pass_leaves_what_its_solver_leaves(
     curvature: Any, smoothing: float, calls: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Large curved programs of few non-zeros go to solvers that work on these: at every step, by loss and layer."""
+    """Large curved programs with few non-zeros go to sparse solvers, and not to the compiled pass."""
     problem = pear.Problem(Q=curvature, lb=0, ub=1, n=500)
     cost = torch.linspace(-1, 1.5, 500, dtype=torch.float64)[None].requires_grad_()
     counted = []

@@ -1,4 +1,4 @@
-"""``pear bench methods``: its tasks, its rows beside a peer, and its errors."""
+"""``pear bench methods``: its tasks, its comparison with a peer, and its errors."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""``pear reproduce``: what it runs, what it says, how it stops and goes on."""
+"""``pear reproduce``: its runs, its output, and how it stops and continues."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ Reproduce = Callable[..., Result]
 
 @pytest.fixture
 def reproduce(terminal: None, monkeypatch: pytest.MonkeyPatch) -> Reproduce:
-    """The command in an empty folder, with quick runs that take milliseconds."""
+    """Return a function that runs the command in an empty folder, with runs that take milliseconds."""
     tiny = {
         "shortest_path": {"grid": [3, 3], "samples": 40},
         "knapsack": {"items": 6, "dimensions": 2, "samples": 24},
@@ -195,7 +195,7 @@ def test_a_place_that_cannot_be_written_to_fails_before_training(
 
 
 def _some_are_done(folder: Path) -> bool:
-    """Whether the command has written a row; for two processes that means that they are up and at work."""
+    """Return whether the command has written a result; its processes are then at work."""
     if not (folder / FILE_NAME).exists():
         return False
     with Database(folder / FILE_NAME) as database:

@@ -1,4 +1,4 @@
-"""The UCI workbook and the processed tables of buildings: what is read, and what is refused."""
+"""The UCI workbook and the processed tables of buildings: how they are read, and errors."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The Irish half-hours: what is read, and what is refused."""
+"""The Irish half-hours: how they are read, and errors."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def test_no_feature_is_known_only_afterwards(tmp_path: Path, data: EnergyData) -
 
 
 def without(at: int, text: str = "NaN") -> list[str]:
-    """A price is missing."""
+    """Return the lines of six days with ``text`` in place of the price of line ``at``."""
     found = energy_lines(6)
     found[at] = found[at].rsplit(" ", 1)[0] + f" {text}"
     return found

@@ -1,4 +1,4 @@
-"""Tables of prices: what is read, cut out, downloaded and refused."""
+"""Tables of prices: how they are read, selected and downloaded, and errors."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Comparisons: what they run, how databases of several machines come together, and what the report makes of them."""
+"""Comparisons: their runs, the merge of databases from several machines, and their report."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A kill signal, a full disk, a damaged file, a second command, Ctrl-C: nothing is lost, and nothing is wrong."""
+"""Durability: after a kill signal, a full disk, a damaged file or Ctrl-C, no result is lost and none is wrong."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def record(key: str = "k", **other: Any) -> RunRecord:
 
 
 def numbers(database: Database) -> dict[str, Any]:
-    """What two databases of the same runs share: everything but times."""
+    """Return the contents of a database that do not depend on the machine: everything except times."""
     return {one.key: (one.status, one.reason, one.metrics, one.weights) for one in database.records()}
 
 

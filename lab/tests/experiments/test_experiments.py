@@ -1,4 +1,4 @@
-"""Experiments: what they ask for, the protocol, the database, and many runs side by side."""
+"""Experiments: their runs, the protocol, the database, and parallel runs."""
 
 from __future__ import annotations
 
@@ -228,7 +228,7 @@ def test_what_there_is_not_is_refused_with_what_there_is(
 
 
 def test_the_stream_of_random_numbers_is_that_of_torchs_loaders() -> None:
-    """First weights and two epochs with a check after each, drawn from the global generator by torch itself."""
+    """Torch itself draws first weights and two epochs with checks; the protocol uses the same random numbers."""
     rows = TensorDataset(torch.arange(70))
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(3)
@@ -251,7 +251,7 @@ def test_the_stream_of_random_numbers_is_that_of_torchs_loaders() -> None:
 
 
 def all_paths(graph: PathGraph) -> torch.Tensor:
-    """(paths, arcs) 0 or 1."""
+    """Return all paths of a graph, (paths, arcs) with entries 0 or 1."""
     leaving: dict[int, list[int]] = {}
     for k, (tail, _) in enumerate(graph.arcs):
         leaving.setdefault(tail, []).append(k)
@@ -266,7 +266,7 @@ def all_paths(graph: PathGraph) -> torch.Tensor:
 @pytest.mark.parametrize("method", ["spo+", "spo+relaxed", "pfyl", "dbb", "lava"])
 @pytest.mark.parametrize("make", [path_run, knapsack_run])
 def test_published_settings_are_absolute_numbers(make: Any, method: str) -> None:
-    """Costs of 1,000 instead of 1 meet the same weight of the squared error, σ and τ, whatever their deviation."""
+    """The weight of the squared error, σ and τ stay the same if all costs are multiplied by 1,000."""
     run = make(method)
     task = lp.make_task(run)
     loss: Any = lp.make_run_loss(run, task)
@@ -291,10 +291,10 @@ def test_the_published_regret_adds_a_number_below_the_line() -> None:
 
 
 def published(method: str) -> tuple[float, float]:
-    """Mean and deviation of 100 × test regret on paths at degree 8, over five seeds.
+    """Return the mean and the deviation of 100 × test regret on paths at degree 8, over five seeds.
 
-    In training, paths are found by a look at all 70 of them, which takes a fraction of the time of dynamic programming;
-    both agree on all costs that came true, and on those that were predicted in the end.
+    In training, all 70 paths are compared, which is much faster than dynamic programming. Both agree on all true costs,
+    and on the final predicted ones.
     """
     regrets, cheapest, paths = [], PathGraph.cheapest, all_paths(PathGraph.grid(5, 5)).double()
     assert len(paths) == 70
@@ -694,7 +694,7 @@ def test_a_worker_is_out_of_reach_of_ctrl_c_while_it_starts() -> None:
 
 @pytest.fixture
 def clone(tmp_path: Path) -> Path:
-    """A repository of one commit that holds the module which tells the commit."""
+    """Make a repository with one commit of the module that reports the commit; return its folder."""
     package = tmp_path / "clone" / "pear" / "experiments"
     package.mkdir(parents=True)
     (package / "commit.py").write_text(Path(commit.__file__).read_text("utf-8"), "utf-8")

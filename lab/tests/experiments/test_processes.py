@@ -1,4 +1,4 @@
-"""Tasks in processes of this machine: what they send back, and what happens when one dies."""
+"""Tasks in processes of this machine: their messages, and the death of a process."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("forked_workers")]
 
 
 class AwkwardError(Exception):
-    """Takes more than it keeps, so that it cannot be unpickled."""
+    """An error whose constructor needs more arguments than it stores, so that it cannot be unpickled."""
 
     def __init__(self, first: str, second: str) -> None:
         super().__init__(first + second)
@@ -48,7 +48,7 @@ def test_what_a_worker_process_sends_back() -> None:
 
 
 def dies(send: Any, folder: str, times: int) -> str:
-    """A task whose first processes die."""
+    """A task whose first ``times`` processes kill themselves."""
     died = len(os.listdir(folder))
     if died < times:
         Path(folder, str(died)).touch()

@@ -1,4 +1,4 @@
-"""The page of the comparison says what the database holds, in numbers and in sentences."""
+"""The page of the comparison agrees with the database, in its numbers and in its sentences."""
 
 from __future__ import annotations
 

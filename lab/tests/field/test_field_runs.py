@@ -1,4 +1,4 @@
-"""The runs of the comparison: the same start, budget and choice for every method, and records that say what failed."""
+"""The runs of the comparison: equal start, budget and selection for all methods, and records of failures."""
 
 from __future__ import annotations
 

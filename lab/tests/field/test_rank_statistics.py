@@ -1,4 +1,4 @@
-"""Mean ranks, the tests of Friedman and Nemenyi, and the block of methods and tasks without gaps."""
+"""Mean ranks, the tests of Friedman and Nemenyi, and the largest block of methods and tasks without gaps."""
 
 from __future__ import annotations
 

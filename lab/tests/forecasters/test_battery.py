@@ -1,4 +1,4 @@
-"""Batteries: the file of PJM days, the model against independent answers, and features that do not look ahead."""
+"""Batteries: the file of PJM days, the model against independent results, and features without look-ahead."""
 
 from __future__ import annotations
 
@@ -73,7 +73,7 @@ def test_a_missing_file_or_array_is_said(tmp_path: Path) -> None:
 
 
 def spent(spec: Battery, price: np.ndarray, flow_in: np.ndarray, flow_out: np.ndarray) -> float:
-    """The objective of a plan, written hour by hour."""
+    """Return the objective of a plan, computed hour by hour."""
     state, total = spec.start, spec.level_penalty * (spec.start - spec.capacity / 2) ** 2
     for t in range(spec.hours):
         state += spec.efficiency * flow_in[t] - flow_out[t]
@@ -85,7 +85,7 @@ def spent(spec: Battery, price: np.ndarray, flow_in: np.ndarray, flow_out: np.nd
 
 
 def random_plan(spec: Battery, random: np.random.Generator) -> tuple[np.ndarray, np.ndarray]:
-    """Flows that keep the state within its bounds."""
+    """Draw flows in and out that keep the state within its bounds."""
     flow_in, flow_out, state = np.zeros(spec.hours), np.zeros(spec.hours), spec.start
     for t in range(spec.hours):
         flow_out[t] = random.uniform(0, min(spec.discharge, state))
@@ -131,7 +131,7 @@ def test_the_published_optimum_of_pjm(order: str, published: float) -> None:
 
 
 def irish(days: int = 30, missing: int = 20) -> EnergyData:
-    """Random days from 1 November 2011, one of them left out."""
+    """Draw data for consecutive days from 1 November 2011, without day ``missing``."""
     random = np.random.default_rng(3)
     dates = [(datetime.date(2011, 11, 1) + datetime.timedelta(i)).isoformat() for i in range(days) if i != missing]
     features = torch.from_numpy(random.uniform(0, 1, (len(dates), 48, len(FEATURES))))

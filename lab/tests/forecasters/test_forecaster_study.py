@@ -43,7 +43,7 @@ SMALL = "ridge,mse-linear,pear-linear,pear-on-ridge"
 
 @pytest.fixture(scope="module")
 def study() -> Any:
-    """The script."""
+    """Import the script of the study."""
     spec = importlib.util.spec_from_file_location("forecasters_study", SCRIPT)
     assert spec is not None
     assert spec.loader is not None
@@ -145,7 +145,7 @@ def test_a_training_that_fails_is_a_result_that_says_why(tmp_path: Path, monkeyp
 
 
 def results_of(losses: dict[str, list[list[float]]], case: str) -> dict[StudyRunKey, StudyRunResult]:
-    """A result for every forecaster and seed, on one split."""
+    """Return a result for every forecaster and seed, on one split."""
     found = {}
     for name, seeds in losses.items():
         for seed, regret in enumerate(seeds):

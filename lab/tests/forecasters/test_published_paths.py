@@ -1,4 +1,4 @@
-"""The published replications of paths: their means by cell, and files of other contents."""
+"""The published replications of paths: their means by cell, and errors for other files."""
 
 from __future__ import annotations
 

@@ -34,14 +34,17 @@ SAMPLES = 25
 
 @pytest.fixture(scope="module")
 def data() -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Features with an intercept (25, 3), costs (25, 12), and the six paths of a 3×3 grid."""
+    """Return features with an intercept (25, 3), costs (25, 12), and the six paths of a 3×3 grid."""
     task = shortest_path((3, 3))
     x, c = task.samples(SAMPLES, degree=4, noise=0.5, seed=1, features=2, dtype=torch.float64)
     return np.column_stack([np.ones(SAMPLES), x.numpy()]), c.numpy(), list_spo_protocol_paths(task.graph)
 
 
 def linear_program_value(X: np.ndarray, C: np.ndarray, paths: np.ndarray, penalties: np.ndarray) -> float:
-    """The least mean SPO+ loss plus penalty by HiGHS: min Σ tᵢ/n + Σ penalty v with t ≥ every loss and v ≥ |B|."""
+    """Return the least mean SPO+ loss plus penalty, by HiGHS.
+
+    The program is min Σ tᵢ/n + Σ penalty v with tᵢ at least the loss of every path, and v ≥ |B|.
+    """
     (n, q), (K, m) = X.shape, paths.shape
     best = paths[(C @ paths.T).argmin(1)]
     turned = (best[:, None] - paths[None])[..., None] * 2 * X[:, None, None]
@@ -56,7 +59,7 @@ def linear_program_value(X: np.ndarray, C: np.ndarray, paths: np.ndarray, penalt
 
 @pytest.mark.parametrize("weight", [0.001, 0.1])
 def test_spo_plus_reaches_the_value_of_the_linear_program(data, weight: float) -> None:
-    """Smoothing raises the largest of K functions by at most τ log K, and so the minimum."""
+    """Smoothing raises the maximum of K functions, and hence its minimum, by at most τ log K."""
     X, C, paths = data
     penalties = weight * np.array([0.0, 1.0, 1.0])
     program = SPOPlusProgram.from_samples(X, C, paths)
@@ -134,7 +137,7 @@ def test_the_command_goes_on_where_it_was(study, tmp_path: Path, monkeypatch: py
 
 
 def test_the_table_counts_in_standard_errors() -> None:
-    """Means 2 and 4 with standard errors 1 and 0: a difference of two standard errors."""
+    """Means of 2 and 4 with standard errors 1 and 0 differ by two standard errors."""
     cell = PathCell(100, 8, 0.5)
     ours = [SpoProtocolResult(*cell, seed, {"SPO+": 4.0, "least squares": 1.0}, {}, 1.0) for seed in range(2)]
     text = spo_protocol_table(ours, {cell: {"SPO+": [1.0, 3.0]}})

@@ -1,4 +1,4 @@
-"""Peers as layers that are trained: a worker process decides and differentiates, everything else is ours."""
+"""Peers as trainable layers: a worker process decides and differentiates, and our code does everything else."""
 
 from __future__ import annotations
 
@@ -139,7 +139,7 @@ def test_a_peer_is_trained_recorded_and_shown_beside_the_paper(
 
 
 def test_a_peer_with_a_longer_time_cap_stands_in_the_same_table(prices: Path) -> None:
-    """Its row names the cap, and how many trainings it has ended; of two runs of a seed the longer one counts."""
+    """The row names the cap and the number of finished trainings; of two runs of a seed, the longer one counts."""
     (run,) = expand(["mvo"], Selection(methods=["mse"], seeds=[0], data=str(prices)))
     yardstick = {"regrets": [1.0], "value": [1.0], "normalized_regret": 0.5}
     shared = {"regrets": [1.0], "best": [2.0], "value": [1.0], "dates": ["2020-01-01", "2020-02-01"]}
@@ -191,7 +191,7 @@ def test_an_environment_that_cannot_be_made_ends_the_command_before_any_run(
 
 @pytest.mark.parametrize("name", PEER_METHODS)
 def test_the_peers_agree_with_our_decisions(name: str) -> None:
-    """Runs where ``pear bench`` or ``pear reproduce`` has made the environments."""
+    """The test needs the peers' environments, which ``pear bench`` and ``pear reproduce`` make."""
     peer = protocol._layer_peer(name)
     if not (environment.peer_cache_folder() / "peers" / name / environment.READY).is_file():
         pytest.skip(f"no environment of {name}; pear bench gradient --peers {name} makes one")

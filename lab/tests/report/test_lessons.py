@@ -1,4 +1,4 @@
-"""The page on what makes it work names figures, commands and tables that are there."""
+"""The figures, commands and tables that the page of lessons names exist."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ ROOT = Path(__file__).resolve().parents[3]
 
 @pytest.fixture(scope="module")
 def lessons() -> ModuleType:
-    """The script, which finds its other half beside it."""
+    """Import the script of lessons, with its folder on the import path."""
     sys.path.insert(0, str(ROOT / "lab" / "studies"))
     try:
         spec = importlib.util.spec_from_file_location("lessons", ROOT / "lab" / "studies" / "lessons.py")
@@ -68,7 +68,7 @@ def test_an_unknown_lesson_is_refused(
 
 
 def test_directions_are_compared_with_a_slope_that_is_known(lessons: ModuleType) -> None:
-    """Two independent halves of a noisy slope: the cosine with the slope itself is 1, across it 0."""
+    """From two noisy estimates of a slope, the cosine with the slope itself is 1, and across it 0."""
     import torch
 
     random = torch.Generator().manual_seed(0)

@@ -1,4 +1,4 @@
-"""The report: what it takes from the database, how it judges, and a page that needs nothing else."""
+"""The report: its data from the database, its verdicts, and its self-contained page."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ HISTORY = [[1, 0.5, None, 0.2], [11, 4.0, 0.3, 0.06], [21, 8.0, 0.2, 0.07]]
 
 
 class Builder:
-    """A database by the schema, filled row by row."""
+    """A database with the schema, to which tests add rows."""
 
     def __init__(self, path: Path, version: int = SCHEMA_VERSION) -> None:
         self.path, self.count = path, 0
@@ -102,7 +102,7 @@ def builder(tmp_path: Path) -> Builder:
 
 @pytest.fixture
 def filled(builder: Builder) -> Builder:
-    """Something in every table, some of it missing, short of seeds, failed, or of a reduced problem."""
+    """Fill every table, with results that are missing, failed, of too few seeds, or of a reduced problem."""
     for seed, regret in enumerate(REGRETS):
         trained = {"normalized_regret": regret, "mse": 5.0 + seed}
         builder.add("shortest_path", "pear", seed, trained, timings=TIMES, history=HISTORY)
@@ -287,7 +287,7 @@ def test_a_method_of_ours_gets_a_line_where_it_was_run(builder: Builder) -> None
 
 
 class Page(HTMLParser):
-    """Every element of a page, with a check that elements are closed in order."""
+    """Parse a page into its elements, and check that they are closed in order."""
 
     VOID = ("meta", "link", "br", "img")
 

@@ -1,4 +1,4 @@
-"""The page of results says what the database beside it holds."""
+"""The page of results agrees with its database."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _SPEC.loader.exec_module(results)
 
 @pytest.fixture(scope="module")
 def generated() -> str:
-    """The tables, from the database."""
+    """Return the tables made from the database."""
     text: str = results.generated()
     return text
 
@@ -44,7 +44,7 @@ def test_the_portfolio_tables_are_those_of_the_database() -> None:
 
 
 def test_every_published_number_is_in_one_of_the_two_documents() -> None:
-    """All 432 of them: 340 with a verdict, 48 times, 44 of portfolios."""
+    """There are 432 published numbers: 340 with a verdict, 48 times, and 44 of portfolios."""
     from pear_lab.report.published_numbers import published
 
     linear, market = published(), published("published_portfolio")

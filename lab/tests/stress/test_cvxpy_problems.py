@@ -1,4 +1,4 @@
-"""``pear stress cvxpy``: random problems of CVXPY run with the defaults, and what is planted is caught."""
+"""``pear stress cvxpy``: random CVXPY problems pass with default settings, and planted errors are caught."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ CI_SEED, CI_COUNT = 7, 36
 
 @pytest.fixture(autouse=True)
 def _keep_thread_count() -> Iterator[None]:
-    """Runs in this process set the number of threads to one."""
+    """Restore the number of threads, which the tested runs set to one."""
     before = torch.get_num_threads()
     yield
     torch.set_num_threads(before)

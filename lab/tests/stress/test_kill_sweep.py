@@ -1,4 +1,4 @@
-"""``pear stress kill``: a sweep that is killed and resumed has the rows of an undisturbed one."""
+"""``pear stress kill``: a sweep that is killed and resumed has the results of an uninterrupted one."""
 
 from __future__ import annotations
 

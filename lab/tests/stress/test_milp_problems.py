@@ -1,4 +1,4 @@
-"""``pear stress milp``: random integer programs are solved as others solve them, and what is planted is caught."""
+"""``pear stress milp``: results on random integer programs agree with other solvers, and planted errors are caught."""
 
 from __future__ import annotations
 
@@ -28,14 +28,14 @@ CI_SEED, CI_COUNT = 7, 24
 
 @pytest.fixture(autouse=True)
 def _keep_thread_count() -> Iterator[None]:
-    """Runs in this process set the number of threads to one."""
+    """Restore the number of threads, which the tested runs set to one."""
     before = torch.get_num_threads()
     yield
     torch.set_num_threads(before)
 
 
 def knapsack(**fields: Any) -> MilpFamilyCase:
-    """max 3 x + 2 y + z, 2 x + 2 y + z ≤ 3, x and y of 0 or 1, z up to 9: x = 1 and z = 1 give 4."""
+    """Return max 3 x + 2 y + z with 2 x + 2 y + z ≤ 3, x and y in {0, 1}, z up to 9; x = z = 1 gives the optimum 4."""
     case = MilpFamilyCase(
         family="battery",
         sense="max",
@@ -97,7 +97,7 @@ def test_a_planted_answer_is_caught(status: str, x: list[float], wrong: str, mon
 
 
 def test_rounding_of_zeros_is_no_violation() -> None:
-    """All continuous variables are zero but for −1.4e-115; a violation that is not rounding is seen all the same."""
+    """A continuous variable of −1.4e-115 is rounding; one of −1e-10 is a violation."""
     program = knapsack().minimised()
     assert float(IntegerJudge(program).violations(np.array([[1.0, 0.0, -1.4e-115]]))[0]) < 1e-100
     assert float(IntegerJudge(program).violations(np.array([[1.0, 0.0, -1e-10]]))[0]) > 1e-6

@@ -1,4 +1,4 @@
-"""``pear stress soak``: long training, whose memory, times and answers are watched."""
+"""``pear stress soak``: memory, times and answers in long trainings."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from pear_lab.stress import soak
 
 
 def test_a_short_soak_meets_its_goals_but_for_time(terminal: None, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Forty steps are too few to time; memory, statuses and answers are as they must be."""
+    """Forty steps are too few for the goal of time; those of memory, statuses and answers are met."""
     some = [
         one for one in soak.STRUCTURES if one.name in ("paths", "paths, in compiled epochs", "some samples infeasible")
     ]

@@ -1,4 +1,4 @@
-"""``pear stress fuzz``: the judge catches what is planted, shares nothing with the library, and finds nothing wrong."""
+"""``pear stress fuzz``: the judge catches planted errors, shares no code with the library, and finds no others."""
 
 from __future__ import annotations
 
@@ -45,7 +45,10 @@ CLEAN += ["unbounded", "mixes", "sparse"]
 
 
 def square(**changes: Any) -> JudgedProgram:
-    """min ½‖z‖² − (3, 1)z with z₁ ≤ 1 and z₁ + z₂ = 1.5: z = (1, 0.5), equality 0.5, bound (1.5, 0)."""
+    """Return min ½‖z‖² − (3, 1)z with z₁ ≤ 1 and z₁ + z₂ = 1.5.
+
+    The solution is z = (1, 0.5), with multipliers 0.5 of the equality and (1.5, 0) of the bounds.
+    """
     fields: dict[str, Any] = {"H": np.eye(2), "c": np.array([-3.0, -1.0])}
     fields |= {"A": np.ones((1, 2)), "b": np.array([1.5]), "G": np.array([[1.0, -1.0]]), "h": np.array([9.0])}
     fields |= {"lb": np.full(2, -INF), "ub": np.array([1.0, INF]), "integer": np.zeros(2, bool)}
@@ -86,7 +89,7 @@ def test_a_planted_error_is_caught(planted: dict[str, Any]) -> None:
 
 
 def test_huge_multipliers_that_cancel_are_corrected_and_not_excused() -> None:
-    """Rows parallel to 1e-9 hold each other with ±1e9, whose rounding is larger than what they add up to."""
+    """Two rows parallel to 1e-9 have multipliers of ±1e9, whose rounding exceeds their sum; the judge corrects it."""
     A = np.array([[1.0, 1.0], [1.0, 1.0 + 2.0**-30]])
     s = square(A=A, b=A @ [1.0, 0.5], c=np.array([-3.1, -1.7]), ub=np.full(2, INF))
     x, lost = np.array([1.0, 0.5]), 2.0**-24
@@ -181,7 +184,7 @@ def test_a_wrong_loss_and_a_neighbour_are_caught() -> None:
 
 @pytest.mark.parametrize(("bound", "known"), [(1e3, True), (1e15, False)])
 def test_another_solver_is_trusted_where_its_point_is_right(bound: float, known: bool) -> None:
-    """min z with −z ≤ −0.5: HiGHS finds 0 between bounds of 1e15, which violates the row."""
+    """For min z with −z ≤ −0.5 and bounds of ±1e15, HiGHS returns 0, which violates the row and is not trusted."""
     one: dict[str, Any] = {"H": np.zeros((1, 1)), "c": np.ones(1), "G": np.array([[-1.0]]), "h": np.array([-0.5])}
     one |= {"lb": np.array([-bound]), "ub": np.array([bound]), "A": np.zeros((0, 1)), "b": np.zeros(0)}
     s = square(**one, integer=np.zeros(1, bool))
@@ -206,7 +209,10 @@ def test_another_solver_is_trusted_where_its_point_is_right(bound: float, known:
 )
 @pytest.mark.parametrize("mixed", [False, True])
 def test_integer_programs(status: str, x: list[float], kind: str, mixed: bool) -> None:
-    """max x + 1.4 y with 1e-9 (x + 2 y) ≤ 4e-9, in integers 0 to 3; mixed: y is continuous, and its bound is 1."""
+    """The program is max x + 1.4 y with 1e-9 (x + 2 y) ≤ 4e-9, integer x up to 3 and y up to 1.
+
+    If ``mixed``, y is continuous.
+    """
     integer = np.array([True, not mixed])
     s = square(
         H=np.zeros((2, 2)),
@@ -341,7 +347,7 @@ def test_another_file_is_refused(text: str, tmp_path: Path) -> None:
 
 @pytest.fixture
 def broken(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A library whose decisions are off in the second half of every batch."""
+    """Make the decisions of the library wrong in the second half of every batch."""
     real = examine_case.solve
 
     def off(*args: Any, **kwargs: Any) -> Any:

@@ -1,4 +1,4 @@
-"""Building investment: the loader, instances with budgets of their own, and training on them."""
+"""Building investment: the loader, instances with their own budgets, and training on them."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def data(tmp_path_factory: pytest.TempPathFactory) -> BuildingData:
 
 
 def by_hand(task: Building, values: torch.Tensor) -> torch.Tensor:
-    """The best value of every instance, over all choices."""
+    """Return the best value of every instance, by comparing all choices."""
     choices = torch.tensor(list(itertools.product((0.0, 1.0), repeat=task.problem.n)), dtype=torch.float64)
     worth = values.double() @ choices.T
     worth[task.weights @ choices.T > task.budget[:, None] * (1 + 1e-9)] = -torch.inf

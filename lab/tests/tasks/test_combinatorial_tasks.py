@@ -1,4 +1,4 @@
-"""Public tasks that a function decides: its decisions are the best ones by another algorithm."""
+"""Public tasks that a function decides: another algorithm finds the same best decisions."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ CHECKED = 4
 
 
 def cost_matrix(costs: Array, places: int) -> Array:
-    """Symmetric costs (places, places) from those of edges (n,)."""
+    """Return symmetric costs (places, places) from the costs of the edges (n,)."""
     matrix = np.zeros((places, places))
     for (here, there), cost in zip(route_edges(places), costs, strict=True):
         matrix[here, there] = matrix[there, here] = cost
@@ -32,7 +32,7 @@ def cost_matrix(costs: Array, places: int) -> Array:
 
 
 def shortest_trip(matrix: Array, customers: tuple[int, ...]) -> float:
-    """The cost of the best round trip from place 0 through ``customers``, by Held & Karp's dynamic programming."""
+    """Return the cost of the best round trip from place 0 through ``customers``, by Held & Karp's dynamic program."""
 
     @cache
     def reach(left: frozenset[int], last: int) -> float:

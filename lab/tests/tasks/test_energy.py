@@ -1,4 +1,4 @@
-"""Energy: the loader, days in their order, and training on them; intervals of paired differences."""
+"""Energy: the loader, days in time order, training on them, and intervals of paired differences."""
 
 from __future__ import annotations
 

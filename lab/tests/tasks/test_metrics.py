@@ -1,4 +1,4 @@
-"""Scores beside the regret: ties, relaxation, error of the forecast, stability of the active set."""
+"""Scores other than the regret: ties, relaxation, forecast errors, stability of the active set."""
 
 from __future__ import annotations
 

@@ -493,7 +493,7 @@ def test_resampling_seeds_widens_the_interval_where_seeds_differ() -> None:
 
 
 def test_more_names_than_days_take_a_shorter_way_to_the_same_gradient() -> None:
-    """The gradient by the covariance has rank two; through its factor or as a matrix, it is the same."""
+    """The gradient by the covariance has rank two; computed from its factor or as a matrix, it is the same."""
     random = torch.Generator().manual_seed(0)
     predicted, true = (0.05 * torch.randn(4, 12, 9, generator=random, dtype=torch.float64) for _ in range(2))
     task = pear.tasks.portfolio(12, 2.0)

@@ -1,4 +1,4 @@
-"""Public tasks with predicted demand, weights and capacities: what a decision comes to, computed in another way."""
+"""Public tasks with predicted demand, weights and capacities: costs of decisions, computed in a second way."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ DAYS = 4
 
 
 def cost_of_orders(orders: Array, demand: Array, cost: Array, owed: Array, held: Array) -> float:
-    """Follow the stock of an inventory from period to period."""
+    """Return the cost of orders, by following the stock of an inventory from period to period."""
     stock, total = 0.0, 0.0
     for order, asked, price, short, kept in zip(orders, demand, cost, owed, held, strict=True):
         stock += order - asked

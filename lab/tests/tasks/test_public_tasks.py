@@ -1,4 +1,4 @@
-"""Public tasks: every row draws the same data again, and what it decides is the best by another solver."""
+"""Public tasks: a seed always draws the same data, and decisions are optimal by another solver."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def draw(row: PublicTask, seed: int = 0) -> Drawing:
 
 
 def highs_value(problem: Problem, cost: np.ndarray) -> float:
-    """The best value of a linear or integer program, by HiGHS through SciPy."""
+    """Return the optimal value of a linear or integer program, by HiGHS through SciPy."""
     parts = []
     if problem.G is not None:
         parts.append(LinearConstraint(problem.G.numpy(), -np.inf, problem.h.numpy()))
@@ -129,7 +129,7 @@ def test_planted_arcs_are_paths_and_the_best_cost_is_that_of_one_of_them() -> No
 
 
 def test_a_line_through_the_cubic_chooses_badly() -> None:
-    """By the moments of x, the line of least squares has the slope 10 (0.6 − 0.65) < 0."""
+    """By the moments of x, the least-squares line has the slope 10 (0.6 − 0.65) < 0, and ranks values in reverse."""
     drawing = task_table_row("cubic-top-k").draw(0)
     x, values = drawing.split.test.features[..., 0], drawing.split.test.costs
     falling, rising = (pear.normalized_regret(drawing.problem, sign * x, values) for sign in (-1, 1))

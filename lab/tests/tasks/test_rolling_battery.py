@@ -1,4 +1,4 @@
-"""The rolling battery: its data, features and the objective of a rollout, on hours that the test writes."""
+"""The rolling battery: its data, features and the objective of a rollout, on hours that the test makes up."""
 
 import gzip
 

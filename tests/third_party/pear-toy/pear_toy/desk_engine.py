@@ -1,4 +1,4 @@
-"""An engine: this process, by another name."""
+"""An engine that runs tasks in this process, under another name."""
 
 from pear.engines import EngineRow
 from pear.engines.local_engine import start

@@ -1,10 +1,10 @@
-"""A loss: how much better the forecast thinks its own decision is than the right one."""
+"""The perceptron loss: how much the forecast prefers its own decision to the best one."""
 
 from pear.losses import DecisionLoss
 
 
 class PerceptronLoss(DecisionLoss):
-    """The mean of ĉᵀz*(c) − ĉᵀz*(ĉ), the sign turned for maximisation."""
+    """The mean of ĉᵀz*(c) − ĉᵀz*(ĉ), with the opposite sign for maximisation."""
 
     def value(self, predicted, true, ids):
         worse = self.best(true, ids) - self.decide(predicted, ids)

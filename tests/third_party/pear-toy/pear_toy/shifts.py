@@ -1,4 +1,4 @@
-"""A task: who works which of six shifts."""
+"""A task: which of six shifts a person works."""
 
 from dataclasses import dataclass
 
@@ -10,10 +10,10 @@ from pear.tasks import Samples, Task
 
 @dataclass(frozen=True)
 class Shifts(Task):
-    """Three shifts at most, and not the night before a morning."""
+    """At most three of six shifts, and no night shift before a morning shift."""
 
     def samples(self, count, seed=0):
-        """Features (count, 4), and what each shift is worth (count, 6)."""
+        """Return features (count, 4), and the worth of each shift (count, 6)."""
         draw = torch.Generator().manual_seed(seed)
         features = torch.randn(count, 4, generator=draw)
         return Samples(features, (features @ torch.randn(4, 6, generator=draw) / 2).exp())

@@ -15,7 +15,7 @@ MOST = 3000  # vertices that it tries
 
 
 def supports(qp):
-    """True where there are few vertices; the numbers of rows and bounds are upper limits."""
+    """Return whether there are few vertices, estimated from the largest numbers of rows and bounds."""
     bounds = int(qp.lb.isfinite().sum(-1).max() + qp.ub.isfinite().sum(-1).max()) if qp.batch else 0
     return math.comb(qp.m + bounds, min(qp.n, qp.m + bounds)) <= MOST
 
@@ -34,7 +34,7 @@ def solve(qp, tol):
 
 
 def best_vertex(c, A, b, G, h, lb, ub, tol):
-    """The optimal vertex with its multipliers; None where there is none."""
+    """Return the optimal vertex with its multipliers; None if there is none."""
     n, eye = len(c), np.eye(len(c))
     below, above = np.flatnonzero(np.isfinite(lb)), np.flatnonzero(np.isfinite(ub))
     rows, sides = np.vstack([G, -eye[below], eye[above]]), np.concatenate([h, -lb[below], ub[above]])

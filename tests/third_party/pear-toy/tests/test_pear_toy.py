@@ -20,7 +20,7 @@ def test_the_loss_conforms(check):
 
 
 def write_tiny(case, path):
-    """Write a model in the format of the importer, which has no curvature."""
+    """Write a model in the importer's format; return whether it can be written, which a model with curvature cannot."""
     if case.Q is not None:
         return False
     kinds = [" integer" if mark else "" for mark in case.marks]
