@@ -42,8 +42,8 @@ def count_processor_time() -> Iterator[None]:
     """A context in which ``read_clock`` returns the processor time of this process, summed over all its threads.
 
     Waiting, sleeping and the work of other processes then take no time. The context affects all threads of the process.
-    Integer solvers of other packages always measure their time limit in real time. Their limit is the part of PEAR's
-    limit that is left when they start.
+    Integer solvers of other packages always measure their time limit in real time. When such a solver starts, it gets
+    at most the seconds that are left of PEAR's own limit.
 
     Example:
         >>> import time

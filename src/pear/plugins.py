@@ -25,7 +25,7 @@ class PluginKind(NamedTuple):
     """A kind of plug-in, such as "solver".
 
     Attributes:
-        group: the group of entry points.
+        group: the name of the group of entry points by which packages add plug-ins of this kind.
         table: the module that holds PEAR's own solvers, losses, and so on. It has two functions with the kind in their
             names. For the kind "solver", ``own_solver_names()`` returns the names that plug-ins cannot have, and
             ``check_solver_plugin(name, value)`` checks the object of a plug-in and returns a row of the table.
@@ -121,9 +121,9 @@ def unregister(kind: str, name: str) -> None:
 
 
 def find_plugin(kind: str, name: str) -> Any | None:
-    """Return the row of the plug-in with this name. None if no plug-in has the name, or if PEAR itself has it.
+    """Return the row of a plug-in: the plug-in as an entry of PEAR's table of its kind.
 
-    A row is the plug-in as an entry of PEAR's table of its kind.
+    The result is None if no plug-in has the name, or if the name is one of PEAR's own.
 
     Raises:
         PluginError: several plug-ins have this name, or the plug-in cannot be loaded.
@@ -158,7 +158,7 @@ PluginSource = tuple[str, Callable[[], Any]]
 
 
 def _plugin_sources(kind: str, name: str) -> list[PluginSource]:
-    """Return all sources of a name: PEAR's own table, then ``register``, then entry points of distributions."""
+    """Return all sources of a name, in this order: PEAR's own table, ``register``, entry points of distributions."""
     group, table = KINDS[kind]
     found: list[PluginSource] = []
     if name in getattr(import_module(table), f"own_{kind}_names")():
@@ -220,6 +220,10 @@ def _plugin_entries(group: str) -> tuple[EntryPoint, ...]:
 
 @lru_cache(maxsize=32)
 def _search_plugin_entries(group: str, path: tuple[str, ...]) -> tuple[EntryPoint, ...]:
-    """Return the distinct entry points of a group. The argument ``path`` only distinguishes cached results."""
+    """Return the distinct entry points of a group.
+
+    The result is cached. The argument ``path`` is ``sys.path``; it makes sure that the function searches again after a
+    change of ``sys.path``.
+    """
     found = {(entry.name, entry.value, _plugin_origin(entry)): entry for entry in entry_points(group=group)}
     return tuple(found.values())

@@ -1,10 +1,10 @@
 """Regret as a custom objective of LightGBM and XGBoost.
 
 Let e = ŷ − y be the error of the forecast ŷ of true values y, and g the gradient of the loss with respect to ŷ. The
-curvature of the loss along its gradient is ``h = Σ gᵀg / Σ eᵀg``, with sums over all samples; for a linear program with
-smoothing λ it is 1/λ. The objective returns ``g / h`` with a second derivative of 1. The step of a leaf then has the
-unit of the costs, as under the squared error. Settings such as the learning rate, ``lambda_l2`` or ``min_child_weight``
-have the same meaning as under the squared error.
+curvature of the loss along its gradient is estimated as ``h = Σ gᵀg / Σ eᵀg``, with sums over all samples. For a linear
+program with smoothing λ, without injection and guidance, h is 1/λ. The objective returns ``g / h`` with a second
+derivative of 1. The step of a leaf then has the unit of the costs, as under the squared error. Settings such as the
+learning rate, ``lambda_l2`` or ``min_child_weight`` have the same meaning as under the squared error.
 """
 
 from __future__ import annotations
@@ -45,9 +45,9 @@ class Objective(BoosterCallReader):
         self.loss, self.rounds = loss, 0
 
     def __call__(self, first: Any, second: Any, *_: Any) -> tuple[Array, Array]:
-        """Return the gradient divided by the curvature (see the module), and second derivatives of 1.
+        """Return the gradient of the loss divided by its curvature h, and second derivatives of 1.
 
-        Both have the shape of the forecasts.
+        Both have the shape of the forecasts. The module defines h.
 
         Args:
             first, second: the forecasts and a ``Dataset`` or ``DMatrix``; or, from the interfaces of scikit-learn, the

@@ -33,10 +33,16 @@ def variables_in_long_table(
 ) -> list[str]:
     """Return the variables of the model that a long table predicts, in the order of the model.
 
-    Without a column of names, these are all variables.
+    If ``long`` has no column of variables, these are all variables.
+
+    Args:
+        table: the long table.
+        long: the columns of groups and variables.
+        variables: the variables of the model.
+        path: the file of the table, for error messages.
 
     Raises:
-        DataError: an entry of the column is not the name of a variable.
+        DataError: an entry of the column of variables is not the name of a variable.
     """
     if long.variables is None:
         return list(variables)
@@ -65,8 +71,8 @@ def order_long_csv_table(
         path: the file of the table, for error messages.
 
     Raises:
-        DataError: a cell is empty, a row belongs to no predicted value, or a group has two rows for one value; or the
-            user names no column of variables, and some column shows that the rows are not in the model's order.
+        DataError: a cell of a column in ``long`` is empty, a row belongs to no predicted value, or a group has two rows
+            for one value; or ``long.variables`` is None, and a column contains ``names`` in another order.
         ProblemError: a group lacks a row for a value.
     """
     from pear.train.long_table import group_long_table

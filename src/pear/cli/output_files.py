@@ -78,9 +78,9 @@ def write_output_csv(table: pandas.DataFrame, path: Path, index: bool = True) ->
 
 
 def escape_output_formula(cell: Any) -> Any:
-    """Return a text that a spreadsheet would run as a formula with an apostrophe in front, and anything else unchanged.
+    """Put an apostrophe in front of a text that a spreadsheet would run as a formula.
 
-    Numbers as text stay unchanged, too.
+    Everything else is returned unchanged, also texts that are numbers.
 
     Example:
         >>> [escape_output_formula(cell) for cell in ("=1+1", "-2.5", -2.5, "tent")]

@@ -92,7 +92,12 @@ def read_known_columns(
 
 
 def table_values(given: Any, inputs: int) -> Any:
-    """Return the costs or forecasts in a table as an array (N, inputs). Rows of a group must be consecutive."""
+    """Return costs or forecasts from a table as an array with a row for each sample.
+
+    Args:
+        given: a DataFrame with a row for each sample, or the column of a long table with consecutive rows of a group.
+        inputs: the number of predicted values of a sample.
+    """
     return given.to_numpy().reshape(-1, inputs)
 
 
@@ -145,7 +150,7 @@ def read_estimator_samples(
 
     Args:
         estimator: the estimator.
-        model: the file of the estimator, for error messages; None if features are not needed.
+        model: the file of the estimator, for error messages. If it is None, no features are read.
         data: the CSV file of the table.
         groups: for a long table, the column of its groups.
         variables: for a long table, the column that names the variables.

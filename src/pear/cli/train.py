@@ -139,7 +139,7 @@ def _describe_stopped_training(stopped: str, trained: dict[str, DecisionRegresso
     """Return words that say what is saved after Ctrl-C.
 
     Args:
-        stopped: the name of the training that was stopped.
+        stopped: the name of the loss whose training was stopped.
         trained: the forecasters whose weights were checked on held-out samples, by the names of their losses.
     """
     if stopped in trained:
@@ -214,7 +214,7 @@ def _losses_to_train(loss: str) -> dict[str, str]:
 def _train_with_each_loss(
     make: Callable[..., DecisionRegressor], samples: TableSamples, losses: dict[str, str]
 ) -> tuple[dict[str, DecisionRegressor], str]:
-    """Return a trained forecaster for each loss.
+    """Train a forecaster with each loss, until Ctrl-C ends a training.
 
     Args:
         make: a function that makes an untrained forecaster with the argument ``loss``.
@@ -222,7 +222,8 @@ def _train_with_each_loss(
         losses: the losses, by the names in the table of results.
 
     Returns:
-        The trained forecasters by the names of their losses, and the name of the training that Ctrl-C ended, or "".
+        The forecasters with weights that were checked on held-out samples, by the names of their losses; and the name
+        of the loss whose training Ctrl-C ended, or "".
     """
     trained: dict[str, DecisionRegressor] = {}
     for name, loss in losses.items():
