@@ -16,13 +16,13 @@ from pear.presolving.tolerances import CANCELLED, CONSISTENT, CONTRADICTED
 class WorkingProgram:
     """A program from which presolve removes rows and variables. Their indices stay those of the original program.
 
-    The coefficients of a removed row or variable are zero. If x (n,) holds the values of the variables that are left,
-    and any numbers for the others, the original variables are ``z = T x + t``.
+    The coefficients of a removed row or variable are zero. The map ``z = T x + t`` gives the original variables z (n,).
+    x (n,) holds the values of the variables that are left; its entries for removed variables may be any numbers.
 
     Args:
         program: the original program, with r rows and n variables, which is not changed.
-        fixed_rows: (r,) bool, True for rows that must stay, because their limits are predicted or have a price. The
-            substitution of variables may still change their coefficients and shift their limits.
+        fixed_rows: (r,) bool, True for rows that must stay, because their limits are predicted or their violation has a
+            price. The substitution of variables may still change their coefficients and shift their limits.
         removable: (n,) bool, True for variables that may be removed.
 
     Attributes:
@@ -31,11 +31,12 @@ class WorkingProgram:
         low, high: (r,) limits of the rows.
         lb, ub: (n,) bounds of the variables.
         integer: (n,) bool, True for integer variables.
-        scale: (r,) sum of the absolute terms that the limits of a row were computed from.
+        scale: (r,) for each row, the sum of the absolute values of all terms that its limits were computed from.
+            Tolerances are relative to it.
         row_left, column_left: (r,) and (n,) bool, False for removed rows and variables.
         T, t: (n, n) and (n,), the map to the original variables.
-        steps: the records from which multipliers are restored, in the order of the steps of presolve.
-        removed: how many rows, limits and variables were removed, by kind.
+        steps: a record of each step of presolve, in order, from which the multipliers of what it removed are restored.
+        removed: how many rows, limits and variables were removed, by the kind of removal, a text for reports.
     """
 
     def __init__(self, program: RowProgram, fixed_rows: Mask, removable: Mask) -> None:
@@ -70,7 +71,7 @@ class WorkingProgram:
             S: (n, n) the identity, except for two changes: the columns at the positions ``columns`` are zero, and the
                 rows at these positions define the removed variables.
             s: (n,), zero except at ``columns``.
-            kind: the entry of ``removed`` to which their number is added.
+            kind: the key of ``removed`` under which the variables are counted.
         """
         shift = self.R @ s
         self.low, self.high = self.low - shift, self.high - shift
@@ -90,7 +91,7 @@ class WorkingProgram:
 
         Args:
             gap: the lower limit minus the upper limit.
-            scale: the sum of the absolute terms that the limits were computed from.
+            scale: the sum of the absolute values of the terms that both limits were computed from.
             row: a row that one of the limits belongs to.
             what: the text after the name of the row in the error message, such as "asks for ≥ 2 and has no variables".
 

@@ -145,7 +145,8 @@ class ConstraintMap:
     def priced_sides(self) -> tuple[str, ...]:
         """The names, among b, h, lb and ub, of the limits that a decision under a forecast may violate.
 
-        Their values are predicted, or they belong to a matrix with predicted coefficients. A recourse prices them.
+        A limit is among them if its value is predicted, or if its matrix (A for b, G for h) has predicted coefficients.
+        A ``Penalty`` or ``Projection`` says what a violation of these limits costs.
         """
         return tuple(name for name in SIDES if name in self.sides or _MATRIX_OF.get(name) in self.matrices)
 

@@ -88,7 +88,7 @@ def check_curvature_sign(Q: Matrix, sense: str) -> None:
 
 
 def _curvature_advice(sense: str, shift: float) -> str:
-    """Return advice about a Q of the wrong sign; ``shift`` is the absolute value of the worst eigenvalue."""
+    """Return advice about a Q with an eigenvalue of the wrong sign, whose largest absolute value is ``shift``."""
     if sense == "min":
         return f"if that is rounding, add {shift:.3g} times the identity; if you maximise, pass sense='max'"
     return (

@@ -17,12 +17,12 @@ from pear.problem.tensor_conversion import ArrayLike, to_batch_tensor, to_float6
 class CurvatureMap:
     """The map ``Q = Q₀ + Σ ŷᵢ Qᵢ`` from predicted weights ŷ (k,) of quadratic terms, such as a price of risk.
 
-    Q₀ is the Q of the problem. A predicted weight with the wrong sign counts as 0, because the objective would not be
-    convex with it.
+    Q₀ is the Q of the problem, and Qᵢ (n, n) is what one unit of ŷᵢ adds to it. A predicted weight with a sign that
+    ``signs`` forbids counts as 0, because the objective would not be convex with it.
 
     Args:
-        M: (n·n, k) matrix, dense or sparse, whose column i is Qᵢ, flattened row by row; zero for a predicted value that
-            is not a weight.
+        M: (n·n, k) matrix, dense or sparse, whose column i is Qᵢ, flattened row by row. The column of a predicted value
+            that is not a weight is zero.
         signs: (k,) 1 for a weight that may not be negative, −1 for one that may not be positive, 0 for others.
 
     Attributes:
@@ -65,7 +65,7 @@ class CurvatureMap:
         """Compute a curvature (B, n, n) for each of several forecasts (B, k).
 
         Args:
-            problem: the problem, whose Q is added.
+            problem: the problem whose Q is Q₀.
             keys: the row numbers of the B samples, if the problem's fields differ between samples; None for 0, 1, ….
             values: forecasts of the k predicted values.
         """

@@ -20,7 +20,8 @@ class IndexedArray(NamedTuple):
 
     Attributes:
         shape: the shape of the array.
-        positions: for each entry, row by row, the position of its name in a list of names.
+        positions: (entries,) for each entry, row by row, the position of its name in the list that
+            ``group_indexed_names`` searched.
     """
 
     shape: tuple[int, ...]

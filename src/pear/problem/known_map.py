@@ -33,7 +33,7 @@ class KnownValue:
     Attributes:
         name: the name of the value.
         shape: the shape of the value, () for a number.
-        labels: the names of the entries, row by row; by default name[0], name[1], ….
+        labels: the names of the entries, row by row; by default name[0], name[1], …, or the name itself for a number.
         sign: 1 if no entry may be negative, −1 if no entry may be positive, 0 if both signs are allowed.
     """
 
@@ -56,9 +56,9 @@ class KnownMap:
     """The map from known values κ (k,) of a sample to costs, right-hand sides, bounds, Q, A and G.
 
     Under known values a field of the model becomes ``field + M κ``, where M is the matrix that is passed for the field.
-    The model has n variables, p equalities and m inequalities. The vector κ holds the entries of all known values one
-    after another, each value flattened row by row. Importers make the map from the names in ``known=``, and
-    ``Model.with_known`` fills in the values of samples.
+    An infinite bound that κ changes becomes ``M κ``. The model has n variables, p equalities and m inequalities. The
+    vector κ holds the entries of all known values one after another, each value flattened row by row. Importers make
+    the map from the names in ``known=``, and ``Model.with_known`` fills in the values of samples.
 
     Args:
         values: a dictionary from the names of the known values to their shapes, () for a number, in the order of κ; or
@@ -211,7 +211,7 @@ class KnownMap:
     def _finite_bound(self, name: str, own: Tensor) -> Tensor:
         """Return ``own``, the problem's field ``name``, with 0 in place of infinite bounds that known values change.
 
-        ``0 + M κ`` is then the bound itself.
+        The caller adds ``M κ``, which is then the whole bound. Fields other than lb and ub are returned unchanged.
         """
         if name not in ("lb", "ub") or not bool(own.isinf().any()):
             return own

@@ -169,14 +169,27 @@ def tmatvec(matrix: Matrix, vector: Tensor) -> Tensor:
 
 
 def plus_matvec(base: Tensor, matrix: Matrix, vector: Tensor, scale: float = 1.0) -> Tensor:
-    """Compute ``scale · base + M x`` (B, r) for base (B or 1, r), in one operation if M is dense and shared."""
+    """Compute ``scale · base + M x`` (B, r) in one operation if M is dense and shared.
+
+    Args:
+        base: (B or 1, r).
+        matrix: M, (B or 1, r, n).
+        vector: x, (B, n).
+        scale: the factor of ``base``.
+    """
     if matrix.shape[0] == 1 and not matrix.is_sparse:
         return torch.addmm(base, vector, matrix[0].mT, beta=scale)
     return scale * base + matvec(matrix, vector)
 
 
 def plus_tmatvec(base: Tensor, matrix: Matrix, vector: Tensor) -> Tensor:
-    """Compute ``base + Mᵀ y`` (B, n) for base (B or 1, n), in one operation if M is dense and shared."""
+    """Compute ``base + Mᵀ y`` (B, n) in one operation if M is dense and shared.
+
+    Args:
+        base: (B or 1, n).
+        matrix: M, (B or 1, r, n).
+        vector: y, (B, r).
+    """
     if matrix.shape[0] == 1 and not matrix.is_sparse:
         return torch.addmm(base, vector, matrix[0])
     return base + tmatvec(matrix, vector)

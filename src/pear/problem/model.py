@@ -40,17 +40,19 @@ class Model:
     Attributes:
         problem: the ``Problem``, with n variables.
         known: (n,) float64 costs that are not predicted, or (N, n) with a row for each sample; by default 0. A cost map
-            adds them to ``M ŷ``. Without a cost map all costs are predicted, and these are the costs of the file.
+            adds them to ``M ŷ``. Without a cost map nothing is added to the predicted costs; ``known`` then holds the
+            costs that the imported file or model has itself.
         offset: the constant of the objective, which solves leave out: the model's value is ``solution.value + offset``.
             A tensor (N,) if the constant depends on known values of samples.
         variables: n names.
         rows: names of the rows, in the order of the imported file or model.
-        cost_map: the map from the predicted values to the n costs; None if the predicted values are the n costs.
+        cost_map: the map from the predicted values to the n costs; None if the predicted values are the n costs. If a
+            constraint map is passed without a cost map, no cost is predicted, and a map to ``known`` is stored here.
         layout: for every name in the result of ``decision``, the columns of the decisions (B, n) that belong to the
             name, in the shape of the original variable. By default each of ``variables`` has one column.
         report: sentences that describe the imported model.
         constraint_map: the map from the predicted values to right-hand sides, bounds and coefficients; None if only
-            costs are predicted. A model with a constraint map and no cost map predicts no costs, and needs ``known``.
+            costs are predicted.
         recourse: the rule for decisions that violate the true constraints. A model with a constraint map needs a
             recourse to decide; ``with_recourse`` can add it later.
         constraints: names of the rows of A, then of the rows of G; empty if they have no names.
@@ -115,11 +117,11 @@ class Model:
     def cost(self, predicted: Any = None, keys: Sequence[Hashable] | None = None) -> Tensor:
         """Compute the costs ``M ŷ + known``, (n,) or (B, n), from predicted values ŷ, with the M of the cost map.
 
-        The result is differentiable. Without a cost map the predicted values are the costs.
+        The result is differentiable. Without a cost map it equals the predicted values; ``known`` is not added.
 
         Args:
-            predicted: (k,) or (B, k), the values ŷ. If the model has no cost map, or predicts no values, the argument
-                may be omitted, and the result is ``known``.
+            predicted: (k,) or (B, k), the values ŷ. If the model has no cost map, or predicts no values, ŷ may be
+                omitted, and the result is ``known``.
             keys: the row numbers of the B samples in ``known``, if ``known`` has one row per sample.
         """
         if predicted is None:
@@ -198,7 +200,7 @@ class Model:
             keys: the row numbers of the B samples, if the problem's fields differ between samples; by default 0, 1, ….
 
         Returns:
-            The predicted ones of b (B, p), h (B, m), lb (B, n) and ub (B, n), by name. They can be passed to
+            Those of b (B, p), h (B, m), lb (B, n) and ub (B, n) that are predicted, by name. They can be passed to
             ``pear.solve(model.problem, …)`` as keyword arguments.
         """
         if self.constraint_map is None:
@@ -260,7 +262,7 @@ class Model:
         """Return the model of N samples with their known values filled in.
 
         Sample i of the result has row i of ``known``. Losses select samples by ``keys``, which are these row numbers,
-        and ``model[rows]`` returns the model of some samples.
+        and ``model[rows]`` returns the model of the samples with these numbers.
 
         Args:
             known: a dictionary from the names of the known values to arrays, (N, …), or (…) for a value that all

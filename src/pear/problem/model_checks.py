@@ -57,10 +57,14 @@ def check_model_maps(model: Model) -> None:
 def check_model_costs(model: Model) -> None:
     """Check that the cost map of a model fits its problem, its constraint map and its known costs.
 
-    A model that predicts right-hand sides but no costs must also have known costs or a Q.
+    A model that predicts right-hand sides but no costs also needs an objective: known costs, which may be zeros if the
+    user passed them, or a Q, or known values that change the costs or Q.
 
     Args:
         model: a model, whose ``known`` is empty if the user gave no known costs.
+
+    Raises:
+        ProblemError: one of these conditions does not hold.
     """
     problem, own, rows, given = model.problem, model.cost_map, model.constraint_map, model.known.numel() > 0
     if own is None:

@@ -128,8 +128,8 @@ class Oracle(Problem):
             B decisions; None for a sample whose costs are not finite.
 
         Raises:
-            ProblemError: the costs have the wrong shape or number, or the function does not return a decision of the
-                right shape for each cost.
+            ProblemError: the costs have the wrong shape, the oracle is for another number of samples, or the function
+                does not return a decision of the right shape for each cost.
         """
         field_checks.check_cost_and_fields(cost, self.n, self.batch, {})
         costs = cost.detach().double().cpu().numpy()
@@ -162,8 +162,9 @@ class Oracle(Problem):
     def __getitem__(self, index: Any) -> Oracle:
         """Return the oracle of the samples at ``index``.
 
-        A function that takes ids gets the row numbers of these samples. If the relaxation has fields per sample and the
-        samples have ids already, they keep these ids.
+        A function that takes ids gets the row numbers of these samples. If the relaxation has fields per sample, a
+        selection from selected samples keeps the row numbers of the first selection. If the function takes no ids and
+        the relaxation has no fields per sample, the oracle itself is returned.
         """
         if self.batch is None:
             return self.of_samples(torch.as_tensor(index).reshape(-1).tolist()) if self.takes_keys else self
@@ -222,7 +223,8 @@ def make_oracle(problem: Problem | Model, decide: Callable[..., Tensor]) -> Prob
     """Return a problem or model whose decisions are made by a function of tensors, instead of a solver.
 
     Args:
-        problem: the problem or model. Its problem becomes the relaxation of the oracle.
+        problem: the problem or model. Its problem becomes the relaxation of the oracle. If its problem is an oracle
+            already, the new oracle has the same relaxation.
         decide: a function from costs (B, n) to decisions (B, n), which may also have an argument ``keys``.
     """
     plain = problem_of_model(problem)
@@ -232,10 +234,10 @@ def make_oracle(problem: Problem | Model, decide: Callable[..., Tensor]) -> Prob
 
 
 def program_of_oracle(problem: Problem | Model, asks: str) -> Problem | Model:
-    """Return the relaxation of an oracle, which has derivatives. Any other problem or model is returned unchanged.
+    """Return a problem or model with the relaxation in place of an oracle, for code that needs derivatives.
 
     Args:
-        problem: a problem or model.
+        problem: a problem or model. If it contains no oracle, it is returned unchanged.
         asks: what needs derivatives, as the first words of the error message.
 
     Raises:

@@ -42,8 +42,9 @@ class CheckedDecision(NamedTuple):
 class OracleFunctionMemory:
     """A store of decisions, each under a digest of the costs and the id of the sample.
 
-    A full store forgets the oldest decision that was never looked up again, or else the oldest of the others. This
-    keeps decisions under true costs, which return in every epoch of training. Forecasts do not return.
+    A full store first forgets decisions that were never looked up again, the oldest first, and then the others. It
+    therefore keeps the decisions under true costs, which training looks up in every epoch. Decisions under forecasts
+    are forgotten, because forecasts change from epoch to epoch.
     """
 
     def __init__(self) -> None:
@@ -180,9 +181,9 @@ class OracleFunction:
     def _find_kind(self, cost: Array, sample: int) -> Array:
         """Return the decision (n,) for costs (n,), and set ``batched`` by a trial of the function.
 
-        The function is called with the sample alone. If this call fails, or returns another shape, the function is
-        called with a batch of copies of the sample. If that call fails, too, or returns different decisions for the
-        copies, the error of the first call is raised.
+        The function is called with the costs (n,). If this call fails, or does not return (n,) numbers, the function is
+        called with a batch of three copies of the costs. If the second call fails as well, or returns different
+        decisions for the copies, the error of the first call is raised.
         """
         try:
             z = read_oracle_function_output(self.function(cost.copy()), (self.n,), [sample])

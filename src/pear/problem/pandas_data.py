@@ -207,7 +207,11 @@ def check_pandas_order(problem: Problem | Model, predicted: Any, true: Any) -> N
 
 
 def _indexed_pandas_tables(tables: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the pandas tables by name, without those in ``known`` that are not as long as the first other table."""
+    """Return those values that are pandas tables, by name.
+
+    The value of ``known`` may be a table or a dictionary of tables. Each of these tables is returned only if it is as
+    long as the first table of the other arguments, because otherwise its rows are not the samples.
+    """
     found: dict[str, Any] = {
         name: table for name, table in tables.items() if name != "known" and has_pandas_index(table)
     }

@@ -25,9 +25,10 @@ class Penalty:
     value of the sum under the true constraints. The best decision minimises the sum under the true constraints, so that
     regret is never negative.
 
-    A price is a single number for all predicted rows of its kind, or one number for each row of the problem. It is
-    infinite for a row that may not be violated. A predicted row needs a finite price. Prices are in the unit of the
-    objective, and positive for minimisation and maximisation alike.
+    A row or bound is called predicted if its limit or one of its coefficients is predicted. A price is a single number
+    for all predicted rows of its kind, or one number for each row of the problem. It is infinite for a row that may not
+    be violated. A predicted row needs a finite price. Prices are in the unit of the objective, and positive for
+    minimisation and maximisation alike.
 
     Args:
         b: the price of violated equalities. A tuple of two prices distinguishes too little (Az < b) from too much
@@ -57,8 +58,8 @@ class Penalty:
             (2, p) for b, with the prices of too little first; (m,) for h; (n,) for lb and ub; by name.
 
         Raises:
-            ProblemError: a predicted row has no finite price, a price is negative, NaN or of the wrong shape, only one
-                price of a pair is finite, or a price is 0. One price of a pair may be 0, but not both.
+            ProblemError: a predicted row has no finite price; a price is negative, NaN or of the wrong shape; a price
+                is 0 that is not in a pair; or a pair has two zeros, or only one finite price.
         """
         own, found = constraint_sides(problem), {}
         for name in SIDES:
@@ -124,9 +125,9 @@ class Projection:
         return given.expand(problem.n).clone().to(problem.device)
 
     def prices(self, problem: Problem, constraints: ConstraintMap) -> dict[str, Tensor]:
-        """Return the prices of rows under an infeasible forecast: ``price`` for predicted rows, infinite for others.
+        """Return the price of every row under an infeasible forecast: ``price`` for predicted rows, else infinite.
 
-        The arguments and the result are those of ``Penalty.prices``.
+        The arguments, the result and the meaning of "predicted row" are those of ``Penalty``.
 
         Raises:
             ProblemError: the price is not a positive number.

@@ -75,7 +75,8 @@ class Problem:
         sense, phi: as given.
         n: the number of variables.
         batch: the number N of samples; None if all samples share all fields.
-        dtype: the type of results if every input is a list of numbers or an integer array; see ``to``.
+        dtype: the type of the results of a call whose inputs are all lists of numbers or integer arrays; by default
+            float64. ``to`` changes it.
         device: the device of the data.
         is_sparse: True if the problem is sparse.
 

@@ -165,9 +165,10 @@ class QuadraticProgram:
 def keeps_quadratic_program_sparse(given: Mapping[str, Any], n: int | None, smooth: bool) -> bool:
     """Return True if a problem made of these fields is sparse.
 
-    A problem is sparse if a matrix was given in sparse form, n is at least 500, and at most 5 % of the entries of H, A
-    and G together are not zero. A problem without matrices is sparse if n > 16384, because a dense curvature would need
-    more than 2 GiB. A problem with tensors on a GPU, a smooth term, or a matrix for each sample is always dense.
+    A problem is sparse if a matrix was given in sparse form, n is at least 500, and at most 5 % of the entries of Q, A
+    and G together are not zero. A missing Q counts as a diagonal matrix (n, n), because smoothing adds one. A problem
+    without matrices is sparse if n > 16384, because a dense curvature would need more than 2 GiB. A problem is always
+    dense if it has tensors on a GPU, a smooth term, or a matrix for each sample.
 
     Args:
         given: the fields that the user passed, by name.
@@ -204,7 +205,7 @@ def build_quadratic_program(
     plans: dict[Any, Any],
     sparse_matrices: bool,
 ) -> QuadraticProgram:
-    """Return the program, a minimisation, of a problem.
+    """Return the batch of programs of a problem. Each is a minimisation with the curvature ``H = sign · Q + λI``.
 
     Absent rows are empty, and absent bounds are infinite.
 
@@ -214,7 +215,7 @@ def build_quadratic_program(
         sign: 1 if the problem minimises, −1 if it maximises.
         smoothing: λ, which is added to the diagonal of H.
         integer: (n,) bool, or None for a continuous problem.
-        plans: the plan of a dense problem; for a sparse problem a dictionary with a plan for each λ.
+        plans: the plan of a dense problem; for a sparse problem a dictionary of plans by λ, to which this λ is added.
         sparse_matrices: True if the matrices are ``SparseMatrix`` objects.
     """
     cost = sign * cost.detach().to(torch.float64)
@@ -244,7 +245,15 @@ def build_quadratic_program(
 
 
 def _quadratic_program_plan(plans: dict[Any, Any], Q: Any, n: int, sign: int, smoothing: float) -> dict[str, Any]:
-    """Return the plan, with H, of a sparse problem for one smoothing λ. ``plans`` keeps those of the last few λ."""
+    """Return the plan of a sparse problem for one smoothing λ. It holds the curvature H.
+
+    Args:
+        plans: the plans by λ. A new plan is added, and only the newest three stay.
+        Q: the Q of the problem, a ``SparseMatrix``, or None.
+        n: the number of variables.
+        sign: 1 if the problem minimises, −1 if it maximises.
+        smoothing: λ, which is added to the diagonal of H.
+    """
     plan: dict[str, Any] | None = plans.get(smoothing)
     if plan is None:
         H = sparse.csr_array(sparse.diags_array(np.full(n, smoothing)))

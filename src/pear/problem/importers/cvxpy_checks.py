@@ -62,7 +62,9 @@ def check_cvxpy_variables_and_parameters(problem: Any, predicted: list[Any], kno
 
 
 def check_cvxpy_constraint(constraint: Any, i: int, predicted: list[Any], known: list[Any]) -> None:
-    """Check that a constraint is linear or piecewise linear in decisions, and linear in predicted and known parameters.
+    """Check that a constraint is piecewise linear in decisions, and linear in predicted and known parameters.
+
+    A constraint with a predicted parameter must be linear in decisions.
 
     Args:
         constraint: a constraint of a ``CvxpyCopy``.
@@ -149,8 +151,8 @@ def check_known_cvxpy_parameters(known: Sequence[Any], predicted: Sequence[Any])
 def relax_cvxpy_checks_of_quad_form(cvxpy: Any) -> AbstractContextManager[Any]:
     """Return a context in which CVXPY's rules for parameters allow ``quad_form(x, P)`` with a parameter P.
 
-    Solvers of quadratic programs accept such a P. Older versions of CVXPY always refuse it; for them the context
-    changes nothing.
+    Without the context CVXPY refuses such a P, which only solvers of quadratic programs accept. Older versions of CVXPY
+    refuse it in the context as well.
     """
     scope = getattr(cvxpy.utilities.scopes, "quad_form_dpp_scope", None)
     return nullcontext() if scope is None else cast("AbstractContextManager[Any]", scope())

@@ -94,8 +94,8 @@ def _copy_cvxpy_leaf(leaf: Any, kind: Any, size: int, replaced: dict[int, Any], 
     Args:
         leaf: the original variable or parameter.
         kind: ``cvxpy.Variable`` or ``cvxpy.Parameter``.
-        size: the length of the copy, a vector, if the original is declared symmetric, diagonal or sparse. Any other
-            copy has the shape of the original.
+        size: the number of entries of the copy if the original is declared symmetric, diagonal or sparse, because the
+            copy is then a vector. Otherwise the copy has the shape of the original, and ``size`` is not used.
         replaced: the expressions of the copied problem that replace originals, by the ids of the originals.
         cvxpy: the module.
     """
@@ -110,8 +110,9 @@ def _copy_cvxpy_leaf(leaf: Any, kind: Any, size: int, replaced: dict[int, Any], 
 def _copy_known_cvxpy_parameter(parameter: Any, replaced: dict[int, Any], cvxpy: Any) -> Any:
     """Return the copy of a known parameter, and store in ``replaced`` the expression that replaces the original.
 
-    CVXPY replaces a parameter that is declared PSD, NSD or symmetric by a new parameter, which could not be found
-    again. The copy is therefore a plain parameter, and an expression around it declares the structure.
+    In its matrices CVXPY replaces a parameter that is declared PSD, NSD or symmetric by a new one, for which the
+    importer could set no values. The copy is therefore a plain parameter, and an expression around it declares the
+    structure.
     """
     shape, given = parameter.shape, parameter.attributes
     plain = cvxpy.Parameter(shape, name=parameter.name(), value=np.zeros(shape), **_sign_of_cvxpy_copy(parameter))

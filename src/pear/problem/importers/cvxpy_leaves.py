@@ -26,11 +26,10 @@ def leaf_has_structure(leaf: Any) -> bool:
 
 
 def leaf_structure(leaf: Any) -> Index:
-    """Return a number for each entry of a leaf, the same number for entries that are always equal.
+    """Return a number for each entry of a leaf, in the shape of the leaf.
 
-    Returns:
-        In the shape of the leaf, the number of each entry. Equal entries have the same number; entries that are always
-        zero have −1.
+    The independent entries are numbered row by row. An entry that always equals an earlier one has its number. Entries
+    that are always zero have the number −1.
 
     Example:
         >>> import cvxpy as cp

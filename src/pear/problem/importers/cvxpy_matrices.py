@@ -94,8 +94,11 @@ class CvxpyMatrices:
         """Compute derivatives with respect to the k entries of the predicted parameters of the copy.
 
         Returns:
-            Three derivatives: (n, k) of the costs, with the signs of the original problem; (k,) of the constant of the
-            minimised objective; and (r, k) of b.
+            The derivatives of the costs (n, k), with the signs of the original problem; of the constant of the
+            minimised objective (k,); and of b (r, k).
+
+        Raises:
+            DataError: the matrices are not linear in a parameter.
         """
         blocks = [linear_map(partial(self._parameter_terms, p), p.size) for p in predicted]
         if any(block is None for block in blocks):

@@ -161,10 +161,11 @@ def _reduce_cvxpy_problem(
     kept: Mask,
     recourse: Any,
 ) -> tuple[ModelArrays, dict[str, Tensor], Any, Index, list[str]]:
-    """Remove variables that CVXPY has added, and rows that the model does not need. The user's variables stay.
+    """Remove redundant rows, and variables that CVXPY has added, by presolve. The user's variables stay.
 
-    A variable whose cost depends on predicted values stays, too. Without it, the constant of the objective would depend
-    on predicted values. If a recourse has a number for each row or variable, nothing is removed.
+    A variable whose cost depends on predicted values stays as well, because otherwise the constant of the objective
+    would depend on predicted values. If ``recourse`` has a number for each row or variable, nothing is removed, because
+    these numbers are in the order of all rows or variables.
 
     Args:
         arrays: the arrays of CVXPY's matrices.
@@ -249,7 +250,7 @@ def _cvxpy_problem_prices(constraints: Sequence[Any], recourse: Any) -> dict[int
 def _cvxpy_problem_notes(
     problem: Any, given: list[Any], arrays: ModelArrays, constants: Sequence[str] = (), M: Any = None
 ) -> list[str]:
-    """Return sentences for the report: what has become constant, what CVXPY has added, and what is left out.
+    """Return sentences for the report about constant parameters, added variables, left-out terms and required signs.
 
     Args:
         problem: the CVXPY problem.

@@ -87,9 +87,10 @@ def gurobi_arrays(model: Any) -> ModelArrays:
 
 
 def _restore_gurobi_ranges(arrays: ModelArrays) -> ModelArrays:
-    """Return the arrays with a row with two limits in place of each equality that Gurobi's ``addRange`` has made.
+    """Undo Gurobi's ``addRange``: return the arrays with a row with two limits in place of each equality it has made.
 
-    ``addRange`` adds a variable to such an equality. Its name is "Rg", followed by the name of the row.
+    ``addRange`` writes a row with two limits as an equality with an additional variable, whose bounds hold the limits.
+    The variable is called "Rg", followed by the name of the row. It is left out of the result.
     """
     rows, place = arrays.rows, {name: i for i, name in enumerate(arrays.variables)}
     low, high = rows.low.copy(), rows.high.copy()

@@ -27,10 +27,10 @@ _EXPECTED = (
 class KnownNames:
     """The meaning of the names that a user passes to an importer as ``known=``.
 
-    The name of a row stands for its right-hand side. The name of a variable stands for its cost, or for its value if
-    the variable is fixed, because the cost of a fixed variable changes no decision. ``demand.rhs``, ``x.cost``,
-    ``x.lb`` and ``x.ub`` name the number explicitly. The name of an array (``demand`` of ``demand[0]``, ``demand[1]``,
-    …) stands for all its entries.
+    The name of a row stands for its right-hand side. The name of a variable stands for its cost. If the variable is
+    fixed (equal bounds), the name stands for its value instead, because its cost changes no decision. ``demand.rhs``,
+    ``x.cost``, ``x.lb`` and ``x.ub`` name the number explicitly. The name of an array (``demand`` of ``demand[0]``,
+    ``demand[1]``, …) stands for all its entries.
 
     Args:
         arrays: the imported arrays.
@@ -134,7 +134,9 @@ class KnownNames:
         return np.array([i for i, _ in self._at[kind]], dtype=int)
 
     def _matrix(self, kind: str, size: int) -> sparse.csr_array:
-        """Return the matrix (size, k) that places the k known numbers among all numbers of one kind.
+        """Return the matrix (size, k) that maps all k known numbers to the right-hand sides, costs or bounds.
+
+        Entry (i, j) is 1 if known number j is the ``kind`` of row or variable i, and 0 otherwise.
 
         Args:
             kind: "rhs", "cost", "lb" or "ub".

@@ -87,7 +87,7 @@ def _pyepo_model_arrays(where: str, optmodel: Any, costs: Array) -> ModelArrays:
 def _check_pyepo_model_sense(where: str, optmodel: Any, sense: str, M: sparse.csr_array) -> None:
     """Check that PyEPO's ``modelSense`` fits the sense of the solver's model.
 
-    The two senses must be the same, or the solver's model must have negated costs.
+    The senses may differ only if ``setObj`` gives the solver's model the negated costs.
 
     Args:
         where: the name of the PyEPO model in messages.
@@ -103,7 +103,7 @@ def _check_pyepo_model_sense(where: str, optmodel: Any, sense: str, M: sparse.cs
 
 
 def _pyepo_mpax_model_arrays(where: str, optmodel: Any) -> ModelArrays:
-    """Return the arrays of a PyEPO model for MPAX, which holds ``Az = b``, ``Gz ≥ h``, ``l ≤ z ≤ u`` itself."""
+    """Return the arrays of a PyEPO model for MPAX, whose attributes hold ``Az = b``, ``Gz ≥ h`` and ``l ≤ z ≤ u``."""
     A, b, G, h, low, high = (
         np.asarray(getattr(optmodel, name), dtype=float) for name in ("A", "b", "G", "h", "l", "u")
     )
