@@ -120,8 +120,8 @@ def read_wide_model_columns(
 
     Args:
         path: the model file.
-        costs: names of the columns of costs. If it is empty, costs are the columns with names of variables, without
-            those in ``given``; none if ``priced`` has rows.
+        costs: names of the columns of costs. If there are none, the costs are the columns with the name of a variable
+            that is not in ``given``. If ``priced`` has rows, no cost is then predicted.
         table: the samples, with a row for each sample.
         priced: rows with predicted right-hand sides, each with the price of a unit of violation.
         given: names of rows and variables whose numbers are known for every sample.
@@ -237,9 +237,9 @@ def _choose_feature_columns(
         other: further columns that are not features.
 
     Raises:
-        DataError: a column is to be a feature and to be predicted. Or the user names no features, and a column has no
-            heading, or has the name of a row or variable (in upper or lower case). Such a column may contain no more
-            than row numbers, or values that are not known before the decision.
+        DataError: a column that the user names as a feature is also predicted. Or the user names no features, and a
+            column has no heading and may only number the rows, or has the name of a row or variable (in upper or lower
+            case) and may contain values that are not known before the decision.
     """
     if both := [name for name in named if name in paid]:
         raise DataError(f"column {both[0]!r} is a feature and predicted; nobody knows what comes true beforehand")

@@ -92,7 +92,7 @@ def read_known_columns(
 
 
 def table_values(given: Any, inputs: int) -> Any:
-    """Return costs or forecasts from a table as an array with a row for each sample.
+    """Return costs or forecasts from a table as an array (N, inputs), with a row for each sample.
 
     Args:
         given: a DataFrame with a row for each sample, or the column of a long table with consecutive rows of a group.

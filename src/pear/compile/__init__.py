@@ -18,7 +18,8 @@ Kernels are plain Python functions that numba compiles. They take their decorato
 ======================  ============================================================================================
 
 The private parts were compared with plain ``numba.njit``, its cache and a ``ThreadPoolExecutor``. The numbers are for
-numba 0.68.1, torch 2.13 and two cores. Each number is the best of repeated and interleaved runs:
+numba 0.68.1, torch 2.13 and two cores. Each number is the best of repeated and interleaved runs. "As on the right"
+means that compact arrays alone are as fast as all parts:
 
 ==================================================  ==========  ==========================  ==============
                                                     public way  compact arrays alone        all parts

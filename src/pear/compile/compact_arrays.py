@@ -1,7 +1,8 @@
 """Arrays and tuples of arrays in a form that compiles quickly and runs fast.
 
-numba passes an array as nine machine words, and checks at every access whether the index is negative. Passing a tuple
-of thirty arrays therefore takes hundreds of instructions, which LLVM has to optimise away in every call.
+numba passes a vector as seven machine words and a matrix as nine, and checks at every access whether the index is
+negative. Passing a tuple of thirty arrays therefore takes hundreds of instructions, which LLVM has to optimise away in
+every call.
 
 ``refer`` stores a named tuple of arrays in memory and returns the address of the tuple, a ``CompactRef``. Functions
 pass this address on. A ``CompactRef`` has the attributes of the tuple. The arrays of the tuple become ``CompactArray``

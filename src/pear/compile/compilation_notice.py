@@ -24,11 +24,11 @@ class CompilationNotice(event.Listener):
         self._watched: set[Any] = set()
 
     def watch(self, dispatcher: Any) -> None:
-        """Listen to compilations of this function."""
+        """Record compilations of the function ``dispatcher`` from now on."""
         self._watched.add(dispatcher.py_func)
 
     def on_start(self, happening: event.Event) -> None:
-        """Record the compilation of a watched function, and log the message if none has been logged."""
+        """Record the compilation of a watched function, and log the message unless ``silent`` is True."""
         dispatcher = happening.data["dispatcher"]
         if dispatcher.py_func not in self._watched:
             return

@@ -9,7 +9,8 @@ rules are:
   as long as several calls.
 - A function that works on many numbers is never captured, because its kernels keep the GPU busy.
 - If the captured functions work on too many numbers together, the least recently used ones are dropped.
-- After three failed captures in one store, a warning is logged, and all functions of the store run step by step.
+- After three failed captures in one ``CudaGraphStore``, a warning is logged, and all functions of this store run step
+  by step.
 
 The arithmetic is the same in all cases. A function can be captured if it never reads a number of a tensor on the host
 (no ``bool``, ``int`` or ``tolist`` of a tensor, no mask as an index) and its result depends only on its name and its
@@ -179,8 +180,9 @@ class GraphBorrower(Protocol):
 class CapturedGraph:
     """A function captured as a CUDA graph, with the input tensors into which every call copies its tensors.
 
-    A call overwrites the results of the last call. Large results that are seldom needed for long can be lent without a
-    copy: if the borrower still exists at the next call, its method ``keep`` is called first.
+    A call overwrites the result of the last call. The caller can copy the result, or lend it to an object: if this
+    borrower still exists at the next call, its method ``keep`` is called first, which makes the copy. This saves the
+    copy of a large result that is seldom needed for long.
 
     Args:
         function: takes a sequence of tensors. All other tensors that it reads must keep their addresses.
@@ -212,7 +214,7 @@ class CapturedGraph:
         return self.result
 
     def lend(self, borrower: GraphBorrower) -> None:
-        """Lend the last result to ``borrower``."""
+        """Lend the last result to ``borrower``, whose method ``keep`` is called before the result is overwritten."""
         self._borrower = weakref.ref(borrower)
 
 
@@ -249,7 +251,7 @@ def _split_graph_value(value: Any, tensors: list[Tensor]) -> Hashable:
 
 
 def _join_graph_value(form: Any, tensors: Sequence[Tensor]) -> Any:
-    """Build the value with this structure and these tensors; the inverse of ``_split_graph_value``.
+    """Build the value with the structure ``form`` and these tensors; the inverse of ``_split_graph_value``.
 
     Dictionaries are empty in the result.
     """

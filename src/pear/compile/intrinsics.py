@@ -1,4 +1,4 @@
-"""Functions for the bodies of compiled functions that generate machine code themselves.
+"""Functions that generate machine code themselves, for calls from compiled functions.
 
 Each of them is a numba *intrinsic*: a Python function, here with the suffix ``_intrinsic``, that numba calls when it
 compiles a caller. The Python function receives the types of the arguments, after one argument that numba adds, and
@@ -68,8 +68,8 @@ in_threads: Any = intrinsic(_in_threads_intrinsic)
 def _fetch_add_intrinsic(typing: Any, array: Any, place: Any, count: Any) -> Any:
     """Generate the code of ``fetch_add(array, place, count)``.
 
-    It returns ``array[place]`` and adds ``count`` to this entry, in one atomic step. No two threads get the same
-    number.
+    It returns ``array[place]`` and adds ``count`` to this entry, in one atomic step. If ``count`` is positive, no two
+    threads get the same number.
     """
     if not isinstance(array, CompactArray):
         return None

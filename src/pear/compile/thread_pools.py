@@ -28,7 +28,8 @@ def limit_threads(jobs: int | None) -> Iterator[None]:
     """Make a context within which solves use ``jobs`` threads.
 
     Args:
-        jobs: the number of threads; None for one thread per core, or for a single thread in a worker process.
+        jobs: the number of threads. None for the default: one thread per core, but a single thread in a process that
+            ``multiprocessing`` has started.
     """
     token = _JOBS.set(jobs)
     try:
@@ -58,7 +59,7 @@ def thread_count() -> int:
 
 
 def split_for_threads(size: int) -> list[slice]:
-    """Return slices of ``size`` samples that are small enough for all threads to end at about the same time."""
+    """Divide ``size`` samples into slices, which are so small that all threads end at about the same time."""
     step = max(1, size // (_PARTS * thread_count()))
     return [slice(k, k + step) for k in range(0, size, step)]
 

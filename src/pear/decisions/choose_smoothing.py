@@ -42,8 +42,8 @@ def choose_smoothing(
 
     * A given λ is curvature that is added to the objective in every direction.
     * For a linear objective, the λ of "auto" is added in every direction, too.
-    * If the problem has a Q, "auto" raises the curvature to λ in those directions in which Q has less.
     * If ``overrides`` have a Q, "auto" adds λ in every direction, but only if this Q is singular for some sample.
+    * If only the problem has a Q, "auto" raises the curvature to λ in those directions in which Q has less.
     * If the objective has a smooth term φ, "auto" adds nothing.
 
     Args:
@@ -83,7 +83,7 @@ def choose_given_or_auto(smoothing: float | str, choose: Callable[[], Smoothing]
 def drop_idle_choice(found: Smoothing, problem: Problem) -> Smoothing:
     """Return ``found``, or a smoothing of 0 if ``found`` would add nothing to the Q of a problem.
 
-    It adds nothing if ``found.floor`` is positive and Q has at least this curvature in every direction.
+    It adds nothing if ``found.floor`` is positive and Q has at least the curvature ``found.floor`` in every direction.
     """
     idle = found.floor > 0 and found.added_curvature(problem) is None
     return Smoothing(0.0, note=_CURVED) if idle else found
@@ -148,10 +148,11 @@ def choose_smoothing_from_decisions(
 
     Smoothing adds ``½ Σ λ_j z_j²`` to the objective of a decision z.
 
-    * u_j is the range of variable j.
-    * s is what another sample's decision typically costs more, per unit of squared distance: the median of
-      ``cᵢᵀ(zₖ − zᵢ) / ‖(zₖ − zᵢ)/u‖²`` over pairs of samples i and k with costs cᵢ and decisions zᵢ and zₖ. If the
-      objective has a curvature H, the numerator is ``(cᵢ + Hzᵢ)ᵀd + ½dᵀHd`` with d = zₖ − zᵢ.
+    * u_j is the range of variable j, which ``_choose_units`` computes.
+    * s is how much more a sample typically pays for the decision of another sample than for its own, per unit of
+      squared distance: the median of ``cᵢᵀ(zₖ − zᵢ) / ‖(zₖ − zᵢ)/u‖²`` over pairs of samples i and k with costs cᵢ and
+      decisions zᵢ and zₖ. If the objective has a curvature H, the numerator is ``(cᵢ + Hzᵢ)ᵀd + ½dᵀHd`` with
+      d = zₖ − zᵢ.
     * ρ, the constant ``STRENGTH``, is the size of the added term relative to the typical difference in cost between two
       decisions.
 
@@ -195,15 +196,16 @@ def choose_smoothing_from_decisions(
 def _choose_units(
     decisions: Tensor, bounds: tuple[Tensor | None, Tensor | None], reach: Callable[[Tensor], Tensor]
 ) -> Tensor:
-    """Compute the range of every variable, (n,), in which the variable is measured; NaN for unknown ranges.
+    """Compute the range of every variable, (n,), which serves as its unit; NaN for unknown ranges.
 
-    The range is the distance between the bounds of the variable. If the decisions vary, and this distance is infinite
-    or more than ten times their spread, the range is the spread. If the decisions do not vary, and the distance is
-    infinite or zero, the range comes from ``reach``.
+    The spread of a variable is its largest minus its smallest value in the decisions. The range is the distance between
+    the bounds of the variable, with two exceptions. If the spread is positive, and the distance is infinite or more
+    than ten times the spread, the range is the spread. If the spread is zero, and the distance is infinite or zero, the
+    range comes from ``reach``.
 
     Args:
         decisions: (N, n) decisions of N samples.
-        bounds: lb and ub of the problem.
+        bounds: lb and ub of the problem; None where the problem has none.
         reach: as for ``choose_smoothing_from_decisions``.
     """
     lb, ub = (None if bound is None else bound.to(decisions) for bound in bounds)
@@ -245,10 +247,10 @@ class _CurvatureInUnits(NamedTuple):
 
 
 def _choose_size(costs: Tensor, decisions: Tensor, curvature: _CurvatureInUnits | None = None) -> float:
-    """Compute what another sample's decision typically costs more, per unit of squared distance.
+    """Compute s of ``choose_smoothing_from_decisions``, for variables that are measured in their units.
 
-    Without curvature this is the median of ``cᵢᵀ(zₖ − zᵢ) / ‖zₖ − zᵢ‖²`` over pairs of samples i and k, where cᵢ and zᵢ
-    are the costs and the decision of sample i. Only pairs with different decisions and a positive extra cost count. If
+    Without curvature s is the median of ``cᵢᵀ(zₖ − zᵢ) / ‖zₖ − zᵢ‖²`` over pairs of samples i and k, where cᵢ and zᵢ
+    are the costs and the decision of sample i. Only pairs with different decisions and a positive numerator count. If
     there are none, the result is 0.
 
     Args:
@@ -286,10 +288,10 @@ def _deviation_for_choice(values: Tensor) -> Tensor:
 
 
 def _choose_units_from_costs(spread: Tensor, units: Tensor, known: Tensor) -> Tensor:
-    """Choose units for the variables of unknown range, so that their costs vary as much as those of other variables.
+    """Choose units for variables of unknown range, so that the cost of one unit varies as much as for other variables.
 
     Args:
-        spread: (n,) the standard deviation of each variable's cost.
+        spread: (n,) the standard deviation of each variable's cost, in the variables of the problem.
         units: (n,) the units of variables whose range is known.
         known: (n,) bool, the variables whose range is known.
 

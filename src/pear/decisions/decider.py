@@ -78,10 +78,11 @@ class Decider:
         return nullcontext() if keys is None else self.starts.lock
 
     def row_numbers(self, keys: list[Hashable] | None, rows: Tensor | None = None) -> Tensor | None:
-        """Return the row numbers (B,) of samples in a problem with fields per sample; None for all rows in order.
+        """Return the row numbers (B,) of samples in the problem's fields per sample; None for all rows, in order.
 
-        In such a problem the keys are row numbers, and are returned. Without keys, or if all samples share the fields,
-        ``rows`` is returned.
+        Args:
+            keys: sample ids, or None. In a problem with fields per sample they are the row numbers.
+            rows: the result without keys, or if all samples share the fields.
         """
         return rows if keys is None or self.problem.batch is None else torch.tensor(keys, device=self.problem.device)
 
@@ -252,8 +253,8 @@ class Decider:
             fields: fields that replace those of the problem in this call.
 
         Returns:
-            (B,) int8 of ``Status``, 0 for samples without a stored failure. None if no sample has one, if there are no
-            keys, or if the objective has a smooth term φ.
+            (B,) int8 of ``Status``, SOLVED for samples without a stored failure. None if no sample has a stored
+            failure, if there are no keys, or if the objective has a smooth term φ.
         """
         if keys is None or self.problem.phi is not None:
             return None
@@ -279,9 +280,10 @@ class Decider:
     def _fingerprints(
         self, cost: Tensor, smoothing: float, fields: dict[str, Any]
     ) -> tuple[Callable[[], Tensor], Callable[[], Tensor]]:
-        """Return two functions that compute a fingerprint of each sample, (B,), by which equal data are recognised.
+        """Return two functions, each of which computes a fingerprint of every sample, (B,).
 
-        The first fingerprint covers the constraints in ``fields``. The second covers all ``fields``, the cost and λ.
+        Samples with the same data have the same fingerprint. The first function covers the constraints in ``fields``,
+        the second all of ``fields``, the cost and λ.
         """
         given = given_fields(**fields)
         rows = {name: value for name, value in given.items() if name != "Q"}

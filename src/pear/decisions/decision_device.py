@@ -52,7 +52,8 @@ def estimate_device_times(problem: Problem, samples: int, fused: bool) -> tuple[
     Args:
         problem: the problem, not a model.
         samples: the number of samples.
-        fused: whether one GPU kernel may decide the batch, as for a loss or layer with curvature.
+        fused: whether a loss or layer with curvature decides the batch. On a GPU, one kernel can do this if the
+            programs are small enough.
 
     Returns:
         The time of the CPU core and the time of the GPU, in microseconds.
@@ -96,7 +97,8 @@ def _kind_decided_on_cpu(problem: Problem | Model, fused: bool) -> str:
     """Return the kind of a problem, in words, if problems of its kind are always decided on the CPU; otherwise "".
 
     Solvers of sparse and integer programs run only on the CPU, and the user's φ may contain tensors on the CPU. Linear
-    programs and recourse have no kernel: 240 paths through a 5×5 grid take 9 ms on a core and 1,170 ms on a GPU.
+    programs and models with recourse have no GPU kernel: 240 paths through a 5×5 grid take 9 ms on a core and 1,170 ms
+    on a GPU. ``fused`` is that of ``estimate_device_times``; a program with curvature is not a linear program.
     """
     plain = problem_of_model(problem)
     kinds = {

@@ -160,8 +160,8 @@ def _prove_infeasible(qp: QuadraticProgram, i: int) -> Status:
 def _find_infeasible_equalities(A: sparse.csr_array, b: Array) -> Array | None:
     """Find multipliers y (p,) with Aᵀy = 0 and bᵀy < 0, which prove that Az = b has no solution.
 
-    The result is None if none are found. With the rows scaled to a largest entry of 1, y is a multiple of the part of b
-    that is orthogonal to the range of A. Regularised least-squares systems compute it.
+    The result is None if none are found. If every row is scaled to a largest entry of 1, y is a multiple of the part of
+    b that is orthogonal to the range of A. Regularised least-squares systems compute this part.
     """
     weight = _proof_row_weights(A)
     p, n = A.shape
@@ -221,7 +221,7 @@ def _refine_infeasibility_proof(s: _FailureConstraints, y: Array, u: Array) -> t
     """Return multipliers near y (p,) and u (k,) that satisfy the equations of a certificate to rounding.
 
     In a certificate, entry j of Aᵀy + Gᵀu may be positive only if variable j has a lower bound, and negative only if it
-    has an upper bound. The entries that violate this become zero.
+    has an upper bound. y and u change so that the entries that violate this become zero.
     """
     if not (y.any() or u.any()):
         return y, u

@@ -49,8 +49,8 @@ class CheckedIntegers(TensorRecord):
 def check_integers(qp: QuadraticProgram, candidate: Candidate) -> CheckedIntegers:
     """Round the points of a candidate, which a solver has proposed, to integers, and check them.
 
-    A point passes if it was integral within a tolerance, and if the rounded point satisfies the constraints and its
-    objective reaches the proven bound ``candidate.bound``.
+    A point counts as proven optimal if it was integral within a tolerance, the rounded point satisfies the constraints,
+    and its objective reaches the proven bound ``candidate.bound``. ``CheckedIntegers.status`` has the consequences.
     """
     assert qp.integer is not None
     x = torch.where(qp.integer, candidate.x.round(), candidate.x) + 0.0  # turns −0.0 into 0.0
@@ -121,9 +121,12 @@ def _integer_slacks_to_check(qp: QuadraticProgram, x: Tensor) -> tuple[Tensor, T
 
     Each slack is divided by the size of the terms from which it is computed. Zero terms do not count, however large
     their coefficients: a violation by 1 must not look small because a variable that is 0 has a coefficient of 1e9. For
-    a row with an integer, the size is at least the smallest non-zero coefficient of the row, so that a rounded
-    right-hand side is not a violation. A continuous variable near zero counts with a typical size, derived from the
-    program, so that −1e-115 does not violate a bound of 0.
+    a row with an integer, the size is at least the smallest non-zero coefficient of the row, so that a rounding error
+    of the right-hand side is not a violation. A continuous variable near zero counts with a typical size, derived from
+    the program, so that −1e-115 does not violate a bound of 0.
+
+    Returns:
+        The slacks (B, p), (B, m), (B, n) and (B, n). A negative slack is a violation, for an equality any slack but 0.
     """
     assert qp.integer is not None
     terms = mixed_decision_sizes(qp, x)

@@ -118,7 +118,8 @@ class _IntegerProgramRun:
     def execute(self, solver: str) -> None:
         """Try one solver after another until every sample has a status.
 
-        For "auto", a short search of the relaxations comes before the first solver that does not prove its own claims.
+        For "auto", a search by branch and bound with few nodes comes before the first solver that does not prove its
+        own claims.
         """
         status, relaxed = self.found.status, solver != "auto"
         for backend in usable_backends(resolve_backends(solver, "milp", self.qp.is_sparse), self.qp):
@@ -144,7 +145,7 @@ class _IntegerProgramRun:
         return self.qp if len(index) == self.qp.batch else self.qp[index]
 
     def _try_relaxation(self) -> None:
-        """Search the relaxations of all open samples for a short time, and store what the search proves."""
+        """Search all open samples by branch and bound with few nodes, and store what the search proves."""
         index = self._open()
         if len(index):
             part = self._programs_at(index)
@@ -172,10 +173,10 @@ class _IntegerProgramRun:
         self._judge_unbounded(index[said == Status.UNBOUNDED])
 
     def _search(self, index: Tensor, part: QuadraticProgram, value: Tensor, nodes: int) -> None:
-        """Search the relaxations of some samples for better points, and store what the search proves.
+        """Search some samples for better points by branch and bound, and store what the search proves.
 
-        A complete search gives a proven bound. If an incomplete search finds a better point, the solver's bound is
-        false, and the sample stays open.
+        A complete search gives a proven bound. If an incomplete search finds a better point than a solver's point, the
+        solver's bound is false, and the sample stays open.
 
         Args:
             index: (k,) the positions of the samples.
@@ -198,9 +199,10 @@ class _IntegerProgramRun:
         self.unchecked[index[empty | searched.ray]], self.unchecked[false] = False, False
 
     def _accept(self, index: Tensor, part: QuadraticProgram, x: Tensor, bound: Tensor) -> None:
-        """Check points x (k, n) against proven bounds ``bound`` (k,), and store the points that pass.
+        """Check points x (k, n) against proven bounds ``bound`` (k,), and store the points that are optimal.
 
-        ``index`` (k,) are the positions of the samples, and ``part`` their programs.
+        A point that is not optimal is completed (``complete_integers``) and checked once more. ``index`` (k,) are the
+        positions of the samples, and ``part`` their programs.
         """
         proposal = self._proposal(part, x, bound)
         checked = check_integers(part, proposal)

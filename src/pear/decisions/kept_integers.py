@@ -1,9 +1,9 @@
 """Results of integer programs that are kept with the problem, so that equal programs are solved only once.
 
 Validation needs the same decisions many times: under the true costs for every model that is compared, under a constant
-forecast for many samples, and under the same first weights for every loss that is trained. A result is kept under
-digests of all vectors of its program, together with the matrices that all programs of the problem share. It is
-therefore the result that solving the program again would give.
+forecast for many samples, and under the same first weights for every loss that is trained. The key of a result
+consists of digests of all vectors of its program. The results belong to the problem, and all of its programs share the
+matrices. Two programs with the same key are therefore equal.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from pear.problem.quadratic_program import QuadraticProgram
 from pear.solvers.bounded_cache import BoundedCache
 
 _ROOM = 2**26  # the most bytes of results that a problem keeps
-_NAME = "integer solutions"  # of the cache among the data that a problem prepares once
+_NAME = "integer solutions"  # the name of the cache among the data that a problem prepares once
 _VECTORS = ("c", "b", "h", "lb", "ub")
 
 

@@ -51,7 +51,8 @@ class LazyRows:
 
         Raises:
             ProblemError: ``separate`` returns arrays of a wrong shape, numbers that are not finite, a row that was
-                added before, or only rows that the decision satisfies; or it finds violated rows in 1,000 rounds.
+                added before, or only rows that the decision satisfies; or it still finds violated rows after 1,000
+                rounds.
             SolveError: a sample has no decision.
         """
         decisions, todo = np.zeros_like(costs), np.arange(len(costs))
@@ -88,7 +89,8 @@ class LazyRows:
             known: the keys (``_lazy_row_keys``) of the lazy rows that were in the problem when z was computed.
 
         Raises:
-            ProblemError: the rows have a wrong shape or are not finite, z satisfies all of them, or one is known.
+            ProblemError: the rows have a wrong shape or are not finite, z satisfies all of them, or the key of a row is
+                in ``known``.
         """
         found, n = self.separate(z.copy()), self.problem.n
         if found is None:

@@ -25,8 +25,9 @@ _MOST_COUPLED, _MOST_COUPLED_SPARSE = 2_000, 500
 def missing_curvature(H: Matrix, least: float) -> Matrix | None:
     """Compute the curvature S for which all eigenvalues of H + S are at least ``least``; None if S is zero.
 
-    In an H that all samples share, the eigenvalues of more than 2,000 coupled variables (500 if H is sparse) would take
-    too long. S then has ``least`` on the diagonal of these variables, or zeros if their eigenvalues are large enough.
+    S comes from the eigenvalues of each group of coupled variables. If all samples share H, the eigenvalues of a group
+    of more than 2,000 variables (500 if H is sparse) would take too long. For such a group S has ``least`` on the
+    diagonal, or zeros if a cheaper test shows that the eigenvalues of H are at least ``least``.
 
     Args:
         H: (n, n) symmetric positive semidefinite, dense or sparse; or dense (N, n, n), one matrix per sample.
@@ -63,7 +64,8 @@ def _missing_curvature_by_groups(H: sparse.csr_array, least: float, most: int) -
     Args:
         H: the curvature.
         least: λ, the least curvature along every direction.
-        most: the largest number of coupled variables whose eigenvalues are computed.
+        most: the number of variables of the largest group whose eigenvalues are computed. For larger groups see
+            ``missing_curvature``.
     """
     n = H.shape[0]
     coupled = H.copy()

@@ -104,7 +104,8 @@ def _newton_objective(problem: Problem, base: QuadraticProgram, z: Tensor) -> Te
 def _newton_step_length(problem: Problem, base: QuadraticProgram, z: Tensor, direction: Tensor) -> Tensor:
     """Return the length (B, 1) of a step along ``direction`` (B, n) from z (B, n), by a backtracking line search.
 
-    It is the largest of 1, ½, ¼, … with which the step lowers the objective enough; 1 for a direction of zero.
+    It is the largest of 1, ½, ¼, … with which the step achieves the share ``_ARMIJO`` of the decrease of the objective
+    that the gradient predicts; 1 for a direction of zero.
     """
     assert problem.phi is not None
     slope = base.c + matvec(base.H, z) + problem.sign * problem.phi.gradient(z)

@@ -31,7 +31,8 @@ def solve_in_one_pass(problem: Problem, cost: Tensor, smoothing: float | str, so
         solver: "auto" or a name that ``pear solvers`` lists.
 
     Returns:
-        The solutions; None if the solver has no fused pass for this problem, or if the pass does not solve all samples.
+        The solutions; None if the solver has no fused pass for this problem, if ``smoothing`` is "auto", or if the pass
+        does not solve all samples.
     """
     if isinstance(problem, Oracle) or problem.is_integer:
         return None

@@ -33,7 +33,8 @@ def decide_by_oracle(oracle: Oracle, cost: Tensor, smoothing: Any, solver: str, 
         smoothing, solver, fields: arguments of ``pear.solve`` that an oracle does not support.
 
     Returns:
-        The decisions, and words for an error message, which say who decided and what is wrong with each sample.
+        The decisions, and words for an error message: who decided, and why the first three rejected decisions are
+        rejected.
 
     Raises:
         ProblemError: ``smoothing``, ``solver`` or ``fields`` are given.

@@ -59,10 +59,10 @@ def solve_in_pipeline(
         qp: B programs; B may be 0.
         solvers: the solvers to try, in order.
         start: warm starts. They are repaired first. A sample whose repaired warm start is a solution needs no solver.
-        check_convexity: whether to test H; samples whose H has a negative eigenvalue get NOT_CONVEX.
+        check_convexity: whether to test a dense H; a sparse H is always tested. A negative eigenvalue gives NOT_CONVEX.
         seek_vertex: whether to return a vertex if a linear program has several solutions and a solver can find one.
         known: (B,) int8, the statuses of samples that are known to fail and go to no solver, SOLVED for all others.
-        named: whether the user chose the first solver by name, which raises an error if it does not support ``qp``.
+        named: whether the user chose the first solver by name. An error is raised if this solver cannot solve ``qp``.
         proximal: whether to try proximal points (``proximal_points``); False for proximal programs themselves.
     """
     solvers = list(solvers)
@@ -166,11 +166,10 @@ class _PipelineRun:
     def batches_to_solve(self, wanted: Tensor, left: Tensor, first: Backend | None) -> list[Tensor]:
         """Return the groups of samples that a solver gets together, as masks (B,).
 
-        The first solver gets all samples at once, and so does every solver on a GPU. Other solvers get each unsolved
-        sample alone: rounding depends on the shape of a batch, and a hard sample must not depend on its neighbours.
-
         ``wanted`` (B,) marks the samples to solve, and ``left`` (B,) those among them that no solver has solved yet.
-        ``first`` is the first solver; None before it has run.
+        The first solver (``first`` is None before it has run) gets all at once, and so does every solver on a GPU.
+        Others get each sample of ``left`` alone, and the rest of ``wanted`` together: rounding depends on the shape of
+        a batch, and a hard sample must not depend on its neighbours.
         """
         if first is None or self.x.is_cuda:
             return [wanted]
@@ -203,7 +202,7 @@ class _PipelineRun:
         return self.verified & ~systems.project(error)[3]
 
     def repair_warm_starts(self, start: Start) -> None:
-        """Repair warm starts to exact solutions. Those that need no exchange of constraints count as reused."""
+        """Repair warm starts to exact solutions. Those whose working set did not have to change count as reused."""
         where = (self.todo() & start.has_start).nonzero()[:, 0]
         some = start[where]
         found = repair_sparse(self.programs_at(where), some, _FROM_START) if len(where) else None
@@ -281,7 +280,7 @@ class _PipelineRun:
             self.status[index[infeasible]] = int(Status.INFEASIBLE)
 
     def check_candidate(self, index: Tensor, candidate: Candidate, max_exchanges: int) -> Tensor:
-        """Verify or repair a candidate's points for the samples at ``index`` (k,); return which pass, (k,) bool."""
+        """Verify or repair a candidate's points for samples at ``index`` (k,); return which are solved, (k,) bool."""
         qp, working = self.programs_at(index), candidate.working
         passed = (candidate.status == Status.SOLVED) & candidate.verified
         self.verdict = None
@@ -307,7 +306,7 @@ class _PipelineRun:
     def _repair_candidate(
         self, index: Tensor, qp: QuadraticProgram, candidate: Candidate, max_exchanges: int
     ) -> Tensor:
-        """Repair points of a candidate that did not pass the check; return which samples pass now, (k,) bool."""
+        """Repair points of a candidate that are not verified; return which samples are solved now, (k,) bool."""
         x, duals, guess = candidate.x, candidate.duals.map(torch.nan_to_num), candidate.guess
         doubtful = candidate.status != Status.SOLVED
         if bool(doubtful.any()):
@@ -347,7 +346,7 @@ class _PipelineRun:
         return tried
 
     def _repair(self, index: Tensor, x: Tensor, duals: Duals, working: ActiveSet, max_exchanges: int) -> Tensor:
-        """Repair points of the samples at ``index`` (k,), and keep points that pass; return which pass, (k,) bool."""
+        """Repair points of samples at ``index`` (k,), and keep optimal points; return which are optimal, (k,) bool."""
         if not len(index):
             return self.verified[index]
         return self._accept_repair(index, repair(self.programs_at(index), x, duals, working, max_exchanges))
@@ -362,7 +361,7 @@ class _PipelineRun:
         return result.solved
 
     def _accept(self, index: Tensor, good: Tensor, x: Tensor, duals: Duals, working: ActiveSet) -> None:
-        """Keep the points of those samples at ``index`` (k,) that are ``good`` (k,)."""
+        """Keep the points of those samples at ``index`` (k,) that ``good`` (k,) marks as solved."""
         if len(index) == self.qp.batch and bool(good.all()):
             self.x, self.duals, self.working = x, duals, working
             self.verified = good.clone()

@@ -144,14 +144,16 @@ class RecourseDecider:
     ) -> ForecastDecisions:
         """Return the decisions under a forecast, and the least violation that the forecast allows.
 
-        With a ``Projection``, a sample whose violation exceeds the least one at every price becomes INACCURATE.
+        With a ``Projection``, a sample whose violation exceeds the least one at every price that is tried becomes
+        INACCURATE.
 
         Args:
             forecast: detached costs and right-hand sides.
             keys: sample ids, or None.
             known: (B,) int8 of ``Status``, the statuses of samples that are known to fail and SOLVED for all other
                 samples; None if no sample is known to fail.
-            near: solutions of the elastic problem under other values, from which new samples may start; or None.
+            near: solutions of the elastic problem under other values, from which samples without a stored solution may
+                start; or None.
         """
         fields, size = self.elastic.fields(forecast.sides, forecast.matrices), forecast.cost.abs().amax(1)
         times = None if self.weights is None else _FIRST_PRICE * torch.where(size > 0, size, 1.0)

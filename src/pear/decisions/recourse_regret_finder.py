@@ -5,13 +5,15 @@ true values, recourse included. The regret is ``R = C(ẑ) − min C``. With w =
 J, let p and q solve ``[H Jᵀ; J 0][p; q] = [w; 0]``. Then ``∂R/∂ĉ = −p`` and ``∂R/∂(right-hand sides) = q``. With the
 multipliers v of the active rows, ``∂R/∂(coefficients) = −(v pᵀ + q ẑᵀ)``.
 
-The gradient of R is often zero. The loss therefore has three further terms, which are convex and never negative:
+The gradient of R is often zero. The loss therefore has three further terms, which are convex and never negative. z° is
+the best decision under the true values, b are all true right-hand sides, b̂ the predicted ones, and L(b) is the least
+true cost as a function of the right-hand sides.
 
-* F is the suboptimality of the true decision z° under the predicted costs and the true right-hand sides. Its derivative
-  with respect to the costs is z° − z, where z is the best decision under these costs and right-hand sides.
-* ``D = L(b̂) − L(b) + y°ᵀ(b̂ − b)`` compares the least cost L(b̂) under the predicted right-hand sides b̂ with the tangent
-  of L at the true right-hand sides b. y° and y are the multipliers under b and b̂. The derivative of D with respect to
-  b̂ is y° − y. If coefficients Â are predicted, too, b̂ is replaced by ``b̂ − (Â − A) z°``.
+* F is the suboptimality of z° under the predicted costs and the true right-hand sides. Its derivative with respect to
+  the costs is z° − z, where z is the best decision under these costs and right-hand sides.
+* ``D = L(b̂) − L(b) + y°ᵀ(b̂ − b)`` is the distance of L(b̂) from the tangent of L at b. The multipliers under b and b̂
+  are y° and y, and the slope of the tangent is −y°. The derivative of D with respect to b̂ is y° − y. If coefficients
+  are predicted, too, Â instead of the true A, ``b̂ − (Â − A) z°`` replaces b̂ in D.
 * V is the least violation that an infeasible forecast allows, minus the least violation that the true values allow. Its
   derivative with respect to b̂ is −y, where y are the multipliers of the linear program for the least violation.
 
@@ -172,10 +174,10 @@ class RecourseRegretFinder(RegretFinder):
         return _RecourseSlopes(by_cost()[:, :n], by_b(), by_h(), A, G)
 
     def _slopes_of_limits(self, by_cost: Tensor, by_b: Tensor, by_h: Tensor, z: Tensor) -> _RecourseSlopes:
-        """Compute the derivatives of a function of the costs, b − Az and h − Gz with respect to all data.
+        """Compute the derivatives, with respect to all data, of a function of the costs, b − Az and h − Gz.
 
-        Its derivative with respect to the costs is ``by_cost`` (B, n), with respect to b − Az ``by_b`` (B, p), and with
-        respect to h − Gz ``by_h`` (B, m). The decisions z (B, n) are constant.
+        The decisions z (B, n) are constant. The derivative of the function with respect to the costs is ``by_cost``
+        (B, n), with respect to b − Az ``by_b`` (B, p), and with respect to h − Gz ``by_h`` (B, m).
         """
         predicted = self.decider.model.constraint_map
         assert predicted is not None
@@ -231,9 +233,8 @@ class RecourseRegretFinder(RegretFinder):
     ) -> tuple[Tensor, tuple[Tensor, Tensor]]:
         """Compute α D (B,) and its derivatives with respect to b and h of the elastic problem.
 
-        α is ``call.guidance``. D is the least cost under the predicted right-hand sides minus the tangent, at the true
-        right-hand sides, of the least cost as a function of right-hand sides. The results are zero if the model has a
-        ``Projection`` and the forecast is infeasible.
+        α is ``call.guidance``, and the module defines D. The results are zero if the model has a ``Projection`` and the
+        forecast is infeasible.
 
         Args:
             call: the inputs.

@@ -35,8 +35,8 @@ class BatchRegrets(NamedTuple):
 
     Attributes:
         regrets: the regrets of all samples; zero for failed samples.
-        known: two tensors (B,) of statuses, under the predicted and under the true data. They have the failures that
-            were known before any solver was called. None if no failure was known.
+        known: the failures that were known before any solver was called: two tensors (B,) of statuses, under the
+            predicted and under the true data, SOLVED for samples without a known failure. None if no failure was known.
         all_solved: whether all samples are certainly solved; if not, the statuses say which are.
     """
 
