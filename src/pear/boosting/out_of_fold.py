@@ -15,9 +15,10 @@ from pear.train.long_table import group_long_table
 def out_of_fold(base: Any, X: Any, y: Any, *, groups: Any = None, folds: int = FOLDS) -> np.ndarray[Any, Any]:
     """Return forecasts of all rows. A copy of ``base`` forecasts each block of rows, and is fitted to the other blocks.
 
-    A forecaster predicts the rows that it was fitted to better than other rows. Trees that start from these forecasts
-    learn from errors that are too small. Use the forecasts of this function as ``init_score`` or ``base_margin`` of the
-    training rows. For all other rows, use the forecasts of ``base``, fitted to all training rows.
+    A forecaster predicts the rows that it was fitted to better than other rows. Trees that start from such predictions
+    learn from errors that are too small. Therefore use the forecasts of this function as ``init_score`` or
+    ``base_margin`` of the training rows. For all other rows, use the forecasts of ``base``, fitted to all training
+    rows.
 
     Args:
         base: an estimator of scikit-learn, such as ``LGBMRegressor``, fitted or not. It is not changed.
