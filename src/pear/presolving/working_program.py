@@ -35,7 +35,8 @@ class WorkingProgram:
             Tolerances are relative to it.
         row_left, column_left: (r,) and (n,) bool, False for removed rows and variables.
         T, t: (n, n) and (n,), the map to the original variables.
-        steps: a record of each step of presolve, in order, from which the multipliers of what it removed are restored.
+        steps: the records, in order, of those steps of presolve that change multipliers. They restore the multipliers
+            of the original program.
         removed: how many rows, limits and variables were removed, by the kind of removal, a text for reports.
     """
 

@@ -141,7 +141,7 @@ def check_cost_and_fields(
     Args:
         cost: the cost.
         n: the number of variables.
-        batch: the number of samples of the problem, which must be B; None if the problem fits any number.
+        batch: the number of samples of the problem, which must be B; None if its fields are shared by all samples.
         overrides: the fields that the call passes in place of the problem's, by name.
         name: the name of ``cost`` in error messages.
         other: the name, in error messages, of the object that ``batch`` belongs to.

@@ -26,7 +26,7 @@ _MOST_DENSE = 2**20  # a matrix with more entries is not small
 class SparseMatrix:
     """A float64 matrix that all samples share, in SciPy's CSR form, on the CPU.
 
-    Its methods are those methods of a tensor that programs use, with the same meaning.
+    It has those methods of a tensor that code for programs calls, with the same meaning.
 
     Args:
         csr: the matrix, with r rows and n columns, which is not copied.

@@ -131,7 +131,7 @@ class OracleFunction:
 
         Args:
             costs: (B, n) finite, in float64.
-            positions: the positions of the B samples, for error messages.
+            positions: the positions of the B samples in the user's batch, for error messages.
             keys: the ids of the B samples, for a function that takes ids; None if they are unknown.
         """
         own = keys if keys is not None and self.takes_keys else [None] * len(costs)
@@ -153,7 +153,7 @@ class OracleFunction:
         Args:
             costs: (B, n).
             keys: the ids of the samples; None for an unknown id.
-            samples: the positions of the samples, for error messages.
+            samples: the positions of the samples in the user's batch, for error messages.
 
         Returns:
             B decisions (n,).
@@ -222,7 +222,7 @@ def read_oracle_function_output(returned: Any, shape: tuple[int, ...], samples: 
     Args:
         returned: what the function returned.
         shape: the expected shape, (n,) or (B, n).
-        samples: the positions of the samples, for the error message.
+        samples: the positions of the samples in the user's batch, for the error message.
 
     Raises:
         ProblemError: the value is not an array of numbers of this shape.

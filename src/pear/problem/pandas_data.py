@@ -2,8 +2,8 @@
 
 The rows of several tables are paired by position, and nothing is sorted or shifted. Two tables whose indices are a day
 apart would be paired wrongly. Tables with different indices are therefore refused, as are tables with the same index in
-another order. The default index 0, 1, 2, … carries no names. A table with this index is paired by position, as an array
-is, unless the index of another table has the numbers 0, 1, 2, … in another order.
+another order. The default index 0, 1, 2, … does not tell what a row is about. A table with this index is therefore
+paired by position, as an array is, unless the index of another table has the numbers 0, 1, 2, … in another order.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Keys, which are ids of samples: a key for each row of a batch, and the selection of samples by their keys."""
+"""Keys, which are ids of samples: how they are checked, passed to functions, and used to select samples."""
 
 from __future__ import annotations
 
@@ -92,12 +92,12 @@ def select_model_by_keys(model: Model, keys: list[Hashable] | None) -> Model:
 
 
 def count_keyed_samples(problem: Any) -> int | None:
-    """Return the number N of samples that have fields or known costs of their own in a problem or model.
+    """Return the number N of samples of a problem or model whose fields or known costs differ between samples.
 
-    The key of such a sample is its row number.
+    The keys of these samples must be their row numbers, 0 to N − 1.
 
     Returns:
-        N; None if all samples share the data, or if the argument is neither a ``Problem`` nor a ``Model``.
+        N; None if all samples share the fields and known costs, or if the argument is no ``Problem`` or ``Model``.
     """
     if not isinstance(problem, (Problem, Model)):
         return None

@@ -126,8 +126,8 @@ def shared_tensor_device(given: Mapping[str, ArrayLike], home: tuple[str, torch.
 
     Args:
         given: values by name. Values that are not tensors have no device.
-        home: a pair of the name of an object, for the message, and its device, which the tensors must be on; None for
-            any device.
+        home: the name of an object, for the message, and the device of this object, on which all tensors must be;
+            None if the tensors may be on any device.
 
     Raises:
         ProblemError: two tensors are on different devices, or a tensor is not on the device of ``home``.

@@ -22,9 +22,9 @@ from pear.problem.importers.cvxpy_tags import TaggedConstraint
 class CvxpyCopy:
     """A continuous copy of a CVXPY problem, in which only predicted and known parameters are still parameters.
 
-    All other parameters become constants, because CVXPY accepts a product of two parameters only if one of them is a
-    constant. The copy is continuous, because CVXPY has no canonical form for some integer problems. The original
-    problem is not changed.
+    All other parameters become constants, because CVXPY refuses a product of two parameters, but accepts a product of a
+    parameter and a constant. The copy is continuous, because CVXPY has no canonical form for some integer problems. The
+    original problem is not changed.
 
     A tag is an additional parameter of the copy. The tag of a variable multiplies the variable in the objective, and so
     shows which columns of CVXPY's matrices belong to the variable. The tag of a constraint is added to its right side,
@@ -34,7 +34,7 @@ class CvxpyCopy:
         problem: the copy, without tags.
         predicted: the predicted parameters of the copy.
         known: the known parameters of the copy.
-        tags: the tag of every variable, in the shape of the variable of the copy.
+        tags: one tag for each variable, in the shape that the variable has in the copy.
         constraints: all constraints, each with its tag.
         limits: the constraints that contain predicted parameters or have a price.
         tagged: the copy with the tagged constraints, and with ``Σ tag · variable`` added to the objective.
