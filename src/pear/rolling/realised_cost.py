@@ -18,10 +18,10 @@ class RealisedCost:
     """The realised cost of the first periods of a plan: the objective of the model at the true values.
 
     A term of the objective belongs to the latest period among its variables. If ``level[0]`` is the initial state,
-    ``(level[1] − level[0])²`` therefore belongs to period 0. A term with only the initial state belongs to an earlier
-    plan, and a term of a later period to a later plan. A violated row is paid for if its last period is carried out:
-    each unit of violation costs the price in the model's ``Penalty``. The constant of the objective belongs to no
-    period, and is left out.
+    ``(level[1] − level[0])²`` therefore belongs to period 0. Three kinds of terms are left out: those that contain only
+    the initial state, which belong to an earlier plan; those of periods that are not carried out; and the constant of
+    the objective. If right-hand sides or bounds are predicted, a plan may violate the true ones. Each unit of such a
+    violation costs the price in the model's ``Penalty``, if the last period of the row is carried out.
 
     Args:
         timeline: the periods of the model.

@@ -32,10 +32,11 @@ class Rolling:
         model: the model of a plan. Its predicted values have a name for each period, such as ``price[0]`` and
             ``price[1]``, and its arrays of variables have a row for each period. An array may have one more row at the
             beginning for the initial state, such as ``level[0]``.
-        state: for each planned array that is a state, where it enters the next plan. ``{"level": "level[0]"}`` carries
-            ``level[step]`` over to ``level[0]``, which the model must fix by a row or by its bounds. A state may also
-            enter as a known value of the model, or as the right-hand side of a named row: ``{"level": "start"}``. In an
-            array without a row for the initial state, the next state is the row of the last period carried out.
+        state: a dictionary from each state, an array of the plan, to the place where its value enters the next plan.
+            ``{"level": "level[0]"}`` carries ``level[step]`` over to ``level[0]``, which the model must fix by a row or
+            by its bounds. ``{"level": "start"}`` names a known value of the model, or a row, whose right-hand side
+            becomes the state. If the array has no row for the initial state, its row for the last period that is
+            carried out is the next state. With ``transition``, a state may have any name.
         step: the number of periods that are carried out before the next plan.
         horizon: the number of periods of a plan; that of the predicted values if omitted.
         fixed: the number of periods at the beginning of a plan whose decisions the previous plan has fixed: one number

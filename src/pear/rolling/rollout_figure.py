@@ -19,7 +19,9 @@ if TYPE_CHECKING:
 
 
 def draw_rollout_figure(found: Rollout, path: Path | None, most: int) -> Figure:
-    """Draw the last ``most`` steps of a rollout and the cumulative cost. Save the picture if there is a path.
+    """Draw the states and decisions of the last ``most`` steps of a rollout, and the cumulative cost of all steps.
+
+    The picture is saved to ``path``, unless this is None.
 
     Raises:
         MissingExtraError: matplotlib is not installed.

@@ -171,7 +171,8 @@ def run_rollout_steps(
         exact: whether plans have no smoothing, keep the integers of the model, and are not differentiable.
 
     Raises:
-        SolveError: a step has no plan, and ``planner`` raises or ``exact`` is set; the message names the step.
+        SolveError: a step has no plan, and ``exact`` is True or the planner has the setting ``on_failure="raise"``;
+            the message names the step.
     """
     state = {name: value.to(forecasts) for name, value in state.items()}
     plan: Tensor | None = None

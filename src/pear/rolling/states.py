@@ -30,7 +30,7 @@ class StateEntry:
         shape: the shape of the state, () for a number.
         field: what the state sets: "known" for known values, "b" or "h" for right-hand sides, "bounds" for lb and ub.
         at: (q,) the q positions that the state sets, among the known numbers, the rows or the variables.
-        factor: (q,) the factors by which the entries of the state are multiplied to give these data.
+        factor: (q,) the factors by which the entries of the state are multiplied before they are set at ``at``.
         fixed: the variables that are equal to the state at the beginning of a plan, (q,) or empty.
         after: (q,) the variables that have the value of the state when the next plan begins; None if a function of the
             user computes it.
@@ -212,7 +212,7 @@ def _row_state_entry(model: Model, entry: str) -> _Entry:
 
 
 def _find_state_rows(model: Model) -> dict[int, tuple[int, float]]:
-    """Return the equalities that contain a single variable: for each row number, the variable's column and factor."""
+    """Return the equalities with a single variable: from row numbers to the variable's column and coefficient."""
     if model.problem.A is None or model.problem.A.ndim == 3:
         return {}
     csr = to_csr_matrix(model.problem.A)

@@ -80,7 +80,7 @@ class Timeline:
 
     @cached_property
     def row_periods(self) -> dict[str, Tensor]:
-        """For "A" (p,) and "G" (m,), the latest period of the variables of each row; −1 if none has a period."""
+        """For "A" (p,) and "G" (m,), the latest of the ``periods`` of each row's variables; −1 for an empty row."""
         found = {}
         for name in ("A", "G"):
             matrix = getattr(self.model.problem, name)
@@ -98,8 +98,9 @@ class Timeline:
     def _place_others(self, periods: Tensor) -> Tensor:
         """Return the periods (n,) of all variables, given those that names determine.
 
-        The period of any other variable is the latest period of the variables that it shares rows with. It is
-        ``horizon`` if there are none, or if they are more than one period apart.
+        The period of any other variable is the latest period of the variables with known periods that it shares rows
+        with, first rows of A, then rows of G. Rows do not count if these variables are more than one period apart. A
+        variable for which neither kind of rows gives a period gets ``horizon``.
         """
         problem = self.model.problem
         for name in ("A", "G"):
@@ -139,7 +140,8 @@ def _read_timeline_horizon(series: dict[str, Tensor], given: int | None) -> int:
         given: the number that the user gave, or None.
 
     Raises:
-        ProblemError: the number is missing or is not the length of a series.
+        ProblemError: the given number is not the length of a series; or none is given, and no length is
+            common to all series.
     """
     lengths = {name: len(at) for name, at in series.items()}
     if given is None and len(set(lengths.values())) == 1:

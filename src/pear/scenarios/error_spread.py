@@ -32,10 +32,11 @@ def predict_spread(past_features: Any, residuals: Any, features: Any, penalty: f
     """Predict the mean absolute error of a forecaster from features, by a regression of its past absolute errors.
 
     Forecasts are not equally uncertain on all days: errors of wind forecasts, for example, grow with the wind. The
-    logarithm of the predicted size is linear in the features, ``ηᵢ = c + w·zᵢ`` for the standardised features zᵢ of
-    observation i. The regression minimises the mean of ``exp(ηᵢ) − |rᵢ|·ηᵢ`` plus ``½·penalty·‖w‖²``. The errors rᵢ are
-    in units of their mean absolute value. Predictions for new samples are limited to the range of those for past days,
-    so that unusual features do not make errors arbitrarily large.
+    predicted size of the error of observation i is ``exp(ηᵢ)`` with ``ηᵢ = c + w·zᵢ``. Here zᵢ are the standardised
+    features, c is a constant, and w are weights. The regression chooses c and w so that the mean of
+    ``exp(ηᵢ) − |rᵢ|·ηᵢ`` plus ``½·penalty·‖w‖²`` is least. The past errors rᵢ are measured in units of their mean
+    absolute value. Predictions for new samples are limited to the range of those for past days, so that unusual
+    features do not make errors arbitrarily large.
 
     Args:
         past_features: features of N past days. With shape (N, p), each of the k values has a regression of its own.
@@ -79,11 +80,11 @@ def predict_spread(past_features: Any, residuals: Any, features: Any, penalty: f
 
 
 def _fit_log_linear(inputs: Tensor, targets: Tensor, penalty: float) -> Tensor:
-    """Return R log-linear regressions, fitted by Newton's method with backtracking.
+    """Fit R regressions as ``predict_spread`` describes them, by Newton's method with backtracking.
 
     Args:
         inputs: (R, M, p) standardised features of M observations.
-        targets: (R, M) observations that are not negative.
+        targets: (R, M) sizes of errors, not negative.
         penalty: the strength of the ridge penalty on the weights. The constant is not penalised.
 
     Returns:

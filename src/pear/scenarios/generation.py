@@ -37,7 +37,7 @@ def residual_scenarios(
         seed: the seed of the random draw. All B samples get the same days.
         spread: the predicted sizes of the errors on past days (N, k) and of the samples (B, k), from ``predict_spread``
             or any other regression. Each past error is divided by the size predicted for its day and multiplied by that
-            of the sample. If omitted, past errors count equally on all days.
+            of the sample. If omitted, past errors are not rescaled.
 
     Returns:
         (B, S, k) float64.

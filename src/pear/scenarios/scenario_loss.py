@@ -59,8 +59,8 @@ class ScenarioLoss(nn.Module):
 
     Args:
         plan: the two-stage program.
-        smoothing: λ ≥ 0, the curvature that is added to the objective in every variable of the model, also in V. "auto"
-            chooses λ once, from true values and the decisions under them, as ``PEARLoss`` does.
+        smoothing: λ ≥ 0, the curvature that is added in every variable of the model, to the objective of the plan and
+            to V. "auto" chooses λ once, from true values and the decisions under them, as ``PEARLoss`` does.
         on_failure: "raise", or "mask" to leave failed samples out of the loss and warn.
         reduction: "mean" (over the samples that are solved), "sum" or "none".
 

@@ -155,7 +155,7 @@ class SecondStage:
         return torch.where((x - inside).abs() <= FEASIBLE * size, inside, x)
 
     def _sides(self, values: Tensor, keys: list[Hashable] | None) -> dict[str, Tensor]:
-        """Return b, h, lb and ub of the program of both stages, each (B, r) if it differs by sample, otherwise (r,)."""
+        """Return b, h, lb and ub of the program of both stages. Fields that differ by sample have a row for each."""
         return constraint_sides(select_by_keys(self.whole, keys)) | self.stages.sides(values, keys)
 
 

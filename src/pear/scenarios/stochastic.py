@@ -69,7 +69,7 @@ class Stochastic:
         first: the names of the first-stage variables: names of ``model.layout``, or single variables such as ``on[3]``.
         scenarios: S, the number of scenarios.
         risk: ``pear.Expectation()``, ``pear.CVaR(level, weight)`` or ``pear.WorstCase()``, or by name "expectation",
-            "cvar" or "worst case". If the problem maximises, the risk is that of a small profit.
+            "cvar" or "worst case". If the problem maximises, the worst scenarios have the least profit.
         weights: (S,) weights of the scenarios, not negative; equal if omitted. Only their ratios matter.
         solver: "auto" or a name that ``pear solvers`` lists.
 
@@ -194,7 +194,8 @@ class Stochastic:
     ) -> Tensor:
         """Return the regret (B,) of the first stage that is decided under scenarios.
 
-        The regret is the cost of that first stage under the true values minus the cost of the best decisions.
+        The regret is the cost of this first stage and of its best second stage under the true values, minus the cost of
+        the best decisions of both stages. If the problem maximises, it is the best profit minus the profit.
 
         Args:
             values: (B, S, k) or (B, S·k) values of S scenarios, k values each.
@@ -229,7 +230,8 @@ class Stochastic:
         """Return the weights (B, S) of the S scenarios of a call, scaled to sum to one, differentiably.
 
         Raises:
-            ProblemError: the weights have a wrong shape or sign, or second-stage variables have quadratic terms.
+            ProblemError: the weights have a wrong shape or sign, or second-stage variables have quadratic terms, in
+                which a call cannot change the weights.
         """
         if not self.stages.curved_first_alone:
             raise ProblemError(

@@ -141,7 +141,7 @@ class RefinementSystem:
     def _solve(self, left: OptimalityResiduals) -> Array:
         """Compute the correction (n + p + m,) of x and the multipliers that removes the residuals ``left``.
 
-        If several corrections do, the one of least norm in the scaled units is returned.
+        If several corrections remove them, the result is the one of least norm in the scaled units.
         """
         slope = self._column * -left.gradient[0].numpy()[self._free]
         rest = self._row * torch.cat([-left.equality, left.rows], 1)[0].numpy()[self._held]

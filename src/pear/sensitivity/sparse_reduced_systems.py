@@ -1,8 +1,9 @@
 """The reduced KKT systems of sparse programs.
 
-The systems are those of ``pear.sensitivity.dense_reduced_systems``, with a sparse factorisation. Rows and columns are
-equilibrated, −δI with a small δ > 0 is put into the lower right corner, and solutions are refined to rounding. Rows
-without a free variable are left out, and their multipliers are zero.
+The systems and symbols are those of ``pear.sensitivity.dense_reduced_systems``; the factorisation is sparse. Rows and
+columns are equilibrated. −δI with a small δ > 0 is put into the lower right corner, and H is shifted too if it may be
+singular. Solutions are refined to rounding, with the residual of the system without these shifts. Rows without a free
+variable are left out, and their multipliers are zero.
 """
 
 from __future__ import annotations
@@ -116,7 +117,10 @@ class SparseReducedSystem:
         return x, v, good
 
     def is_curved(self) -> bool:
-        """Return whether the objective is curved along every tangent direction, by projecting a random vector."""
+        """Return whether the objective is curved along every tangent direction.
+
+        Without curvature along some direction, the projection of a random vector does not converge.
+        """
         e = _sparse_system_probe(self._n).numpy()
         return self.solve(e, np.zeros(self._p + self._m))[2]
 
@@ -238,7 +242,8 @@ class SparseReducedSystems:
             r_in: (B, m) right-hand sides of the inequalities; entries of inactive rows are ignored.
 
         Returns:
-            x, the multipliers, and (B,) bool, True if the relative residual is at most ``PROJECTED``.
+            x (B, n), the multipliers (B, p) and (B, m), and (B,) bool, True if the relative residual is at most
+            ``PROJECTED``.
         """
         B, p = self.qp.batch, self.qp.p
         r = torch.cat([r_eq, r_in], 1)
@@ -278,8 +283,8 @@ class SparseReducedSystems:
             least_multipliers: ignored, because the multipliers always have the least norm.
 
         Returns:
-            P e, the multipliers, and (B,) bool, True if P e is accurate and the objective is curved along every tangent
-            direction.
+            P e (B, n), the multipliers (B, p) and (B, m), and (B,) bool, True if P e is accurate and the objective is
+            curved along every tangent direction.
         """
         p, m = self.qp.p, self.qp.m
         if sparse_system_plan(self.qp) is None:
@@ -346,7 +351,7 @@ class SparseThenDenseReducedSystems(SparseReducedSystems):
         return DenseReducedSystems(self._given, self.active)
 
     def project(self, e: Tensor, least_multipliers: bool = False) -> SystemSolution:
-        """Return projections P e and multipliers, by dense systems for samples whose refinement does not converge."""
+        """Compute P e as ``SparseReducedSystems.project`` does. If this fails for a sample, a dense system decides."""
         fast = super().project(e)
         if bool(fast[3].all()):
             return fast

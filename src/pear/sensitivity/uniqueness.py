@@ -117,11 +117,12 @@ def is_unique(qp: QuadraticProgram, active: ActiveSet, weak: ActiveSet) -> Tenso
 
 
 def only_zero_is_left(qp: QuadraticProgram, active: ActiveSet, weak: ActiveSet) -> Tensor:
-    """Return whether the rows Hd = 0 and Jd = 0 prove by simple propagation that d = 0 is the only direction.
+    """Return whether simple propagation proves that d = 0 is the only direction with Hd = 0 and Jd = 0.
 
-    A row with a single variable fixes this variable at zero. Other rows may then be left with a single variable. In a
-    smoothed linear program with elastic slacks, H has one entry in the row of each decision variable and none in the
-    row of a slack, so that only slacks remain after the first pass.
+    J has the rows of the tight constraints that have a multiplier. A row of H or J with a single variable fixes this
+    entry of d at zero. Other rows may then be left with a single variable. In a smoothed linear program with elastic
+    slacks, H has one entry in the row of each decision variable and none in the row of a slack, so that only slacks
+    remain after the first pass.
 
     Args:
         qp: sparse programs.

@@ -1,8 +1,9 @@
 """The registry of solvers: a table of backends, which the pipeline tries from top to bottom.
 
-A new solver is one file with a ``solve`` function and one row of this table. Only users name solvers. The pipeline
-starts with the first backend whose capabilities fit, and continues down the table if this solver fails. Solvers of
-other packages (``pear.plugins``) are backends too, but they run only if a user names them.
+A new solver is one file with a ``solve`` function and one row of this table. Only users choose a solver by its name.
+The pipeline starts with the first backend whose capabilities fit, and continues down the table if this solver fails.
+For some linear programs, ``order_backends_by_cost`` changes the order first. Solvers of other packages
+(``pear.plugins``) are backends too, but they run only if a user names them.
 """
 
 from __future__ import annotations
@@ -49,8 +50,8 @@ class Backend:
         fused: the name of a module, imported on first use. Its function ``fused_pass(problem, starts, name)`` returns a
             ``FusedPass``, or None for a problem that the pass does not take. Empty if the solver has no fused pass.
         warm_sparse: True if ``solve`` takes an argument ``start`` for sparse programs.
-        rounds: pairs (accuracy, exchanges) for dense programs. The solver is called with one accuracy after another.
-            After each call, the repair may exchange active constraints that many times.
+        rounds: pairs (accuracy, exchanges) for dense programs. The solver is called for one pair after another, until
+            all points pass. After each call, the repair exchanges active constraints at most ``exchanges`` times.
         sparse_rounds: the pairs (accuracy, exchanges) for sparse programs.
         lp_seconds: the seconds that the solver needs for a dense linear program on the CPU; see ``LinearCost``. None if
             the solver always keeps its place in the table.
@@ -312,10 +313,7 @@ def backend_kind(qp: QuadraticProgram) -> str:
 
 
 def check_backend_kind(backend: Backend, kind: str) -> None:
-    """Raise UnknownSolverError if ``backend`` cannot solve problems of ``kind``.
-
-    The message names the backends that solve this kind.
-    """
+    """Raise UnknownSolverError, which names the backends of this ``kind``, if ``backend`` cannot solve it."""
     if kind in backend.kinds:
         return
     able = [other.name for other in BACKENDS if kind in other.kinds]
@@ -367,8 +365,8 @@ def resolve_backends(name: str, kind: str, sparse: bool = False) -> list[Backend
 def order_backends_by_cost(rows: list[Backend], qp: QuadraticProgram) -> list[Backend]:
     """Return the backends in the order in which to try them.
 
-    For dense linear programs on the CPU, the installed backends with ``lp_seconds`` are sorted by expected time among
-    their own places in ``rows``. All other backends keep their places. For other programs, ``rows`` is not changed.
+    For dense linear programs on the CPU, the installed backends with ``lp_seconds`` exchange places, so that those with
+    less expected time come first. All other backends keep their places. For other programs, the order is ``rows``.
     """
     if qp.is_sparse or qp.c.is_cuda or backend_kind(qp) != "lp":
         return rows

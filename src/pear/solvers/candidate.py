@@ -1,9 +1,9 @@
 """What a solver receives and returns: a start, and a candidate with its projector.
 
-A solver has up to two functions. The optional ``prepare(qp)`` is called once per problem and computes everything that
-depends on the constraints only. ``solve(qp, tol, …)`` proposes a candidate, a point for every sample, and may begin at
-a start. A candidate is never trusted: the pipeline verifies and repairs its points. A solver declares further
-capabilities in its row of the backend registry, or by optional fields of its candidate.
+Every solver has a function ``solve(qp, tol, …)``. It proposes a candidate, a point for every sample, and may begin at a
+start. If a solver also has a function ``prepare(qp)``, this is called once per problem and computes everything that
+depends on the constraints only. The pipeline verifies and repairs the points of a candidate, unless the candidate says
+that they have passed the checks already. A solver declares further capabilities in its row of the backend registry.
 """
 
 from __future__ import annotations
@@ -82,7 +82,7 @@ class Candidate(TensorRecord):
         x: (B, n) primal points.
         duals: the multipliers, with the signs of ``Duals``; zeros for integer programs.
         status: (B,) int8 codes of ``Status`` that the solver claims. A sample with the status INACCURATE has the best
-            point that the solver has found.
+            point that the solver has found, or NaN if it has found none.
         bound: (B,) proven lower bounds of the minimised objective of integer programs; None for continuous programs.
         working: the constraints that were held as equalities to compute the points; None if they are not known.
         guess: the active set as the solver guesses it; None to let the pipeline guess it from the point.

@@ -13,9 +13,10 @@ from pear.problem.problem_fields import FIELDS
 
 
 def fingerprint(cost: Tensor, smoothing: float, fields: Mapping[str, Any] | None = None) -> Tensor:
-    """Return rows of numbers that are equal if the cost, smoothing and fields of two calls are equal.
+    """Return numbers that tell whether the cost, smoothing and fields of a sample are the same in two calls.
 
-    A row contains all vectors in full, and the product of each matrix with a fixed random vector.
+    The numbers of a sample contain all vectors in full, and the product of each matrix with a fixed random vector.
+    Equal data has equal numbers. Different matrices have the same product only by a rare accident.
 
     Args:
         cost: (B, n) costs.

@@ -23,15 +23,15 @@ def from_highs(
 
     Args:
         model: a ``highspy.Highs``, ``HighsModel`` or ``HighsLp``.
-        predicted: names of the variables whose costs are predicted, in the order of the predicted values. Then, if
-            wanted, names of rows, to predict their right-hand sides, and pairs (row, variable), to predict
-            coefficients. Other variables keep the costs of the model. By default all costs that are not known are
-            predicted.
-        rows: names of rows whose right-hand sides are predicted, after the predicted costs. Each row must be an
-            equality or have one limit. With ``rows``, ``predicted`` may be empty.
+        predicted: what is predicted. The name of a variable means its cost, the name of a row its right-hand side, and
+            a pair (row, variable) the coefficient of the variable in the row. The predicted values are the costs, then
+            the right-hand sides, then the coefficients, each in the order of this list. Other numbers keep the values
+            of the model. By default all costs that are not in ``known`` are predicted.
+        rows: names of further rows whose right-hand sides are predicted. Every row with a predicted number must be an
+            equality or have one limit. With ``rows``, ``predicted`` may be an empty list, so that no cost is predicted.
         recourse: the rule for decisions that violate the true rows, needed to train if rows are predicted: a
             dictionary from names of rows to prices per unit of violation, a ``pear.Penalty`` or a ``pear.Projection``.
-            An equality may have a pair of prices, (too little, too much). ``m.with_recourse`` can add a recourse later.
+            An equality may have a pair of prices, (too little, too much). ``Model.with_recourse`` adds one later.
         known: names of the numbers that are known for every sample and passed with every call. The name of a row means
             its right-hand side. The name of a variable means its cost, or its value if the variable is fixed; ``x.lb``
             and ``x.ub`` mean the bounds of x. ``demand`` means all of ``demand[0]``, ``demand[1]``, ….

@@ -31,8 +31,8 @@ def from_scipy(
 ) -> Model:
     """Import a linear or integer program from the arguments of ``scipy.optimize.linprog`` or ``milp``.
 
-    By default all n costs are predicted, and ``m.known`` has the costs ``c``. As in SciPy, the objective is minimised,
-    and variables are at least 0 by default.
+    By default all n costs are predicted, and the attribute ``known`` of the model has the costs ``c``. As in SciPy, the
+    objective is minimised, and variables are at least 0 by default.
 
     Args:
         c: (n,) costs; may be omitted if another argument tells n.
@@ -105,7 +105,7 @@ def _read_constraints_argument(constraints: Any) -> list[_RowBlock]:
             arguments (A, lb, ub).
 
     Raises:
-        ProblemError: a constraint is neither.
+        ProblemError: a constraint has another form.
     """
     made: list[_RowBlock] = []
     for i, given in enumerate(_list_constraints(constraints)):

@@ -5,15 +5,16 @@ The *primal method* is a simplex method that may stop between vertices. A progra
 Each of the N = n + R variables, slacks included, is *basic* (determined by the rows), *superbasic* (free to move) or
 *nonbasic* (at a bound). The tangent space has as many dimensions as there are superbasic variables. B is the matrix of
 the basic columns, and W = B⁻¹J_S, where J_S has the superbasic columns. The tangent space is spanned by the columns of
-Z = [−W; I]. With the Hessian H and the gradient ∇ of the objective, and the part ∇_B of the gradient for the basic
-variables, the multipliers are y = B⁻ᵀ∇_B. The only system to solve, (ZᵀHZ) q = −Zᵀ∇, has one unknown for each
-superbasic variable. A portfolio of 100 assets has one row and a handful of superbasic variables; an LP has none.
+Z = [−W; I]. H is the Hessian and ∇ the gradient of the objective, with the part ∇_B for the basic variables. The
+multipliers are y = B⁻ᵀ∇_B. The superbasic variables move by the solution q of (ZᵀHZ) q = −Zᵀ∇. This is the only system
+to solve, and it has one unknown for each superbasic variable. A portfolio of 100 assets has one row and a handful of
+superbasic variables. A vertex of an LP has none.
 
-Each round starts from a feasible point and moves to the minimum on the working set. If the point meets a bound on the
-way, the step ends there and the bound joins the working set. At the minimum, the bound whose multiplier has the most
-wrong sign leaves the working set. A warm start whose minimum is optimal costs one round. Every result is checked anew
-from the data, by the constants of ``pear.optimality.rule``. A sample that does not pass is given up and left to other
-solvers.
+The bounds of the nonbasic variables are the *working set*. Each round starts from a feasible point and moves to the
+minimum on the working set. If the point meets a bound on the way, the step ends there and the bound joins the working
+set. At the minimum, the bound whose multiplier has the most wrong sign leaves the working set. A warm start whose
+minimum is optimal costs one round. Every result is checked anew from the data, by the constants of
+``pear.optimality.rule``. A sample that does not pass is given up and left to other solvers.
 
 The *dual method* solves programs with many inequalities that share the equality rows and the Hessian, which is positive
 definite on the null space of these rows. It begins at the minimum without inequalities and adds those that are

@@ -15,11 +15,11 @@ from pear.solvers.active_set.settings import PIVOT, REFINEMENTS, REFRESH, STEEP,
 
 @inner
 def solve_for_basics(D: ProgramData, w: Workspace, goal: float) -> bool:
-    """Solve the rows Jx + s = r for the basic variables, by iterative refinement.
+    """Solve the rows Jx + s = r with slacks s for the basic variables, by iterative refinement.
 
-    Residuals are compared with the terms of their rows. In a row whose terms are all rounding errors, the residual is
-    as large as the terms, and this test fails. In the last attempt to solve a sample, a residual also passes if it is
-    tiny relative to the natural size of its row.
+    A residual passes if it is tiny relative to the terms of its row. If these terms are rounding errors themselves, the
+    residual is as large as they are and does not pass. In the last attempt to solve a sample, a residual that is tiny
+    relative to the natural size of its row therefore passes, too.
 
     Args:
         D: the program.
@@ -130,7 +130,7 @@ def apply_basis_inverse(D: ProgramData, j: int, w: Workspace, out: Array) -> Non
 def is_column_entry_rounding(D: ProgramData, w: Workspace, b: int, j: int) -> bool:
     """Return True if entry b of ``w.column``, which is B⁻¹ times the column of variable j, may be a rounding error.
 
-    Rows that depend on each other cause such entries: the slack of one of them is basic, and no variable moves it.
+    Linearly dependent rows cause such entries: the slack of one of them is basic, and exact arithmetic never moves it.
     """
     return abs(w.column[b]) <= ROUNDOFF * basis_inverse_terms(D, w, b, j)
 
@@ -275,16 +275,17 @@ def make_superbasic(D: ProgramData, w: Workspace, j: int) -> None:
 
 @inner
 def make_tight_nonbasic(w: Workspace) -> bool:
-    """Make tight variables and slacks nonbasic, which adds their constraints to the working set.
+    """Make the tight variables and slacks of a solution nonbasic, which adds their bounds to the working set.
 
-    A superbasic variable at its bound becomes nonbasic. A basic variable at its bound first changes places with a
-    superbasic one. It stays basic if its constraint depends linearly on the working set, because the constraint would
-    not change the tangent space. The remaining superbasic variables are coordinates of the tangent space. Multipliers
-    do not change, because the reduced gradient is zero for every superbasic variable.
+    A superbasic variable at its bound becomes nonbasic. A basic variable at its bound becomes nonbasic, too, and a
+    superbasic variable takes its place in the basis. It stays basic only if its bound depends linearly on the working
+    set, because the bound then does not change the tangent space. The remaining superbasic variables are coordinates
+    of the tangent space. The multipliers do not change, because at a solution the reduced gradient is zero for every
+    superbasic variable.
 
     Returns:
-        False if a tight constraint is left out because it is nearly, but not exactly, dependent on the working set.
-        The working set then does not define the right tangent space.
+        False if a tight bound is left out because it is nearly, but not exactly, dependent on the working set. The
+        working set then does not define the right tangent space.
     """
     held = True
     for t in range(w.tally[ix.SUPERS] - 1, -1, -1):
@@ -323,9 +324,10 @@ def is_basis_steep(w: Workspace) -> bool:
 
 @inner
 def set_nonbasic_variables(D: ProgramData, w: Workspace) -> bool:
-    """Put nonbasic variables on finite bounds and superbasic ones between their bounds; compute the basic ones.
+    """Put nonbasic variables on their bounds and superbasic ones between their bounds; compute the basic ones.
 
-    A FREE variable is put at zero, or at one of its bounds if zero is not between them.
+    A variable whose place is an infinite bound takes the other bound. If both are infinite, it becomes FREE. A FREE
+    variable is put at zero, or at one of its bounds if zero is not between them.
 
     Returns:
         False if the basic variables cannot be computed accurately.

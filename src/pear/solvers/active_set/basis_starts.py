@@ -15,7 +15,7 @@ from pear.solvers.active_set.settings import FAR, PIVOT
 
 @inner
 def find_feasible_basis_start(D: ProgramData, w: Workspace) -> bool:
-    """Find a feasible point from the slack basis; return False if none is found."""
+    """Find a feasible point by phase one of the search, from the slack basis; return False if none is found."""
     set_slack_basis_start(D, w)
     w.number[ix.PIVOT] = PIVOT
     return set_nonbasic_variables(D, w) and search_phase_one(D, w)
@@ -23,7 +23,7 @@ def find_feasible_basis_start(D: ProgramData, w: Workspace) -> bool:
 
 @inner
 def find_own_basis_start(D: ProgramData, w: Workspace) -> bool:
-    """Find a feasible working set for the loaded sample from its constraints alone; return False if none is found."""
+    """Find a feasible start for the loaded sample, as if its cost were zero; return False if none is found."""
     least = w.number[ix.LEAST_SIZE]
     for j in span(D.n):
         w.error[j], w.c[j] = w.c[j], 0.0
@@ -38,10 +38,10 @@ def find_own_basis_start(D: ProgramData, w: Workspace) -> bool:
 
 @inner
 def set_slack_basis_start(D: ProgramData, w: Workspace) -> None:
-    """Set the start that every program has: all variables at a bound, all slacks basic.
+    """Set the start that every program has: no variable is basic, and all slacks are.
 
-    A variable starts FREE, at zero, if its bounds are infinite or far larger than right-hand sides and costs. At such a
-    bound, a slack of size 1 would be lost to rounding.
+    A variable starts at its lower bound; if this is infinite or far larger than right-hand sides and costs, at its
+    upper bound; and if both are, FREE, at zero. At a far larger bound, a slack of size 1 would be lost to rounding.
     """
     R, n = D.J.shape
     size, curvature = 0.0, w.number[ix.MAX_CURVATURE]
@@ -89,8 +89,8 @@ def save_basis_start(D: ProgramData, states: States, slot: int, moved: bool, w: 
         D: the program.
         states: the starts.
         slot: the row to write.
-        moved: whether the basis has changed since it was loaded. If not, the inverse is saved only if its age differs
-            from the saved age.
+        moved: whether the basis has changed since it was loaded. If not, the basis and its inverse are saved only if
+            the inverse has been computed anew, which its age shows.
         w: the workspace.
     """
     states.has_start[slot] = ix.BASIS_START
