@@ -100,17 +100,22 @@ class FailedSamplesWarning(UserWarning):
     """A warning that a batch was used without some samples, because they could not be solved."""
 
 
-@contextmanager
-def name_variables_in_errors(names: Sequence[str]) -> Iterator[None]:
+class VariableNamesInErrors:
     """A context that puts variable names into the message of a ``NotUniqueError`` that is raised in its block.
 
     Args:
         names: the names of all variables; empty if they have no names.
     """
-    try:
-        yield
-    except NotUniqueError as error:
-        raise (error.with_names(names) if names else error) from error.__cause__
+
+    def __init__(self, names: Sequence[str]) -> None:
+        self._names = names
+
+    def __enter__(self) -> None:
+        pass
+
+    def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
+        if self._names and isinstance(error, NotUniqueError):
+            raise error.with_names(self._names) from error.__cause__
 
 
 @contextmanager

@@ -189,13 +189,13 @@ class CostRegretFinder(RegretFinder):
         if self.decider.fused is not None:
             with Stopwatch(seconds, "solve"):
                 found = self.decider.fused.regret(call)
-        if found is None or len(found[1]) == len(call.predicted):
+        if found is None or found[1].shape[0] == call.predicted.shape[0]:
             return self._find_by_pipeline(call, wanted, seconds), False
         regrets, left = found
-        if len(left):
+        if left.shape[0]:
             with renumber_samples_in_errors(left.tolist()):
                 regrets.put(left, self._find_by_pipeline(call.only(left), wanted, seconds))
-        return regrets, len(left) == 0
+        return regrets, left.shape[0] == 0
 
     def _find_by_pipeline(self, call: RegretCall, wanted: bool, seconds: dict[str, float]) -> RegretCallResults:
         """Compute regrets and gradients in the pipeline, on any device and with any solver."""

@@ -18,6 +18,16 @@ def detach_input(value: Any) -> Any:
     return value.detach() if isinstance(value, Tensor) else value
 
 
+def to_dtype(value: Tensor, dtype: torch.dtype) -> Tensor:
+    """Return a tensor in a dtype: the tensor itself if it has this dtype, which ``Tensor.to`` finds out more slowly."""
+    return value if value.dtype == dtype else value.to(dtype)
+
+
+def copy_in_dtype(value: Tensor, dtype: torch.dtype) -> Tensor:
+    """Return a copy of a tensor in a dtype."""
+    return value.clone() if value.dtype == dtype else value.to(dtype)
+
+
 def fit_gradient_to_input(gradient: Tensor, dtype: torch.dtype, shape: tuple[int, ...]) -> Tensor:
     """Convert a gradient to the dtype and shape of its input.
 
@@ -33,4 +43,4 @@ def fit_gradient_to_input(gradient: Tensor, dtype: torch.dtype, shape: tuple[int
         gradient = gradient.sum(0)
     elif not shape:
         gradient = gradient.sum()
-    return gradient.to(dtype)
+    return to_dtype(gradient, dtype)

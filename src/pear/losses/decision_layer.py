@@ -11,8 +11,8 @@ from torch import Tensor
 from pear.decisions.decided_batch import DecidedBatch
 from pear.decisions.failures import OnFailure, report_failures
 from pear.decisions.recourse_decider import RecourseDecider
-from pear.errors import ProblemError, name_variables_in_errors
-from pear.losses.autograd_inputs import fit_gradient_to_input, input_requires_gradient
+from pear.errors import ProblemError, VariableNamesInErrors
+from pear.losses.autograd_inputs import copy_in_dtype, fit_gradient_to_input, input_requires_gradient
 from pear.losses.decision_module import DecisionModule, on_module_device
 from pear.losses.defaults import DECISION
 from pear.losses.eager import eager
@@ -115,7 +115,7 @@ class DecisionLayer(DecisionModule):
             (B, n) decisions in the dtype of ``cost``.
         """
         cost = to_batch_tensor(cost)
-        ids = as_keys(keys, len(cost), self.problem)
+        ids = as_keys(keys, cost.shape[0], self.problem)
         fields = zip(FIELDS, (Q, A, b, G, h, lb, ub), strict=True)
         given: dict[str, Any] = {name: value for name, value in fields if value is not None}
         if self.recourse_model is not None:
@@ -123,17 +123,19 @@ class DecisionLayer(DecisionModule):
         cost = self.costs(cost, ids)
         scale = self.settle_smoothing(cost, ids, **given)
         lam, cost = scale.value, scale.times_units(cost)
-        if "Q" in given:
-            given["Q"] = self.curvature_of_call(given["Q"], ids)
-        given |= scale.fields({name: value for name, value in given.items() if name != "Q"})
-        followed = {name for name in given if torch.is_grad_enabled() and input_requires_gradient(given[name])}
+        followed: set[str] = set()
+        if given:
+            given |= scale.fields({name: value for name, value in given.items() if name != "Q"})
+            if "Q" in given:
+                given["Q"] = self.curvature_of_call(given["Q"], ids)
+            followed = {name for name in given if torch.is_grad_enabled() and input_requires_gradient(given[name])}
         with self.decider.locked(ids):
             decisions = self.decider.decide(
                 cost.detach(), lam, ids, given, bool(followed - {"Q"}), by_matrices=bool(followed & {"A", "G"})
             )
         self._report_failures(decisions, cost)
         if not (torch.is_grad_enabled() and any(map(input_requires_gradient, (cost, *given.values())))):
-            return scale.times_units(decisions.x.to(cost.dtype, copy=True))
+            return scale.times_units(copy_in_dtype(decisions.x, cost.dtype))
         return scale.times_units(self._differentiable(decisions, cost, given))
 
     def _differentiable(self, decisions: DecidedBatch, cost: Tensor, fields: dict[str, Any]) -> Tensor:
@@ -178,13 +180,13 @@ class _LayerDecision(torch.autograd.Function):
         *fields: Any,
     ) -> Tensor:
         ctx.decisions, ctx.sign, ctx.names, ctx.given = decisions, sign, names, ("cost", *given)
-        ctx.inputs = [(t.dtype, tuple(t.shape)) if isinstance(t, Tensor) else None for t in (cost, *fields)]
+        ctx.inputs = [(t.dtype, t.shape) if isinstance(t, Tensor) else None for t in (cost, *fields)]
         save_inputs(ctx, cost, *fields)
         ctx.matrices = [
             (name, t, t._version) for name, t in zip(given, fields, strict=True) if _is_tracked_matrix(name, t)
         ]
         # a copy: the caller may change it in place, and the backward pass needs the original
-        return decisions.x.to(cost.dtype, copy=True)
+        return copy_in_dtype(decisions.x, cost.dtype)
 
     @staticmethod
     @refuse_second_derivatives
@@ -193,7 +195,7 @@ class _LayerDecision(torch.autograd.Function):
         _check_unchanged_matrices(ctx.matrices)
         decisions, w, needed = ctx.decisions, up.double(), ctx.needs_input_grad[4:]
         by_rows = any(need and name in _ROW_FIELDS for name, need in zip(ctx.given, needed, strict=True))
-        with name_variables_in_errors(ctx.names):
+        with VariableNamesInErrors(ctx.names):
             if by_rows:
                 found = decisions.derivatives(w, ctx.sign)
             else:

@@ -12,26 +12,40 @@ gradient of F is z° − z*. If the decision is a vertex other than z°, the gra
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
 
-from pear.losses.autograd_inputs import fit_gradient_to_input, input_requires_gradient
+from pear.losses.autograd_inputs import fit_gradient_to_input, input_requires_gradient, to_dtype
 from pear.losses.second_derivatives import refuse_second_derivatives, save_inputs
 from pear.problem.matrix import matvec
 from pear.solvers.regret_call import RegretCall, RegretCallResults
 
 
-def guidance_gap(call: RegretCall, parts: RegretCallResults, sign: int, all_good: bool) -> Tensor:
-    """Compute F (B,), the suboptimality of the true best decision under the forecast; zero for failed samples.
+class GuidedCall(NamedTuple):
+    """A call that computes the regrets of a batch, its results, and how they are summed.
 
-    Args:
-        call: the inputs of the regrets.
-        parts: the regrets.
+    Attributes:
+        call: the inputs of the regrets, detached, with the settings of the call.
+        parts: the results: regrets, decisions and gradients. If right-hand sides are predicted, ``parts.extra`` holds
+            the guidance and the cost of violations, which are added to the regrets.
+        shares: the number by which the sum over the samples is divided. With 0 there is no sum, and the result is the
+            value of each sample, (B,).
         sign: 1 for minimisation, −1 for maximisation.
-        all_good: whether all samples are solved.
+        all_good: whether all samples are solved; if not, F is 0 for those that failed.
     """
+
+    call: RegretCall
+    parts: RegretCallResults
+    shares: int
+    sign: int
+    all_good: bool
+
+
+def guidance_gap(given: GuidedCall) -> Tensor:
+    """Compute F (B,), the suboptimality of the true best decision under the forecast; zero for failed samples."""
+    call, parts = given.call, given.parts
     to_best = parts.best - parts.x
     both = ((call.predicted.double() - call.true.double()) * to_best).sum(1)
     if call.Q is not None:
@@ -39,47 +53,34 @@ def guidance_gap(call: RegretCall, parts: RegretCallResults, sign: int, all_good
         change = change if change.dim() == 3 else change[None]
         # ½z°ᵀΔz° − ½z*ᵀΔz*, computed without cancellation
         both = both + 0.5 * (matvec(change, to_best) * (parts.best + parts.x)).sum(1)
-    gap = ((both if sign == 1 else -both) - parts.value).clamp(min=0)
-    return gap if all_good else torch.where((parts.status == 0) & (parts.true_status == 0), gap, 0.0)
+    gap = ((both if given.sign == 1 else -both) - parts.value).clamp(min=0)
+    return gap if given.all_good else torch.where((parts.status == 0) & (parts.true_status == 0), gap, 0.0)
 
 
-def guided_regret(
-    inputs: tuple[Any, Any, Any, Any],
-    call: RegretCall,
-    parts: RegretCallResults,
-    shares: int,
-    sign: int,
-    all_good: bool,
-) -> Tensor:
+def guided_regret(inputs: tuple[Any, Any, Any, Any], given: GuidedCall) -> Tensor:
     """Compute the regret plus guidance, ``R + α F``, in the dtype of the predicted costs.
 
     F is as in the module, and α is ``call.guidance``. The result is differentiable if an input requires a gradient.
 
     Args:
         inputs: predicted costs, true costs, predicted curvature and true curvature, which may require gradients.
-        call: the same inputs, detached, with the settings of the call.
-        parts: the results of the call: regrets, decisions and gradients. If right-hand sides are predicted,
-            ``parts.extra`` holds the guidance and the cost of violations, which are added to the regrets.
-        shares: the number by which the sum over the samples is divided. With 0 there is no sum, and the result is the
-            value of each sample, (B,).
-        sign: 1 for minimisation, −1 for maximisation.
-        all_good: whether all samples are solved; if not, F is 0 for those that failed.
+        given: the call with these inputs, and its results.
     """
     if torch.is_grad_enabled() and any(map(input_requires_gradient, inputs)):
-        found: Tensor = GuidedRegret.apply(*inputs, call, parts, shares, sign, all_good)
+        found: Tensor = GuidedRegret.apply(*inputs, given)
         return found
-    return _guided_value(call, parts, shares, sign, all_good)
+    return _guided_value(given)
 
 
-def _guided_value(call: RegretCall, parts: RegretCallResults, shares: int, sign: int, all_good: bool) -> Tensor:
-    """Compute ``R + α F`` without derivatives; the arguments are those of ``guided_regret``."""
-    each = parts.value
+def _guided_value(given: GuidedCall) -> Tensor:
+    """Compute ``R + α F`` without derivatives."""
+    call, parts, shares, each = given.call, given.parts, given.shares, given.parts.value
     if parts.extra is not None:
         each = each + parts.extra
     elif call.guidance > 0:
-        each = each + call.guidance * guidance_gap(call, parts, sign, all_good)
-    value = each.clone() if shares == 0 else each.sum().div_(shares)
-    return value.to(call.predicted.dtype)
+        each = each + call.guidance * guidance_gap(given)
+    value = each.clone() if shares == 0 else each.sum()
+    return to_dtype(value.div_(shares) if shares > 1 else value, call.predicted.dtype)
 
 
 class GuidedRegret(torch.autograd.Function):
@@ -92,17 +93,13 @@ class GuidedRegret(torch.autograd.Function):
         true: Tensor,
         Q: Tensor | None,
         true_Q: Tensor | None,
-        call: RegretCall,
-        parts: RegretCallResults,
-        shares: int,
-        sign: int,
-        all_good: bool,
+        given: GuidedCall,
     ) -> Tensor:
         """Compute ``R + α F``; the arguments are those of ``guided_regret``."""
         save_inputs(ctx, predicted, true, Q, true_Q)
-        ctx.parts, ctx.shares, ctx.sign, ctx.guidance = parts, shares, sign, call.guidance
-        ctx.inputs = [None if t is None else (t.dtype, tuple(t.shape)) for t in (predicted, true, Q, true_Q)]
-        return _guided_value(call, parts, shares, sign, all_good)
+        ctx.given = given
+        ctx.inputs = [None if t is None else (t.dtype, t.shape) for t in (predicted, true, Q, true_Q)]
+        return _guided_value(given)
 
     @staticmethod
     @refuse_second_derivatives
@@ -111,24 +108,25 @@ class GuidedRegret(torch.autograd.Function):
 
         ``up`` is the gradient with respect to the result of ``forward``, a scalar or (B,).
         """
-        parts, z, best, pull = ctx.parts, ctx.parts.x, ctx.parts.best, ctx.guidance * ctx.sign
-        u = up.double()[:, None] if ctx.shares == 0 else up.double() / ctx.shares
+        call, parts, shares, sign, _ = ctx.given
+        z, best, pull, u = parts.x, parts.best, call.guidance * sign, up.double()
+        u = u[:, None] if shares == 0 else u / shares if shares > 1 else u
         grads: list[Tensor | None] = [None] * 4
         if ctx.needs_input_grad[0] and parts.gradient is not None:
             grads[0] = u * parts.gradient
         elif ctx.needs_input_grad[0]:
             grads[0] = u * (parts.injected + pull * (best - z) if pull else parts.injected)
         if ctx.needs_input_grad[1]:
-            grads[1] = u * ctx.sign * (z - best)
+            grads[1] = u * sign * (z - best)
         if ctx.needs_input_grad[2]:
             half = 0.5 * (u * parts.exact)[:, :, None] * z[:, None, :]
             grads[2] = half + half.mT
         if ctx.needs_input_grad[3] or (ctx.needs_input_grad[2] and pull):
             outer = z[:, :, None] * z[:, None, :] - best[:, :, None] * best[:, None, :]
-            grads[3] = 0.5 * ctx.sign * (u[..., None] * outer)
-            grads[2] = grads[2] - ctx.guidance * grads[3] if grads[2] is not None and pull else grads[2]
+            grads[3] = 0.5 * sign * (u[..., None] * outer)
+            grads[2] = grads[2] - call.guidance * grads[3] if grads[2] is not None and pull else grads[2]
         wanted = [
             fit_gradient_to_input(grad, *kind) if needed and grad is not None and kind is not None else None
             for grad, kind, needed in zip(grads, ctx.inputs, ctx.needs_input_grad, strict=False)
         ]
-        return (*wanted, *[None] * 5)
+        return (*wanted, None)

@@ -12,13 +12,13 @@ from torch import Tensor
 from pear.decisions.failures import OnFailure, report_failures
 from pear.decisions.recourse_regret_finder import RecourseRegretFinder
 from pear.decisions.regret_finder import BatchRegrets, CostRegretFinder, RegretFinder
-from pear.errors import ProblemError, name_variables_in_errors
+from pear.errors import ProblemError, VariableNamesInErrors
 from pear.losses.autograd_inputs import detach_input, input_requires_gradient
 from pear.losses.cost_pairs import check_cost_pair, true_curvature_of_pair
 from pear.losses.decision_module import DecisionModule, on_module_device
 from pear.losses.defaults import DECAY, GUIDED
 from pear.losses.eager import eager
-from pear.losses.guided_regret import guided_regret
+from pear.losses.guided_regret import GuidedCall, guided_regret
 from pear.losses.last_call import LastCall
 from pear.losses.sample_weights import Reduction, check_weighted_reduction, read_weights, reduce_weighted
 from pear.problem import Model, Problem
@@ -186,8 +186,9 @@ class PEARLoss(DecisionModule):
         """
         predicted, true = to_batch_tensor(predicted), to_batch_tensor(true)
         check_cost_pair(predicted, true)
-        ids = as_keys(keys, len(predicted), self.problem)
-        weights = None if weight is None else read_weights(weight, len(predicted)).to(predicted.device)
+        count = predicted.shape[0]
+        ids = as_keys(keys, count, self.problem)
+        weights = None if weight is None else read_weights(weight, count).to(predicted.device)
         shares_curvature = Q is not None and true_Q is Q
         finder: RegretFinder
         if (curved := getattr(self.given, "curvature_map", None)) is not None:
@@ -199,13 +200,13 @@ class PEARLoss(DecisionModule):
         else:
             self._refuse_with_recourse(true, Q if true_Q is None else true_Q)
             lam, finder = 0.0, RecourseRegretFinder(self.recourse_decider(true.detach(), ids))
-        wanted = torch.is_grad_enabled() and any(map(input_requires_gradient, (predicted, Q)))
+        wanted = torch.is_grad_enabled() and (predicted.requires_grad or input_requires_gradient(Q))
         if self._alpha > 0 and torch.is_grad_enabled() and (true.requires_grad or input_requires_gradient(true_Q)):
             raise ProblemError(
                 "guidance has no derivative with respect to the true costs; pass guidance=0 or true.detach()"
             )
         call = RegretCall(
-            predicted.detach(),
+            predicted.detach().clone(),  # ``last`` keeps it, and the caller may change the tensor
             true.detach(),
             lam,
             self.injection,
@@ -215,19 +216,19 @@ class PEARLoss(DecisionModule):
             shares_curvature,
             guidance=self._alpha,
         )
-        with self.decider.locked(ids), name_variables_in_errors(model_variable_names(self.given)):
+        with self.decider.locked(ids), VariableNamesInErrors(model_variable_names(self.given)):
             found = finder.find(call, wanted, self.seconds)
             regrets = found.regrets
             if not found.all_solved:
                 self._report_failures(found, wanted)
             fresh = found.all_solved and regrets.reused.is_cuda  # a fused pass on a GPU uses no warm starts
             last = self.record(call, regrets, wanted, reused=0 if fresh else None, finder=finder)
-        good = len(regrets.value)
+        good = count
         if not found.all_solved:
             good = int(((regrets.status == 0) & (regrets.true_status == 0)).sum())
         shares = 0 if weights is not None else {"none": 0, "sum": 1, "mean": max(good, 1)}[self.reduction]
-        inputs, all_good = (predicted, true, Q, true_Q), good == len(predicted)
-        value = guided_regret(inputs, call, regrets, shares, self.problem.sign, all_good)
+        guided = GuidedCall(call, regrets, shares, self._problem.sign, good == count)
+        value = guided_regret((predicted, true, Q, true_Q), guided)
         if weights is not None:
             weights = torch.where((regrets.status == 0) & (regrets.true_status == 0), weights, 0.0)
             value = reduce_weighted(value, weights, self.reduction)
@@ -301,13 +302,13 @@ class PEARLoss(DecisionModule):
         """Store the results of a call in ``last`` and return them; add its samples to the totals of all calls.
 
         Args:
-            call: the inputs of the call.
+            call: the inputs of the call. Its predicted costs are kept, and must not change later.
             parts: the regrets of the call.
             wanted: whether gradients were computed.
             reused: the number of samples whose warm start was still optimal; counted from ``parts`` if omitted.
             finder: the ``RegretFinder`` that computed the regrets; one for predicted costs if omitted.
         """
-        reused, samples = count_true_in_tensor(parts.reused) if reused is None else reused, len(parts.value)
+        reused, samples = count_true_in_tensor(parts.reused) if reused is None else reused, parts.value.shape[0]
         self.count(samples, reused)
         last = LastCall(
             decision=parts.x if self.recourse_model is not None else self.times_units(parts.x),
@@ -316,7 +317,7 @@ class PEARLoss(DecisionModule):
             kkt_residual=parts.kkt_residual,
             _parts=parts,
             _wanted=wanted,
-            _call=call._replace(predicted=call.predicted.clone()),  # a copy, because the caller may change the tensor
+            _call=call,
             _finder=CostRegretFinder(self.decider) if finder is None else finder,
         )
         self.__dict__["last"] = last

@@ -12,7 +12,7 @@ from pear.decisions.continuous_programs import solve_continuous_programs
 from pear.decisions.decision_device import on_chosen_device
 from pear.decisions.failures import OnFailure, check_on_failure, report_failures
 from pear.decisions.regret_finder import CostRegretFinder
-from pear.errors import ProblemError, name_variables_in_errors
+from pear.errors import ProblemError, VariableNamesInErrors
 from pear.losses.cost_pairs import detach_cost_pair, true_curvature_of_pair
 from pear.losses.defaults import GRADIENT
 from pear.losses.regret_outcome import regret_outcome_of_forecast
@@ -83,7 +83,7 @@ def regret_gradient(
     known = error.isfinite().all(1)
     report_failures(torch.where(known, int(Status.SOLVED), int(Status.NOT_FINITE)), on_failure, "the true costs")
     error = torch.where(known[:, None], error, 0.0)
-    with name_variables_in_errors(names):
+    with VariableNamesInErrors(names):
         g = inject_into_projection(solved, error, project(solved, error), injection)
     g = scale.times_units(g).to(predicted.dtype)
     return g if cost_map is None else cost_map.pull_back(g)

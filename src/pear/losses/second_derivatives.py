@@ -29,10 +29,10 @@ def refuse_second_derivatives(backward: Backward) -> Backward:
 
     @wraps(backward)
     def call(ctx: Any, *upstream: Tensor) -> tuple[Tensor | None, ...]:
+        if not torch.is_grad_enabled():  # it is enabled only by create_graph=True
+            return backward(ctx, *upstream)
         with torch.no_grad():
             found = backward(ctx, *upstream)
-        if not torch.is_grad_enabled():  # it is enabled only by create_graph=True
-            return found
         sources = [one for one in (*ctx.saved_tensors, *upstream) if input_requires_gradient(one)]
         return tuple(None if one is None else _FirstDerivative.apply(one, *sources) for one in found)
 

@@ -28,7 +28,10 @@ def objective_derivatives(p: Tensor, z: Tensor, sign: int) -> list[Derivative]:
         z: (B, n) the decisions.
         sign: 1 for minimisation, −1 for maximisation.
     """
-    return [lambda: -sign * p, lambda: -0.5 * sign * (_derivative_products(p, z) + _derivative_products(z, p))]
+    return [
+        lambda: -p if sign == 1 else p,
+        lambda: -0.5 * sign * (_derivative_products(p, z) + _derivative_products(z, p)),
+    ]
 
 
 class DecisionPoint(NamedTuple):
@@ -117,9 +120,9 @@ def derivatives_at(
     Args:
         point: the decisions.
         w: (B, n) upstream gradients.
-        p: (B, n) the part p of the solution.
-        q_eq: (B, p) the entries of q for the equalities.
-        q_in: (B, m) the entries of q for the inequalities, zero for inequalities that are not tight.
+        p: (B, n) the part p of the solution, which belongs to the decisions.
+        q_eq: the entries of q for the equalities, with one row per sample.
+        q_in: the entries of q for the inequalities, with one row per sample; zero if an inequality is not tight.
         sign: 1 for minimisation, −1 for maximisation.
     """
     qp, z, duals, active = point

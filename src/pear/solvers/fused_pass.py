@@ -8,12 +8,12 @@ pass cannot finish are left to the pipeline.
 from __future__ import annotations
 
 from collections.abc import Hashable
-from dataclasses import dataclass
 from typing import Any, NamedTuple, Protocol, cast, runtime_checkable
 
 from torch import Tensor
 
 from pear.optimality.duals_and_active_sets import ActiveSet, Duals
+from pear.problem.tensor_conversion import count_true_in_tensor
 from pear.solvers.candidate import CandidateProjector
 from pear.solvers.regret_call import RegretCall, RegretCallResults
 
@@ -47,8 +47,7 @@ class FusedRowProjector(CandidateProjector, Protocol):
         ...
 
 
-@dataclass(frozen=True)
-class FusedPassDecisions:
+class FusedPassDecisions(NamedTuple):
     """The decisions of a fused pass for a batch.
 
     Attributes:
@@ -96,11 +95,10 @@ class FusedPassDecisions:
         g, converged = self.projector.project(error)
         if self.left is not None:
             converged[self.left] = True
-        return g if self.proven or bool(converged.all()) else None
+        return g if self.proven or count_true_in_tensor(converged) == converged.shape[0] else None
 
 
-@dataclass(frozen=True)
-class FusedSolutions:
+class FusedSolutions(NamedTuple):
     """The verified solutions of a fused pass for a batch.
 
     Attributes:

@@ -24,8 +24,8 @@ class RegretCall(NamedTuple):
         Q: the predicted curvature; None if it is not predicted.
         true_Q: the curvature of the true objective; None if it is the curvature of the problem.
         shares_curvature: True if the true objective has the predicted curvature.
-        rows: (B,) the row of each sample in the fields of the problem that differ by sample; None if sample i has row
-            i. Not used if there are such fields and keys, because the keys are then the row numbers.
+        rows: (B,) the row of each sample in those fields of the problem that differ by sample; None if sample i has row
+            i. Samples with keys do not need it: if some field differs by sample, the keys are the row numbers.
     """
 
     predicted: Tensor
@@ -47,7 +47,7 @@ class RegretCall(NamedTuple):
         return self._replace(predicted=predicted, true=true, keys=keys, rows=index, Q=Q, true_Q=true_Q)
 
 
-@dataclass(frozen=True)
+@dataclass
 class RegretCallResults(TensorRecord):
     """The results of a ``RegretCall``: the regrets of a batch and their gradients.
 

@@ -124,12 +124,12 @@ class CompiledPass:
             by_rows: whether the result has multipliers and tight constraints.
         """
         P, default, at = prepared
-        states, slots = self.store.states(keys, len(cost))
+        states, slots = self.store.states(keys, len(at))
         known = self.programs.has_own_matrices(P) and (P.smoothing > 0 or len(P.Q) <= 1)
         unique = known and self.programs.has_unique_decisions(P)  # a test of every sample's curvature takes too long
         outcome = kernel_calls.call_kernel_to_solve(P, pack_costs(cost), at, states, slots, default, not unique)
         left = _positions_left_by_pass(outcome)
-        if len(left) == len(cost):
+        if len(left) == len(at):
             return None
         # copied, because the table changes before the backward pass
         mine = states if keys is None else States._make(part[slots] for part in states)
@@ -173,7 +173,7 @@ class CompiledPass:
         if prepared is None:
             return None
         P, default, at = prepared
-        table, slots = self.store.table(call.keys, len(predicted))
+        table, slots = self.store.table(call.keys, len(at))
         if call.shares_curvature:  # a predicted curvature is new in every call, so that no true solution can be kept
             SolutionStore.void_solutions(table, slots)
             table = table._replace(fingerprints=_ALWAYS_ANEW)
@@ -260,12 +260,10 @@ def regrets_of_compiled_pass(results: CompiledRegrets, best: Array) -> RegretCal
         best: (B, n) the best decisions under the true costs.
     """
     outcome = results.outcome
-    arrays = (*results[1:], outcome.x, best, outcome.kkt_residual, outcome.changes == 0)
-    value, exact, injected, x, ideal, residual, reused = map(torch.from_numpy, arrays)
-    solved, true_solved, never = map(
-        torch.from_numpy, (np.zeros(len(x), kind) for kind in (np.int8, np.int8, np.bool_))
-    )
-    return RegretCallResults(value, exact, injected, x, ideal, solved, true_solved, residual, reused, never)
+    B = len(best)
+    statuses, repaired = (np.zeros(B, np.int8), np.zeros(B, np.int8)), np.zeros(B, bool)
+    arrays = (*results[1:], outcome.x, best, *statuses, outcome.kkt_residual, outcome.changes == 0, repaired)
+    return RegretCallResults(*map(torch.from_numpy, arrays))
 
 
 def _positions_left_by_pass(outcome: CompiledSolutions) -> Index:

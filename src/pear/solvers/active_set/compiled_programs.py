@@ -85,15 +85,16 @@ class CompiledPrograms:
             The programs; the start of samples that have no warm start; (B,) the row of each sample in fields that
             differ by sample. None if the compiled method does not support the call.
         """
-        if not (cost.is_cpu and len(cost)):
+        count = cost.shape[0]
+        if not (cost.is_cpu and count):
             return None
         by_row = keys is not None and self.problem.batch is not None
         plain = cost.dim() == 2 and cost.shape[1] == self.problem.n
         if by_row and (fields or not plain):
             return None
-        at = np.array(keys, np.int64) if by_row else np.arange(len(cost))
+        at = np.array(keys, np.int64) if by_row else np.arange(count)
         if not fields:
-            if not by_row and not (plain and self.problem.batch in (None, len(cost))):
+            if not by_row and not (plain and self.problem.batch in (None, count)):
                 self.problem.checked(cost)  # raises an error that says what is wrong
             return (*self.own(smoothing), at) if self.supports_call(smoothing) else None
         checked = self.problem.checked(cost, **fields)

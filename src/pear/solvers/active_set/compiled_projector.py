@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 import torch
@@ -16,8 +16,7 @@ from pear.solvers.active_set.program_packing import pack_costs
 from pear.solvers.fused_pass import FusedRowResponse
 
 
-@dataclass(frozen=True)
-class CompiledProjector:
+class CompiledProjector(NamedTuple):
     """The ``CandidateProjector`` at solutions of the compiled method.
 
     Attributes:

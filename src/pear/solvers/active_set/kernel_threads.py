@@ -21,6 +21,7 @@ from pear.solvers.active_set.kernel_arrays import (
 _WORTH_THREADS = 4_000  # variables and rows, over all samples, below which threads cost more than they save
 _PARTS = 8  # parts of a batch for each thread: several, because samples take different times
 _MOST_SIZES = 8  # sizes of programs for which a thread keeps memory
+_NO_FINGERPRINTS = np.zeros((0, 0))
 
 
 class KernelThreadMemory(local):
@@ -71,9 +72,11 @@ def kernel_thread_team(n: int, rows: int, count: int = 1, step: int = 1) -> Thre
     The calling thread keeps the memory of the team for its next call. If OpenMP is not available, the team is the
     calling thread alone.
     """
-    from pear.compile.jit import PRIVATE  # imports numba
+    address = 0
+    if count > 1:
+        from pear.compile.jit import PRIVATE  # imports numba
 
-    address = openmp.openmp_address() if count > 1 and PRIVATE else 0
+        address = openmp.openmp_address() if PRIVATE else 0
     work, _, _ = _memory.of_size(n, rows, count)
     return ThreadTeam(address, count if address else 1, step, np.zeros(2, np.int64), work)
 
@@ -85,4 +88,4 @@ def kernel_thread_table(size: int, n: int, p: int, m: int) -> SolutionTable:
     allocated by this function. The programs have n variables, p equalities and m inequalities.
     """
     _, predicted, true = _memory.of_size(n, p + m, count_kernel_threads(size, n, p + m))
-    return SolutionTable(predicted, true, new_kernel_solutions(size, n, p, m), np.zeros((0, 0)))
+    return SolutionTable(predicted, true, new_kernel_solutions(size, n, p, m), _NO_FINGERPRINTS)

@@ -66,7 +66,7 @@ def pack_program_pair(decision: Programs, true_Q: Array, factor: Array = _NO_FAC
 
 def pack_costs(cost: Tensor) -> Array:
     """Convert costs (B, n) on the CPU to a contiguous float64 array."""
-    array: Array = cost.detach().numpy()
+    array: Array = (cost.detach() if cost.requires_grad else cost).numpy()
     return np.ascontiguousarray(array, np.float64)
 
 

@@ -19,6 +19,7 @@ MOST_BYTES = 1 << 22
 
 _TABLE_BYTES = 1 << 29  # largest size of the table
 _NAME = "compiled"  # of the table in the store of warm starts
+_NO_SLOTS = np.zeros(0, np.int64)
 
 
 class SolutionStore:
@@ -69,7 +70,7 @@ class SolutionStore:
         If there are no keys, or if the stored table would be too large, the table is not kept, and the row numbers have
         shape (0,).
         """
-        return self._stored_rows(keys) or (kernel_thread_table(B, *self.sizes), np.zeros(0, np.int64))
+        return self._stored_rows(keys) or (kernel_thread_table(B, *self.sizes), _NO_SLOTS)
 
     def states(self, keys: list[Hashable] | None, B: int) -> tuple[States, Index]:
         """Return warm starts for the decisions of B samples, and (B,) the row of each sample in them.
