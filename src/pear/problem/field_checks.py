@@ -59,7 +59,8 @@ def infer_n_from_fields(fields: Mapping[str, Tensor], marks: bool | Tensor, n: A
         n: the number that the user passed, or None.
 
     Raises:
-        ProblemError: two of these numbers differ, nothing tells the number, or it is not a positive integer.
+        ProblemError: the fields, ``integer`` and ``n`` do not agree, none of them gives the number of variables, or the
+            number is not a positive integer.
     """
     found = [] if n is None else [(f"n={n}", _read_n_field(n))]
     found += [

@@ -95,7 +95,7 @@ def _refuse_known_predicted_entries(known: Tensor, predicted: Any) -> None:
 
 
 def _predicted_entry_indices(name: str, which: Any, size: int) -> Any:
-    """Return the indices of the predicted entries of a field that is not a matrix, in the order of the user.
+    """Return the indices of the predicted entries of a field that is not a matrix, in the order of ``which``.
 
     Args:
         name: the name of the field.
@@ -139,7 +139,7 @@ def _matrix_with_predicted_entries(problem: Problem, name: str, which: Entries) 
 
 
 def _predicted_matrix_entry_indices(name: str, which: Any, own: Tensor) -> Any:
-    """Return the positions ``row · n + column`` of the predicted coefficients of a matrix, in the order of the user.
+    """Return the positions ``row · n + column`` of the predicted coefficients of a matrix, in the order of ``which``.
 
     Args:
         name: the name of the matrix.

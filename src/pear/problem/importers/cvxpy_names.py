@@ -31,7 +31,7 @@ def name_cvxpy_variables(names: Sequence[str], added: Mask) -> tuple[str, ...]:
     """Return the names of all variables, with auxiliary[0], auxiliary[1], … for those that CVXPY has added.
 
     Args:
-        names: the names of all n variables.
+        names: the names of all n variables. Those of added variables are replaced.
         added: (n,) bool, True for variables that CVXPY has added.
     """
     numbers = np.cumsum(added) - 1

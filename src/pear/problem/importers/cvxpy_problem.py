@@ -39,11 +39,12 @@ def from_cvxpy(
 ) -> Model:
     """Import a linear, quadratic or integer program from a ``cvxpy.Problem``, whose parameters are predicted.
 
-    CVXPY converts the problem to matrices. The cost map is read from how the objective depends on the parameters:
-    ``m.cost(ŷ)`` are the costs of all variables under the predicted values ŷ. A parameter may also occur in linear
-    constraints, as a term or as a coefficient of decisions: ``A @ x <= demand``, ``yields @ x >= 3``. Then
-    ``m.right_hand_sides(ŷ)`` and ``m.coefficients(ŷ)`` compute the predicted limits and coefficients, and ``recourse``
-    is the rule for decisions that violate the true constraints. The CVXPY problem is neither solved nor changed.
+    CVXPY converts the problem to matrices. The cost map is read from how the objective depends on the parameters. The
+    result is a ``Model`` m, and ``m.cost(ŷ)`` are the costs of all variables under the predicted values ŷ. A parameter
+    may also occur in linear constraints, as a term or as a coefficient of decisions: ``A @ x <= demand``,
+    ``yields @ x >= 3``. Then ``m.right_hand_sides(ŷ)`` and ``m.coefficients(ŷ)`` compute the predicted limits and
+    coefficients, and ``recourse`` is the rule for decisions that violate the true constraints. The CVXPY problem is
+    neither solved nor changed.
 
     The predicted values are those of the parameters in the given order, each flattened row by row (NumPy's order, C).
     They are called ``price[0]``, ``price[1]``, …, or ``price[0,1]`` for a matrix. ``known`` names the parameters whose

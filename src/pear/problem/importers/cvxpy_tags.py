@@ -136,7 +136,7 @@ class TaggedRows:
         return little, much
 
     def sentences(self, recourse: bool) -> list[str]:
-        """Return sentences for the report: which right-hand sides are predicted, and whether a recourse is missing.
+        """Return sentences for the model's report about predicted right-hand sides and a missing recourse.
 
         Args:
             recourse: True if the user passed a recourse.

@@ -108,9 +108,9 @@ class KnownNames:
         return kind, at, shape
 
     def _entries(self, kind: str, name: str) -> tuple[Index, tuple[int, ...]] | None:
-        """Return the positions and the shape of what has this name; None if nothing has it.
+        """Return the positions of the rows or variables with this name, and their shape; None if there are none.
 
-        A name may belong to a row, to a variable, or to an array of rows or variables. A single one has the shape ().
+        The name of an array of rows or variables stands for all its entries. One row or variable has the shape ().
 
         Args:
             kind: "rhs" to look among rows, "cost" to look among variables.
