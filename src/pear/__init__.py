@@ -175,7 +175,7 @@ _MOVED = {
 
 
 def __getattr__(name: str) -> Any:
-    """Return the public object or module ``name``, or for "from_NAME" the function that a plug-in adds under NAME.
+    """Return the public object or module ``name``; for "from_NAME", the function of the importer plug-in NAME.
 
     Everything is imported on first use, so that ``import pear`` is fast.
     """

@@ -35,7 +35,9 @@ def format_two_decimal_percent(share: float) -> str:
 
 
 def format_amount(number: float) -> str:
-    """Return an amount of money as text. NaN and infinity become a dash.
+    """Return an amount of money as text: a whole number from 10,000 on, otherwise four significant digits.
+
+    Amounts from 10¹² on have four significant digits, too. NaN and infinity become a dash.
 
     Example:
         >>> format_amount(1234567.8), format_amount(12.3456), format_amount(-0.00012), format_amount(float("nan"))

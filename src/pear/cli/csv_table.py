@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     import pandas
 
 _NO_HEADING = re.compile(r"Unnamed: \d+")  # the name that pandas gives to a column without a heading
-_RENAMED = re.compile(r"(.*)\.\d+")  # and to the second column with the same heading
+_RENAMED = re.compile(r"(.*)\.\d+")  # the name that pandas gives to a second column with the same heading
 _NUMERIC_DATE = re.compile(r"\d{1,2}[-/.]\d{1,2}[-/.]\d{2,4}\b")
 
 
@@ -85,13 +85,13 @@ def has_no_csv_heading(name: str) -> bool:
 
 
 def csv_line_numbers(path: Path, rows: Sequence[Any]) -> list[int]:
-    """Return the lines of a CSV file in which rows of its table begin.
+    """Return the numbers of the lines of a CSV file in which rows of its table begin, counted from 1.
 
-    The result of ``read_csv_table`` has no row for a blank line, and one for several lines if a cell has line breaks.
+    A blank line is no row of the table, and a row takes several lines if a cell contains line breaks.
 
     Args:
-        path: the file. If it cannot be read again, such as a pipe, every row is taken for one line.
-        rows: row numbers, from 0. The headings are line 1 of a file without blank lines before them.
+        path: the file. If it cannot be read again, such as a pipe, each row counts as one line below the headings.
+        rows: numbers of rows in the result of ``read_csv_table``, counted from 0.
     """
     if not path.is_file():
         return [int(row) + 2 for row in rows]

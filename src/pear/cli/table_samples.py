@@ -47,7 +47,7 @@ class TableSamples(NamedTuple):
         return self.known[~self.groups.duplicated()]
 
     def options(self) -> dict[str, Any]:
-        """Return the arguments ``groups``, ``base_forecast`` and ``known`` that are not None, by name."""
+        """Return the arguments ``groups``, ``base_forecast`` and ``known`` of ``DecisionRegressor``, without None."""
         named = {"groups": self.groups, "base_forecast": self.forecast, "known": self.known_samples()}
         return {name: value for name, value in named.items() if value is not None}
 

@@ -311,7 +311,7 @@ def _print_training_outcomes(judged: dict[str, RegretOutcome], trained: dict[str
 
 
 def _was_trained_on_decisions(estimator: DecisionRegressor) -> bool:
-    """Return whether a forecaster has weights from a training on the loss.
+    """Return whether the weights of a forecaster come from a training on its loss.
 
     The default training, a race, keeps the weights with which it started if no training is clearly better.
     """

@@ -24,8 +24,8 @@ class DecidedBatch:
 
     Args:
         found: the result of the fused pass or of the pipeline.
-        solve: a function that solves the samples at positions (k,) in the pipeline, or all samples for None. It is
-            called if a fused pass cannot give a derivative.
+        solve: a function that solves samples in the pipeline: those at given positions (k,), or all samples for None.
+            It is called if a fused pass cannot give a derivative.
         rest: the pipeline's solutions of the samples that the fused pass did not solve; None if no sample was left.
         program: a function that returns the programs of the batch. Derivatives with respect to constraints need them.
 

@@ -36,7 +36,7 @@ def report_failures(
     Args:
         status: (B,) int8 of ``Status``.
         on_failure: "raise" or "mask".
-        what: the name of the problem to be solved, for the message.
+        what: words for the message that say what could not be solved, such as "the predicted costs".
         spreads: whether the costs come from a model that is being trained. If so, a warning of a NOT_FINITE sample
             explains that NaN in the inputs of the model makes the gradient of the model's weights NaN.
         gap: (B,) relative gaps of integer programs, which the message contains for samples with TIME_LIMIT.

@@ -4,8 +4,8 @@ An integer solver proposes the integer variables and a bound on the objective. T
 solution of a linear program, which the pipeline of continuous programs solves exactly. PEAR does not trust the claims
 of other packages' solvers. A short search by branch and bound looks for a better point, or proves that no point is
 better. If the search cannot decide, a claim of optimality is marked as unchecked. If a solver claims that a program is
-infeasible or unbounded, and the search cannot decide, the next solver gets the program. The claim is marked as
-unchecked unless that solver confirms it.
+infeasible or unbounded, and the search cannot decide, the next solver gets the program. If the next solver makes the
+same claim, the claim becomes the status; if nothing else decides, it becomes the status, too, but marked as unchecked.
 """
 
 from __future__ import annotations

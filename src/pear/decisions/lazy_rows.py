@@ -23,7 +23,7 @@ Separate = Callable[[Array], tuple[Any, Any] | None]
 """A function from a decision z (n,) to violated rows and their right-hand sides, with ``rows @ z > sides``. The shapes
 are (r, n) and (r,) for r rows, or (n,) and () for one row. If z violates no row, the result is None."""
 
-_MOST_ROUNDS = 1_000  # of solving and separating
+_MOST_ROUNDS = 1_000  # the most rounds of solving and calling ``separate``
 
 
 class LazyRows:

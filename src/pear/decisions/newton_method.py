@@ -25,7 +25,7 @@ from pear.solvers.backend_registry import Backend
 from pear.solvers.candidate import Start
 
 _MAX_STEPS = 100
-_HALVINGS = 40  # of a step in the line search
+_HALVINGS = 40  # the most halvings of a step in the line search
 _STILL = 1e-11  # relative length of a step that counts as zero
 _ARMIJO = 1e-4  # share of the predicted decrease that a step must achieve
 

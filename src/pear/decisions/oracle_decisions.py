@@ -29,7 +29,7 @@ def decide_by_oracle(oracle: Oracle, cost: Tensor, smoothing: Any, solver: str, 
 
     Args:
         oracle: the oracle.
-        cost: (B, n) on the device of the oracle.
+        cost: (B, n) costs on the device of the oracle.
         smoothing, solver, fields: arguments of ``pear.solve`` that an oracle does not support.
 
     Returns:

@@ -61,7 +61,7 @@ def solve_in_pipeline(
         start: warm starts. They are repaired first. A sample whose repaired warm start is a solution needs no solver.
         check_convexity: whether to test a dense H; a sparse H is always tested. A negative eigenvalue gives NOT_CONVEX.
         seek_vertex: whether to return a vertex if a linear program has several solutions and a solver can find one.
-        known: (B,) int8, the statuses of samples that are known to fail and go to no solver, SOLVED for all others.
+        known: (B,) int8 of ``Status``; samples with another status than SOLVED are known to fail, and are not solved.
         named: whether the user chose the first solver by name. An error is raised if this solver cannot solve ``qp``.
         proximal: whether to try proximal points (``proximal_points``); False for proximal programs themselves.
     """

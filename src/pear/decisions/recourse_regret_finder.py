@@ -210,9 +210,8 @@ class RecourseRegretFinder(RegretFinder):
     ) -> tuple[Tensor, Tensor]:
         """Compute α F (B,) and its derivative with respect to the costs (B, n).
 
-        α is ``call.guidance``, and F is the suboptimality of the true decision under the predicted costs and the true
-        right-hand sides. Both results are zero if no cost is predicted. ``pair`` are the forecast and the true values,
-        and ``best`` the solutions under the true values.
+        α is ``call.guidance``, and the module defines F. Both results are zero if no cost is predicted. ``pair`` are
+        the forecast and the true values, and ``best`` the solutions under the true values.
         """
         decider, (forecast, truth), strength = self.decider, pair, call.guidance
         if strength == 0 or not decider.model.predicts_costs:

@@ -21,7 +21,7 @@ _TIES = 0.01  # share of the "auto" smoothing if no cost is predicted and smooth
 def choose_recourse_smoothing(
     model: Model, values: Tensor, smoothing: float | str, keys: list[Hashable] | None
 ) -> Smoothing:
-    """Return the smoothing for a given λ, or for the λ that "auto" chooses from true values and their decisions.
+    """Return the smoothing for a given λ, or for the λ that "auto" chooses from true values and the best decisions.
 
     If no cost is predicted, smoothing only has to choose between equally good decisions. The λ of "auto" is then a
     hundredth of its usual size.
