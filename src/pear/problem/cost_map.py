@@ -37,7 +37,7 @@ class CostMap:
         batch: N if ``known`` has a row for each sample, else None.
 
     Raises:
-        ProblemError: shapes do not fit, or an entry is not finite.
+        ProblemError: neither ``M`` nor ``known`` is passed, shapes do not fit, or an entry is not finite.
 
     Example:
         >>> import torch
@@ -75,8 +75,8 @@ class CostMap:
 
         Args:
             predicted: (k,) or (B, k).
-            keys: the row numbers of the B samples in ``known``, if ``known`` has a row for each sample. By default the
-                batch must be all N samples, in the order of the rows.
+            keys: the row numbers of the B samples in ``known``, if ``known`` has a row for each sample. Without
+                keys the batch must then be all N samples, in the order of the rows.
 
         Returns:
             (B, n); or (n,) if ``predicted`` and ``known`` are vectors.

@@ -236,11 +236,12 @@ class Problem:
         lb: ArrayLike = None,
         ub: ArrayLike = None,
     ) -> QuadraticProgram:
-        """Return the batch of programs ``min ½ zᵀHz + s·cᵀz`` with ``H = s·Q + λI`` and s = ``sign``, without φ.
+        """Return the batch of programs ``min ½ zᵀHz + s·cᵀz`` with ``H = s·Q + λI`` and s = ``sign``.
 
-        The result is detached and in float64. A field that is passed here replaces the problem's field, and has the
-        signs of the user's problem. Such fields may be predictions, so that only shapes and the symmetry of Q are
-        checked. A sample with NaN, crossed bounds or a curvature of the wrong sign gets a status from the solve.
+        The constraints are those of the problem. The smooth term φ is left out. The result is detached and in float64.
+        A field that is passed here replaces the problem's field, and has the signs of the user's problem. Such fields
+        may be predictions, so that only shapes and the symmetry of Q are checked. A sample with NaN, crossed bounds or
+        a curvature of the wrong sign gets a status from the solve.
 
         Args:
             cost: (B, n) tensor on the problem's device.
