@@ -21,7 +21,7 @@ class RealisedCost:
     ``(level[1] − level[0])²`` therefore belongs to period 0. Three kinds of terms are left out: those that contain only
     the initial state, which belong to an earlier plan; those of periods that are not carried out; and the constant of
     the objective. If right-hand sides or bounds are predicted, a plan may violate the true ones. Each unit of such a
-    violation costs the price in the model's ``Penalty``, if the last period of the row is carried out.
+    violation costs the price in the model's ``Penalty``, if the last period of the constraint is carried out.
 
     Args:
         timeline: the periods of the model.

@@ -217,7 +217,7 @@ class ScenarioLoss(nn.Module):
         return choose_smoothing(own, model.cost(true, ids), "auto", model.problem.relaxed(), **sides)
 
     def get_extra_state(self) -> dict[str, Any]:
-        """Return the smoothing that is in use, for ``state_dict``: λ as "smoothing", and ``Smoothing.state``.
+        """Return the smoothing in use, for ``state_dict``: λ as "smoothing", and the entries of ``Smoothing.state``.
 
         Before "auto" has chosen λ, "smoothing" is None.
         """

@@ -36,8 +36,8 @@ def project(solution: VerifiedSolutions, e: Tensor) -> Tensor:
 def project_and_test_curvature(solution: VerifiedSolutions, e: Tensor) -> tuple[Tensor, Tensor]:
     """Project vectors e as ``project`` does, and test whether the objective is curved along every tangent direction.
 
-    The solver's projector is used for the samples at which its refinement converges. All other samples use the reduced
-    systems, which decide the rank.
+    The solver's projector is used for a sample if it holds exactly the tight constraints and its refinement converges.
+    All other samples use the reduced systems, which decide the rank.
 
     Args:
         solution: the verified solutions.

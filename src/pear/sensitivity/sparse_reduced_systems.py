@@ -351,7 +351,7 @@ class SparseThenDenseReducedSystems(SparseReducedSystems):
         return DenseReducedSystems(self._given, self.active)
 
     def project(self, e: Tensor, least_multipliers: bool = False) -> SystemSolution:
-        """Compute P e as ``SparseReducedSystems.project`` does. If this fails for a sample, a dense system decides."""
+        """Compute P e as ``SparseReducedSystems.project`` does, or by a dense system if that one is not accurate."""
         fast = super().project(e)
         if bool(fast[3].all()):
             return fast

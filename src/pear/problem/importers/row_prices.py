@@ -11,7 +11,7 @@ from pear.problem.penalty_and_projection import Penalty, Projection
 
 
 def check_row_prices(where: str, given: Any, expected: str) -> None:
-    """Check that a recourse that is no dictionary is a ``Penalty``, a ``Projection`` or None.
+    """Raise ProblemError unless a recourse that is no dictionary is a ``Penalty``, a ``Projection`` or None.
 
     Args:
         where: the name of the imported model or file in messages.
