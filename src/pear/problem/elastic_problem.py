@@ -18,14 +18,15 @@ from pear.problem.quadratic_program import QuadraticProgram
 
 
 class ElasticProblem:
-    """A problem with slack variables s ≥ 0, which measure how much z violates the rows and bounds with a price.
+    """A problem with slack variables s ≥ 0, which measure how much a decision z violates rows and bounds with a price.
 
-    The plain problem is the problem without slacks. f is its objective, negated if it maximises. The elastic problem
-    minimises ``f(z) + price·s``. No forecast of the priced rows makes it infeasible. An equality with a price becomes
-    ``Az + s⁻ − s⁺ = b``, with one slack for too little and one for too much. An inequality with a price becomes
-    ``Gz − s ≤ h``, and a bound with a price becomes a row of G with a slack. The variables are, in this order: z; s⁻
-    of all priced equalities; s⁺ of all priced equalities; s of the priced inequalities; s of the priced lower bounds;
-    s of the priced upper bounds.
+    The plain problem is the problem without slacks. Its objective, negated if it is maximised, is f. The elastic
+    problem minimises ``f(z) + price·s``. No forecast of the priced rows makes it infeasible.
+
+    A priced equality becomes ``Az + s⁻ − s⁺ = b``: s⁻ measures how much Az is too small, and s⁺ how much it is too
+    large. A priced inequality becomes ``Gz − s ≤ h``. A priced bound becomes a row of G with a slack. The first n
+    variables are z. The slacks follow in this order: s⁻ of the equalities, s⁺ of the equalities, then the slacks of the
+    inequalities, of the lower bounds and of the upper bounds.
 
     Args:
         problem: the plain problem, without a smooth term.
@@ -82,7 +83,7 @@ class ElasticProblem:
 
     @cached_property
     def violations(self) -> Problem:
-        """The continuous relaxation without Q. Solved with zero costs of z, it minimises the price of violations."""
+        """The continuous relaxation without Q. A solve with zero costs of z minimises the price of violations."""
         return self.problem.relaxed()._with(Q=None, _plans={})
 
     def cost(self, cost: Tensor, times: Tensor | None = None) -> Tensor:
@@ -100,8 +101,8 @@ class ElasticProblem:
 
         Args:
             sides: b, h, lb and ub of the plain problem, by name. Each may have a leading dimension B.
-            matrices: A (B, p, n) and G (B, m, n) of the plain problem, by name, if coefficients are predicted; None if
-                no matrix is needed.
+            matrices: those of A (B, p, n) and G (B, m, n) of the plain problem that have predicted coefficients, by
+                name; None if there are none.
 
         Returns:
             The fields of the elastic problem, by name: b and h, unless they are empty, and each of ``matrices``. The
@@ -124,7 +125,7 @@ class ElasticProblem:
         return torch.cat([torch.cat([rows, beside], -1), below], -2)
 
     def by_sides(self, by_b: Tensor, by_h: Tensor) -> dict[str, Tensor]:
-        """Convert gradients with respect to fields of the elastic problem to those with respect to the plain problem.
+        """Convert gradients with respect to b and h of the elastic problem to gradients for the plain problem.
 
         Args:
             by_b: (B, p) gradient with respect to b.
@@ -132,6 +133,7 @@ class ElasticProblem:
 
         Returns:
             The gradients with respect to b (B, p), h (B, m), lb (B, n) and ub (B, n) of the plain problem, by name.
+            They are 0 for bounds without a price, which are no rows of the elastic problem.
         """
         m, (low, high) = by_h.shape[1] - len(self._at["lb"]) - len(self._at["ub"]), (self._at[x] for x in ("lb", "ub"))
         lb, ub = (by_h.new_zeros(len(by_h), self.n) for _ in range(2))
@@ -163,7 +165,7 @@ class ElasticProblem:
         return (x[:, self.n :] * self.price).sum(1)
 
     def violation(self, z: Tensor, program: QuadraticProgram) -> Tensor:
-        """Compute how much decisions violate each priced row.
+        """Compute how much decisions violate each priced row and bound.
 
         Args:
             z: (B, n) decisions of the plain problem.

@@ -25,16 +25,16 @@ from pear.wording import join_names
 class CvxpyDerivatives:
     """The derivatives of CVXPY's matrices with respect to the k entries of some parameters.
 
-    The matrices have n variables and r rows. Costs, constant and curvature have the signs of the original problem. A
-    flattened matrix is listed row by row. The derivatives of the coefficients and of the curvature are in coordinate
-    form, because they are long and have few entries.
+    The matrices have n variables z and r rows, ``coefficients · z = right-hand sides`` or ``≤``. Costs, constant and
+    curvature have the signs of the original problem. A flattened matrix is listed row by row. The derivatives of the
+    coefficients and of the curvature are in coordinate form, because they are long and have few entries.
 
     Attributes:
-        values: the name, shape and sign of each parameter.
+        values: the name, shape and declared sign of each parameter.
         q: (n, k) derivatives of the costs.
         d: (1, k) derivatives of the objective's constant.
         b: (r, k) derivatives of the right-hand sides.
-        R: (r·n, k) derivatives of the flattened coefficients of ``rows · z ≤ right-hand sides``.
+        R: (r·n, k) derivatives of the flattened coefficients of the rows.
         P: (n·n, k) derivatives of the flattened curvature.
     """
 
@@ -83,9 +83,9 @@ class CvxpyDerivatives:
         return found
 
     def check_costs(self, predicted: Sequence[Any]) -> None:
-        """Check that no cost depends on the known parameters of this object, unless some parameter is predicted.
+        """Check that no cost depends on the known parameters of this object, if no parameter is predicted.
 
-        If no parameter is predicted, all costs are predicted, so that none may be known.
+        Without a predicted parameter all costs are predicted, so that none may be known.
 
         Args:
             predicted: the predicted parameters.
@@ -102,7 +102,7 @@ class CvxpyDerivatives:
             )
 
     def known_map(self, arrays: ModelArrays, columns: Index) -> KnownMap:
-        """Return the known map of a model. The known values are the parameters.
+        """Return the ``KnownMap`` of a model whose known values are the parameters of this object.
 
         Args:
             arrays: the arrays of the model, after presolve.
@@ -118,7 +118,9 @@ class CvxpyDerivatives:
         return KnownMap(self.values, **{name: matrix for name, matrix in given.items() if matrix.nnz})
 
     def coefficients(self, arrays: ModelArrays, columns: Index) -> dict[str, sparse.csr_array]:
-        """Return the derivatives of A and G of a model, flattened row by row, by name. Zero derivatives are left out.
+        """Return the derivatives of A and G of a model, flattened row by row, by name.
+
+        A matrix that does not depend on the parameters is left out.
 
         Args:
             arrays: the arrays of the model, after presolve.
@@ -130,11 +132,11 @@ class CvxpyDerivatives:
         return {name: matrix for name, matrix in (("A", A), ("G", G)) if matrix.nnz}
 
     def curvature_map(self, columns: Index, parameters: Sequence[Any]) -> CurvatureMap | None:
-        """Return the curvature map of a model. The predicted values are the entries of the parameters.
+        """Return the ``CurvatureMap`` of a model whose predicted values are the entries of the parameters.
 
         Args:
             columns: the numbers of the model's variables among the n variables.
-            parameters: the parameters.
+            parameters: CVXPY's objects for the parameters of this object; they declare the signs of the entries.
 
         Returns:
             The map; None if Q does not depend on the parameters.

@@ -72,9 +72,10 @@ class ModelArrays:
 
         Args:
             predicted: names of variables, to predict their costs; names of rows, to predict their right-hand sides;
-                and pairs (row, variable), to predict their coefficients. None predicts all costs that are not known;
-                it must be None if there is a cost map. May be empty if ``limits`` is not.
-            cost_map: a map from other predicted values to the costs, or None. Nothing else is predicted beside it.
+                and pairs (row, variable), to predict their coefficients. May be empty if ``limits`` is not. None
+                predicts all costs that are not known, unless there is a cost map.
+            cost_map: a map to the costs from predicted values that are not costs themselves, or None. With a cost map,
+                ``predicted`` must be None and ``limits`` None or empty.
             layout: the columns of decisions that belong to each name, as in ``Model``. None joins variables whose names
                 differ only in their index to arrays.
             notes: further sentences for the report.
