@@ -23,11 +23,11 @@ _INF = float("inf")
 class ExtensiveForm:
     """The program that minimises the risk over S scenarios, in the first stage x and the second stages y₁, …, y_S.
 
-    The variables are x, then y₁, …, y_S. The cost of scenario s is fₛ(x, yₛ), and its weight is pₛ. With a risk measure
-    of weight w > 0, the variables η and t₁, …, t_S ≥ 0 of Rockafellar and Uryasev follow. The objective is then
-    ``(1 − w) Σ pₛfₛ + w (η + Σ pₛtₛ / tail)``, with the share ``tail`` of the worst scenarios and the rows
-    ``fₛ − η − tₛ ≤ 0``. For the worst case there are no variables tₛ. Costs of the first stage that are equal in all
-    scenarios are left out of these rows, and added to the objective.
+    The variables are x, then y₁, …, y_S. The cost of scenario s is fₛ(x, yₛ), and its weight is pₛ. If the risk measure
+    has a weight w > 0, the variables η and t₁, …, t_S ≥ 0 of Rockafellar and Uryasev follow. The objective is then
+    ``(1 − w) Σ pₛfₛ + w (η + Σ pₛtₛ / tail)``, where ``tail`` is the share of the worst scenarios. The *rows of the
+    risk* are ``fₛ − η − tₛ ≤ 0`` for each s. For the worst case there are no variables tₛ. A cost of the first stage
+    that is equal in all scenarios is no part of fₛ here. It is added to the objective.
 
     Args:
         stages: the program in two stages, with N columns.

@@ -1,15 +1,15 @@
 """The reduced KKT systems of dense programs: the KKT systems without the variables that are at their bounds.
 
-Let F be the free variables, and J the equalities and the active inequalities. Every solution, gradient and derivative
-of this package solves
+Let H be the curvature, F the free variables, and J the rows of the equalities and of the active inequalities. Every
+solution, gradient and derivative of this package solves, for x and the multipliers v,
 
     [ H_FF  J_Fᵀ ] [x]   [f]
     [ J_F    0   ] [v] = [r].
 
 J_F is usually rank deficient, so that this matrix cannot be factored. The *fast path* puts −δI with a small δ into the
-lower right corner, factors a Schur complement, and refines the solution with the residual of the system without δ: x
-converges to the exact, unique answer for any rank. Samples whose residual does not vanish take the *careful path*: a
-singular value decomposition of J_F decides its rank, and the reduced Hessian on its null space gives x.
+lower right corner, factors a Schur complement, and refines the solution with the residual of the system without δ. If
+x is unique, it converges to the exact x, whatever the rank of J_F is. Samples whose residual does not vanish take the
+*careful path*: a singular value decomposition of J_F decides its rank, and H on its null space determines x.
 """
 
 from __future__ import annotations
@@ -140,8 +140,8 @@ class DenseReducedSystems:
     def solve_carefully(self, f: Tensor, r_eq: Tensor, r_in: Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor]:
         """Solve by the careful path, which decides the rank of the rows by a singular value decomposition.
 
-        If no x satisfies the rows, or several do, x has the least residual in the rows and no component along tangent
-        directions without curvature. The arguments are those of ``solve``.
+        If no x satisfies the rows, x has the least residual in them. If x is not unique, it has no component along
+        tangent directions without curvature. The arguments are those of ``solve``.
 
         Returns:
             x (B, n); the multipliers (B, p) and (B, m); and (B,) bool, True if x is unique, because the objective is
@@ -352,10 +352,7 @@ def _reduced_spread(size: Tensor) -> Tensor:
 
 
 def _reduced_counts(active: ActiveSet) -> list[int]:
-    """Return the largest numbers of free variables and of active inequalities of any sample.
-
-    Both numbers are copied from the GPU together.
-    """
+    """Return the largest numbers of free variables and of active inequalities of any sample, in one copy from a GPU."""
     masks = (~active.fixed, active.rows)
     most = [mask.sum(1).amax() if mask.numel() else mask.new_zeros((), dtype=torch.long) for mask in masks]
     sizes: list[int] = torch.stack(most).tolist()
@@ -383,7 +380,7 @@ def _reduced_positions(mask: Tensor, k: int) -> tuple[Tensor, Tensor]:
 def _reduced_H(H: Tensor, index: Tensor, real: Tensor) -> Tensor:
     """Select the rows and columns ``index`` (B, f) of H (B or 1, n, n). Shape (B, f, f).
 
-    ``real`` (B, f) is False for padding, whose diagonal entries are positive.
+    ``real`` (B, f) is False for padding, whose rows and columns are zero except for a positive diagonal entry.
     """
     rows = torch.arange(index.shape[0], device=index.device)[:, None, None] if H.shape[0] > 1 else 0
     block = H[rows, index[:, :, None], index[:, None, :]]

@@ -20,7 +20,7 @@ from pear.problem.problem_fields import NO_BOUND
 
 @dataclass(frozen=True)
 class RowLimits:
-    """The rows ``low ≤ Mz ≤ high`` of an imported model, with two limits each.
+    """The k rows ``low ≤ Mz ≤ high`` of an imported model with n variables z. Each row has two limits.
 
     Attributes:
         matrix: (k, n) coefficients M.
@@ -49,7 +49,7 @@ class RowLimits:
         return np.flatnonzero(equal), np.flatnonzero(above), np.flatnonzero(below)
 
     def labels(self) -> tuple[str, ...]:
-        """Return the names of the rows of A and then of G, in the order of ``fields``.
+        """Return the names of the rows of the fields A and G: first those of A, then those of G.
 
         A row with two different limits gives two rows of G, called "NAME (upper limit)" and "NAME (lower limit)".
         """
@@ -62,10 +62,10 @@ class RowLimits:
         return (*(names[i] for i in equal.tolist()), *upper, *lower)
 
     def fields(self) -> dict[str, Any]:
-        """Return the fields A, b, G and h of a problem, by name, without empty ones.
+        """Return these rows as the fields A, b, G and h of a problem, by name. Empty fields are left out.
 
-        A row with equal limits becomes a row of A, and every other finite limit a row of G. G has the rows with an
-        upper limit first, and then the negated rows with a lower limit.
+        A row with equal limits becomes a row of A, and every other finite limit a row of G. The rows of upper limits
+        come first in G. The rows of lower limits follow, with their signs reversed.
         """
         equal, above, below = self.kinds()
         fields: dict[str, Any] = {}
@@ -133,7 +133,7 @@ class RowLimits:
         return at
 
     def with_zero_limits(self, at: Index) -> RowLimits:
-        """Return the rows with 0 for the finite limits of the rows ``at``, which become predicted or known."""
+        """Return the rows, with 0 for the finite limits at the positions ``at``, whose values a map will add."""
         low, high = self.low.copy(), self.high.copy()
         for side in (low, high):
             side[at] = np.where(np.isfinite(side[at]), 0.0, side[at])
@@ -150,37 +150,41 @@ class RowLimits:
     def constraint_map(
         self, D: sparse.csr_array, coefficients: Mapping[str, sparse.csr_array] | None = None
     ) -> ConstraintMap | None:
-        """Return the constraint map of a problem that is made of these k rows; None if nothing is predicted.
+        """Return the constraint map of the problem that these k rows make; None if no row has a predicted number.
 
         Args:
             D: (k, v) derivatives of the limits of the rows with respect to the v predicted values.
-            coefficients: the derivatives of A and G, flattened row by row, by name, if some coefficients are predicted.
+            coefficients: the derivatives of the entries of A and of G, row by row, with respect to these values, under
+                the names "A" and "G". A matrix without predicted entries is left out; None if there are none at all.
         """
         b, h = self.split(D)
         found = {name: side for name, side in (("b", b), ("h", h)) if side.nnz} | dict(coefficients or {})
         return ConstraintMap(**found) if found else None
 
     def split(self, D: sparse.csr_array, width: int = 1) -> tuple[sparse.csr_array, sparse.csr_array]:
-        """Split derivatives of the k rows into those of A or b and those of G or h, in the order of ``fields``.
+        """Convert derivatives of the k rows to derivatives of the fields of a problem, in the order of ``fields``.
+
+        The fields have p equalities and m inequalities. Where ``fields`` reverses the signs of a row, the derivatives
+        of the row change their signs too.
 
         Args:
-            D: (k · width, v) derivatives with respect to v values: of the limits, or of the coefficients, flattened
-                row by row.
-            width: the number of derivatives for each row: 1 for limits, n for coefficients.
+            D: derivatives with respect to v values: (k, v) of the limits, or (k · n, v) of the coefficients, row by
+                row.
+            width: 1 if D has the derivatives of limits, n if it has those of coefficients.
 
         Returns:
-            The derivatives (p · width, v) of b or A, and (m · width, v) of h or G.
+            The derivatives of b (p, v) and of h (m, v), or those of A (p · n, v) and of G (m · n, v).
         """
         blocks = (kind[:, None] * width + np.arange(width) for kind in self.kinds())
         equal, above, below = (D[block.reshape(-1)] for block in blocks)
         return equal, sparse.csr_array(sparse.vstack([above, -below]))
 
     def penalty(self, little: Array, much: Array) -> Penalty:
-        """Return the ``Penalty`` of a problem that is made of these k rows.
+        """Return the ``Penalty`` of the problem that these k rows make.
 
         Args:
-            little: (k,) prices of falling below the limit of a row, infinite for no price.
-            much: (k,) prices of exceeding the limit of a row, infinite for no price.
+            little: (k,) prices for each unit by which a row falls below its limit; infinite for no price.
+            much: (k,) prices for each unit by which a row exceeds its limit; infinite for no price.
         """
         equal, above, below = self.kinds()
         h = np.concatenate([much[above], little[below]])
@@ -194,7 +198,8 @@ class RowLimits:
             where: the name of the imported model or file in messages.
             given: the recourse that the user passed. A dictionary from names of rows to prices becomes a ``Penalty``;
                 any other recourse is returned unchanged.
-            predicted: numbers of the rows whose limits or coefficients are predicted. Each needs a price.
+            predicted: numbers of the rows whose limits or coefficients are predicted. A dictionary must have a price
+                for each of them.
 
         Raises:
             DataError: a price has the wrong form or is negative.
