@@ -19,7 +19,7 @@ from pear.diagnosis.diagnosis_inputs import DiagnosisInputs, read_input_groups
 from pear.diagnosis.diagnosis_sentences import describe_diagnosis
 from pear.diagnosis.error_split import split_error, unsplit_error
 from pear.diagnosis.recourse_attribution import RecourseAttribution
-from pear.losses.recourse_outcome import RecourseOutcome
+from pear.losses.recourse_judge import RecourseJudge
 from pear.losses.regret_outcome import RegretOutcome
 from pear.problem import Model, Oracle, Problem
 from pear.problem.known_samples import fill_known_samples
@@ -127,7 +127,7 @@ def _diagnose_recourse(
     model: Model, given: DiagnosisInputs, solver: str
 ) -> tuple[dict[str, Tensor], dict[str, Any], RegretOutcome, list[str]]:
     """Diagnose a model that predicts right-hand sides. The result has the same form as that of ``_diagnose_costs``."""
-    score = RecourseOutcome(model, given.true, solver=solver)
+    score = RecourseJudge(model, given.true, solver=solver)
     z = score.decide(given.predicted)
     judged = RegretOutcome(score.regret(z), score.best)
     ideal = model.problem.sign * judged.best

@@ -13,7 +13,7 @@ from pear.decisions.solve import solve
 from pear.errors import ProblemError
 from pear.losses.cost_pairs import check_cost_pair
 from pear.losses.forecast_judge import ForecastJudge
-from pear.losses.recourse_outcome import RecourseOutcome
+from pear.losses.recourse_judge import RecourseJudge
 from pear.problem import Model, Problem, Projection
 from pear.problem.model import model_input_count, model_with_predicted_rows, problem_of_model
 from pear.problem.pandas_data import check_pandas_order, check_pandas_rows
@@ -76,7 +76,7 @@ def cost_of_decisions(problem: Problem | Model, z: Tensor, values: Any) -> Array
     model = model_with_predicted_rows(problem)
     if model is None:
         return _objective_cost(problem, z, values)
-    return _cost_array(RecourseOutcome(model, values).value(z.to(values)) + model.offset)
+    return _cost_array(RecourseJudge(model, values).value(z.to(values)) + model.offset)
 
 
 def regrets_of_decision_costs(problem: Problem | Model, cost: Array, true: Any) -> Array:

@@ -11,7 +11,7 @@ from torch import Tensor
 from pear.decisions.decision_device import bring_to_decision_device
 from pear.decisions.solve import solve
 from pear.losses.cost_pairs import check_cost_pair
-from pear.losses.recourse_outcome import RecourseOutcome
+from pear.losses.recourse_judge import RecourseJudge
 from pear.losses.regret_outcome import RegretOutcome
 from pear.problem import Model, Problem
 from pear.problem.curvature_map import split_curvature_map
@@ -49,7 +49,7 @@ class ForecastJudge:
     def __init__(self, problem: Problem | Model, true: Any, keys: list[Hashable] | None = None) -> None:
         problem, came_true = bring_to_decision_device(problem, to_batch_tensor(true).detach().double())
         self._true, self._device, model = came_true, came_true.device, model_with_predicted_rows(problem)
-        self._with_recourse = None if model is None else RecourseOutcome(model, came_true, keys)
+        self._with_recourse = None if model is None else RecourseJudge(model, came_true, keys)
         if self._with_recourse is not None:
             self.best: Tensor = self._with_recourse.best
             return

@@ -11,7 +11,7 @@ from pear.decisions.decision_device import on_chosen_device
 from pear.decisions.solve import solve
 from pear.errors import ProblemError
 from pear.losses.cost_pairs import check_cost_pair, detach_cost_pair, true_curvature_of_pair
-from pear.losses.recourse_outcome import RecourseOutcome
+from pear.losses.recourse_judge import RecourseJudge
 from pear.optimality.rule import ROUNDOFF
 from pear.problem import Model, Problem
 from pear.problem.curvature_map import split_curvature_map
@@ -131,5 +131,5 @@ def _regret_outcome_with_recourse(
     values, came_true = to_batch_tensor(predicted).detach().double(), to_batch_tensor(true).detach().double()
     check_cost_pair(values, came_true)
     with limit_time(time_limit):
-        judged = RecourseOutcome(model, came_true, solver=solver)
+        judged = RecourseJudge(model, came_true, solver=solver)
         return RegretOutcome(judged(values), judged.best)

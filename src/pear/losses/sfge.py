@@ -11,14 +11,14 @@ from torch import Tensor
 from pear.errors import ProblemError
 from pear.losses.decision_loss import Decide
 from pear.losses.random_draws import DrawingLoss, DrawSettings
-from pear.losses.recourse_outcome import RecourseOutcome
+from pear.losses.recourse_judge import RecourseJudge
 from pear.losses.surrogate_gradient import estimate_gradient_by_score
 from pear.problem import CostMap, Model, Problem
 from pear.problem.model import model_with_predicted_rows, problem_of_model
 from pear.problem.sample_keys import call_with_keys, select_by_keys, takes_keys
 from pear.setting_checks import check_count_setting, check_positive_setting
 
-TaskLoss = Callable[..., Tensor]
+TaskFailure = Callable[..., Tensor]
 """A function from decisions (N, n) and true costs or values (N, k) to the loss of each decision, (N,).
 It may have an argument ``keys``, the ids of the N samples."""
 
@@ -70,7 +70,7 @@ class SFGELoss(DrawingLoss):
         self,
         problem: Problem | Model,
         decide: Decide | None = None,
-        task_loss: TaskLoss | None = None,
+        task_loss: TaskFailure | None = None,
         samples: int = 10,
         sigma: float = 1.0,
         **shared: Unpack[DrawSettings],
@@ -112,13 +112,13 @@ class SFGELoss(DrawingLoss):
         if self.task_loss is not None and self._decide is not None:
             return self._own_losses(self._decide_freely(forecasts, ids), true, ids)
         with self.timed("solve"):
-            outcome = RecourseOutcome(self.model, true, ids)
+            judge = RecourseJudge(self.model, true, ids)
             if self._decide is None:
-                z = torch.stack([outcome.decide(part) for part in forecasts])
+                z = torch.stack([judge.decide(part) for part in forecasts])
             else:
                 z = self._decide_freely(forecasts, ids).to(true)
             if self.task_loss is None:
-                return torch.stack([outcome.regret(part) for part in z])
+                return torch.stack([judge.regret(part) for part in z])
         return self._own_losses(z, true, ids)
 
     def _decide_freely(self, forecasts: Tensor, ids: list[Hashable] | None) -> Tensor:

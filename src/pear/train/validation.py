@@ -10,7 +10,7 @@ from pear.decisions.failures import report_failures
 from pear.decisions.solve import solve
 from pear.errors import ProblemError
 from pear.losses.forecast_judge import ForecastJudge
-from pear.losses.recourse_outcome import best_recourse_status
+from pear.losses.recourse_judge import best_recourse_status
 from pear.optimality.status import Status
 from pear.problem import Model, Problem
 from pear.problem.model import model_with_predicted_rows

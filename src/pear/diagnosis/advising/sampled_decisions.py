@@ -14,7 +14,7 @@ from pear.decisions.continuous_programs import solve_continuous_programs
 from pear.diagnosis.advising.advice_subject import AdviceSubject
 from pear.diagnosis.advising.findings import Findings
 from pear.errors import SolveError
-from pear.losses.recourse_outcome import RecourseOutcome
+from pear.losses.recourse_judge import RecourseJudge
 from pear.losses.regret_outcome import RegretOutcome
 from pear.optimality.rule import RANK
 from pear.optimality.status import Status
@@ -275,7 +275,7 @@ class _SampledDecisionsExamination:
         mean = s.values.mean(0, keepdim=True)
         if s.recourse is not None:
             try:
-                judged = RecourseOutcome(s.recourse.relaxed()[rows], s.values[rows])
+                judged = RecourseJudge(s.recourse.relaxed()[rows], s.values[rows])
                 return RegretOutcome(judged(mean.expand(len(rows), -1)), judged.best)
             except SolveError:
                 return None

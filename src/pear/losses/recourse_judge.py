@@ -1,4 +1,4 @@
-"""``RecourseOutcome``: the regret of decisions with recourse, for models that predict right-hand sides."""
+"""``RecourseJudge``: the regret of decisions with recourse, for models that predict right-hand sides."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from pear.decisions.recourse_values import RecourseValues
 from pear.problem import Model
 
 
-class RecourseOutcome:
+class RecourseJudge:
     """A judge of many forecasts of the same true values: a call returns the regrets, with recourse, of one forecast.
 
     The best decisions under the true values are computed once, in the constructor. Decisions respect integers and use
