@@ -69,16 +69,9 @@ class LAVALoss(DecisionLoss):
         self._away: dict[tuple[Hashable, bytes], _LavaDifferences] = {}
         self._away_in = self.problem
 
-    def value(self, predicted: Tensor, true: Tensor, ids: list[Hashable] | None) -> Tensor:
-        """Compute the loss of the batch: the mean of the padded array (B, k)."""
-        # in float64: a vertex rounded to float32 violates the constraints that meet in it
-        away = self._differences(self.best(true.double(), ids), ids)
-        with self.timed("gradient"):
-            slots = len(away) * max(one.vectors for one in away)
-            return 0.0 * predicted.sum() if slots == 0 else self._dearer(away, predicted, true).sum() / slots
-
     def values(self, predicted: Tensor, true: Tensor, ids: list[Hashable] | None) -> Tensor:
         """Compute the loss of each sample: the mean of its row of the padded array (B, k)."""
+        # in float64: a vertex rounded to float32 violates the constraints that meet in it
         away = self._differences(self.best(true.double(), ids), ids)
         with self.timed("gradient"):
             counts = torch.tensor([one.vectors for one in away], device=predicted.device)
