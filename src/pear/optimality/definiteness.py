@@ -55,8 +55,8 @@ def is_semidefinite(Q: Tensor, sign: float = 1.0, smoothing: float = 0.0) -> Ten
     return convex
 
 
-def is_not_definite(qp: QuadraticProgram) -> Tensor:
-    """Return whether the curvature H of the programs is not positive definite. Shape (B or 1,), bool.
+def has_flat_curvature(qp: QuadraticProgram) -> Tensor:
+    """Return whether the curvature H of the programs has a pivot that is zero or negative. Shape (B or 1,), bool.
 
     H must be dense or diagonal. A pivot of a dense H counts as zero if it is smaller than ``rule.FLAT`` times the
     diagonal entry of H that it is computed from.

@@ -8,7 +8,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from pear.optimality.definiteness import is_definite, is_not_definite, is_semidefinite
+from pear.optimality.definiteness import has_flat_curvature, is_definite, is_semidefinite
 from pear.optimality.rule import INDEFINITE
 from pear.problem.quadratic_program import QuadraticProgram
 
@@ -27,7 +27,7 @@ def is_convex_program(qp: QuadraticProgram) -> Tensor:
 
 def lacks_strict_convexity(qp: QuadraticProgram) -> Tensor:
     """Return whether the curvature H is not positive definite. Shape (B or 1,), bool."""
-    return torch.tensor([convexity_sign(qp) <= 0]) if qp.is_sparse and not qp.diagonal else is_not_definite(qp)
+    return torch.tensor([convexity_sign(qp) <= 0]) if qp.is_sparse and not qp.diagonal else has_flat_curvature(qp)
 
 
 def nearly_lacks_strict_convexity(qp: QuadraticProgram) -> Tensor:

@@ -17,7 +17,7 @@ import torch
 from torch import Tensor
 
 from pear.compile.cuda_graphs import CapturedGraph, CudaGraphStore, captured_graph
-from pear.optimality.definiteness import is_not_definite
+from pear.optimality.definiteness import has_flat_curvature
 from pear.optimality.natural_sizes import Sizes
 from pear.optimality.objective_gap import objective_gap
 from pear.problem import Problem
@@ -326,7 +326,7 @@ class GPUPass:
                     qp = replace(qp, H=problem.Q if problem.Q.dim() == 3 else problem.Q[None])  # without the copy
                 sizes = Sizes.of(qp)
                 sizes = sizes if self._read_flag(qp.lb == qp.ub) else replace(sizes, pinned=None)
-                self._own = GPUPrograms(qp, sizes, definite=not self._read_flag(is_not_definite(qp)))
+                self._own = GPUPrograms(qp, sizes, definite=not self._read_flag(has_flat_curvature(qp)))
         return self._own
 
     @staticmethod

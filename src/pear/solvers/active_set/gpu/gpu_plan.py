@@ -12,7 +12,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from pear.optimality.definiteness import is_not_definite
+from pear.optimality.definiteness import has_flat_curvature
 from pear.problem.quadratic_program import QuadraticProgram
 from pear.solvers.active_set.gpu.dual_method import LAUNCH, DualCurvature, DualMethod
 from pear.solvers.active_set.gpu.gpu_method import GPUMethod
@@ -40,7 +40,7 @@ def has_gpu_plan_method(qp: QuadraticProgram) -> bool:
     """
     rows = qp.p + qp.m
     small = fits_gpu_plan(qp.n, rows, qp.is_linear)
-    return small and (rows <= _MAX_PRIMAL_ROWS or not bool(is_not_definite(qp).all()))
+    return small and (rows <= _MAX_PRIMAL_ROWS or not bool(has_flat_curvature(qp).all()))
 
 
 def fits_gpu_plan(n: int, rows: int, linear: bool) -> bool:
