@@ -67,7 +67,7 @@ def _find_redundant_inequalities(s: AdviceSubject, findings: Findings) -> Any:
     low, high = _range_of_rows(s)
     scale = _SAME * (abs(s.G) @ np.ones(s.n) + np.where(np.isfinite(s.h), np.abs(s.h), 0.0))
     absent, implied, broken = np.isinf(s.h), high <= s.h + scale, low > s.h + scale
-    parallel = _find_parallel_rows(s) if s.G.nnz <= _MOST_ENTRIES else np.zeros(m, dtype=bool)
+    parallel = _find_looser_parallel_rows(s) if s.G.nnz <= _MOST_ENTRIES else np.zeros(m, dtype=bool)
     kinds = {
         "absent_rows": (absent, "have no finite right-hand side"),
         "implied_rows": (implied & ~absent, "can never be violated, whatever the bounds allow"),
@@ -98,7 +98,7 @@ def _range_of_rows(s: AdviceSubject) -> tuple[Array, Array]:
     return up @ s.lb - down @ s.ub, up @ s.ub - down @ s.lb
 
 
-def _find_parallel_rows(s: AdviceSubject) -> Any:
+def _find_looser_parallel_rows(s: AdviceSubject) -> Any:
     """Return a mask (m,) of the rows of G that a parallel row implies.
 
     A row implies each positive multiple of itself with a looser limit. Of rows with equal limits, the first implies the
