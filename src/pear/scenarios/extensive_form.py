@@ -12,6 +12,7 @@ from torch import Tensor
 from pear.errors import ProblemError
 from pear.problem import Problem
 from pear.problem.constraint_map import constraint_sides
+from pear.problem.quadratic_program import MIN_VARIABLES
 from pear.problem.sample_keys import select_by_keys
 from pear.scenarios.blocks import Block, assemble_blocks, select_block
 from pear.scenarios.risk import Risk
@@ -36,7 +37,7 @@ class ExtensiveForm:
 
     Attributes:
         problem: the extensive program, minimised and continuous. Its matrices are passed in sparse form if it has at
-            least 500 variables, all samples share them, and ``varying`` is False.
+            least ``MIN_VARIABLES`` variables, all samples share them, and ``varying`` is False.
         scenarios: S.
         n: the number of variables of the extensive program.
         columns: (S, N) for each scenario the column of each variable of the two-stage program.
@@ -77,7 +78,7 @@ class ExtensiveForm:
         for name in ("lb", "ub"):
             bound = sides[name] if sides[name].ndim == 1 else sides[name][0]
             fields[name] = self._bound(name, bound.expand(1, self.scenarios, -1))[0]
-        if self.n < 500 or self.varying:
+        if self.n < MIN_VARIABLES or self.varying:
             fields = {k: value.toarray() if hasattr(value, "toarray") else value for k, value in fields.items()}
         return Problem(**fields)
 
@@ -140,7 +141,7 @@ class ExtensiveForm:
     def varying(self) -> bool:
         """Whether costs in the rows of the risk are predicted or differ by sample, so that every call has its own G."""
         own = self.stages.model.cost_map
-        return self.has_rows and (bool(self.stages.priced.any()) or (own is not None and own.batch is not None))
+        return self.has_rows and (bool(self.stages.varying_costs.any()) or (own is not None and own.batch is not None))
 
     def _known_costs(self) -> Tensor:
         """Return the costs (1, S, N) of the N columns in S scenarios if all predicted values are zero."""
@@ -212,7 +213,7 @@ class ExtensiveForm:
     def _risk_costs(self, costs: Tensor) -> Tensor:
         """Return ``costs`` (B, S, N) with zeros for the first-stage costs that are equal in all S scenarios."""
         common = torch.zeros(self.stages.size, dtype=torch.bool)
-        common[self.stages.first] = ~self.stages.priced[self.stages.first]
+        common[self.stages.first] = ~self.stages.varying_costs[self.stages.first]
         return torch.where(common, 0.0, costs)
 
     def _side(self, name: str, sides: Tensor) -> Tensor:

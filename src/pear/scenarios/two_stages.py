@@ -43,7 +43,7 @@ class TwoStages:
         shared, own: for "b" (rows of A) and "h" (rows of G), the rows that exist once for all scenarios, and the rows
             that exist once for each scenario.
         predicted: for "b", "h", "lb" and "ub" a mask of the predicted entries.
-        priced: (size,) mask of the columns whose costs depend on predicted values, and so on the scenario.
+        varying_costs: (size,) mask of the columns whose costs depend on predicted values, and so on the scenario.
     """
 
     def __init__(self, model: Model, first: Sequence[str], curvature: Matrix | None = None) -> None:
@@ -84,7 +84,7 @@ class TwoStages:
                 f"a bound of the first-stage variable {model.variables[at]} is predicted; give its violation a price: "
                 "model.with_recourse(pear.Penalty(lb=…, ub=…)), or decide the variable in the second stage"
             )
-        self.priced = self._priced_columns()
+        self.varying_costs = self._varying_cost_columns()
 
     @cached_property
     def size(self) -> int:
@@ -140,15 +140,15 @@ class TwoStages:
         marks = self.elastic.fields({name: mask.double() for name, mask in given.items()})
         return masks | {name: mark != 0 for name, mark in marks.items()}
 
-    def _priced_columns(self) -> Tensor:
+    def _varying_cost_columns(self) -> Tensor:
         """Return a mask (size,) of the columns whose costs depend on predicted values."""
-        priced = torch.zeros(self.size, dtype=torch.bool)
+        varying = torch.zeros(self.size, dtype=torch.bool)
         M: Any = None if self.model.cost_map is None else self.model.cost_map.M
         if M is None:
-            priced[: self.n] = True
+            varying[: self.n] = True
         else:
-            priced[: self.n] = torch.as_tensor(abs(M).sum(1) > 0)
-        return priced
+            varying[: self.n] = torch.as_tensor(abs(M).sum(1) > 0)
+        return varying
 
 
 def find_first_stage_columns(model: Model, first: Sequence[str]) -> Tensor:
