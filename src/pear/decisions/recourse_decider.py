@@ -181,7 +181,7 @@ class RecourseDecider:
             where: (B,) bool, the samples to compute. The result is 0 for all other samples, and for samples whose
                 linear program is not solved.
         """
-        problem, rows = select_by_keys(self.elastic.violations, keys), where.nonzero()[:, 0]
+        problem, rows = select_by_keys(self.elastic.violation_problem, keys), where.nonzero()[:, 0]
         p, m = (0 if side is None else side.shape[-1] for side in (problem.b, problem.h))
         found = LeastViolation(*(values.cost.new_zeros(len(where), size) for size in (1, p, m, self.elastic.n)))
         if len(rows):

@@ -82,7 +82,7 @@ class ElasticProblem:
         return problem_with_curvature(self.problem.relaxed(), _pad_with_elastic_slacks(curvature, len(self.price)))
 
     @cached_property
-    def violations(self) -> Problem:
+    def violation_problem(self) -> Problem:
         """The continuous relaxation without Q. A solve with zero costs of z minimises the price of violations."""
         return self.problem.relaxed()._with(Q=None, _plans={})
 
