@@ -108,9 +108,7 @@ class CvxpyDerivatives:
             arrays: the arrays of the model, after presolve.
             columns: the numbers of the model's variables among the n variables.
         """
-        rows = arrays.rows
-        numbers = np.arange(len(rows.low)) if rows.numbers is None else rows.numbers
-        b, h = rows.split(self.b[numbers])
+        b, h = arrays.rows.split(self.b[arrays.rows.positions])
         given = {"cost": self.q[columns], "offset": self.d, "b": b, "h": h}
         given |= self.coefficients(arrays, columns)
         if self.P.nnz:
@@ -127,8 +125,7 @@ class CvxpyDerivatives:
             columns: the numbers of the model's variables among the n variables.
         """
         rows = arrays.rows
-        numbers = np.arange(len(rows.low)) if rows.numbers is None else rows.numbers
-        A, G = rows.split(_select_cvxpy_derivatives(self.R, self.q.shape[0], numbers, columns), len(columns))
+        A, G = rows.split(_select_cvxpy_derivatives(self.R, self.q.shape[0], rows.positions, columns), len(columns))
         return {name: matrix for name, matrix in (("A", A), ("G", G)) if matrix.nnz}
 
     def curvature_map(self, columns: Index, parameters: Sequence[Any]) -> CurvatureMap | None:

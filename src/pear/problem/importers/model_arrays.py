@@ -240,10 +240,9 @@ class ModelArrays:
             return self, None
         small, costs = found.program, np.asarray(self.costs, dtype=float)
         force = np.zeros(len(costs)) if Q is None else Q @ found.t
-        numbers = found.rows if rows.numbers is None else rows.numbers[found.rows]
         made = replace(
             self,
-            rows=RowLimits(small.rows, small.low, small.high, rows.names, numbers),
+            rows=RowLimits(small.rows, small.low, small.high, rows.names, rows.positions[found.rows]),
             costs=found.T.T @ (costs + force),
             lb=small.lb,
             ub=small.ub,

@@ -37,6 +37,11 @@ class RowLimits:
     names: tuple[str, ...]
     numbers: Index | None = None
 
+    @property
+    def positions(self) -> Index:
+        """(k,) the position of each row among all rows of the imported model; ``numbers``, or 0 to k − 1."""
+        return np.arange(len(self.low)) if self.numbers is None else self.numbers
+
     def kinds(self) -> tuple[Index, Index, Index]:
         """Return the positions of three kinds of rows. A row with two different limits is of two kinds.
 
@@ -54,8 +59,7 @@ class RowLimits:
         A row with two different limits gives two rows of G, called "NAME (upper limit)" and "NAME (lower limit)".
         """
         equal, above, below = self.kinds()
-        numbers = range(len(self.low)) if self.numbers is None else self.numbers.tolist()
-        names = [self.names[i] if i < len(self.names) else f"row {i}" for i in numbers]
+        names = [self.names[i] if i < len(self.names) else f"row {i}" for i in self.positions.tolist()]
         both = {*above.tolist()} & {*below.tolist()}
         upper = [f"{names[i]} (upper limit)" if i in both else names[i] for i in above.tolist()]
         lower = [f"{names[i]} (lower limit)" if i in both else names[i] for i in below.tolist()]
