@@ -65,7 +65,7 @@ def describe_comparison(found: WalkForward) -> list[str]:
 
     The notes of the comparison follow.
     """
-    return [*_describe_best_forecaster(found), *_describe_forecasters_below_mean(found), *found.notes]
+    return [*_describe_best_forecaster(found), *_describe_forecasters_worse_than_mean(found), *found.notes]
 
 
 def _describe_best_forecaster(found: WalkForward) -> list[str]:
@@ -84,7 +84,7 @@ def _describe_best_forecaster(found: WalkForward) -> list[str]:
     return [f"{text}; {gap} less than {found.reference} ({interval})."]
 
 
-def _describe_forecasters_below_mean(found: WalkForward) -> list[str]:
+def _describe_forecasters_worse_than_mean(found: WalkForward) -> list[str]:
     """Return a sentence for each forecaster that loses more than the constant forecast: how much more it loses."""
     sentences = []
     for name, difference in found.differences_to_mean.items():
