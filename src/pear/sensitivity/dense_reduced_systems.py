@@ -24,7 +24,7 @@ from pear.compile.cuda_graphs import run_as_graph
 from pear.optimality.duals_and_active_sets import ActiveSet
 from pear.optimality.natural_sizes import is_naturally_zero
 from pear.optimality.rule import FLAT, MIXED, NEGLIGIBLE, RANK, SHARP
-from pear.problem.matrix import tmatvec
+from pear.problem.matrix import matvec, tmatvec
 from pear.problem.quadratic_program import QuadraticProgram
 from pear.sensitivity.exact_refinement import refine_projection
 from pear.solvers.linalg.cholesky_factor import factor_cholesky
@@ -155,10 +155,10 @@ class DenseReducedSystems:
         x, v = torch.zeros_like(f_free), torch.zeros_like(r)
         for _ in range(2):
             rest_f, rest_r = self._residual(f_free, r, x, v)
-            dx = _mv(V[:, :, : S.shape[1]], inverse * _mv(U.mT, rest_r))
-            along = _mv(V.mT, rest_f - _mv(self._H, dx)) * tangent
-            dx = dx + _mv(V, _mv(vectors, torch.where(curved, _mv(vectors.mT, along) / values, 0.0)) * tangent)
-            dv = _mv(U, inverse * _mv(V[:, :, : S.shape[1]].mT, rest_f - _mv(self._H, dx)))
+            dx = matvec(V[:, :, : S.shape[1]], inverse * matvec(U.mT, rest_r))
+            along = matvec(V.mT, rest_f - matvec(self._H, dx)) * tangent
+            dx = dx + matvec(V, matvec(vectors, torch.where(curved, matvec(vectors.mT, along) / values, 0.0)) * tangent)
+            dv = matvec(U, inverse * matvec(V[:, :, : S.shape[1]].mT, rest_f - matvec(self._H, dx)))
             x, v = x + dx, v + dv
         unique = (curved.sum(1) >= tangent.sum(1)) & torch.isfinite(x).all(1)
         return *self._scatter(x, v), unique
@@ -171,8 +171,8 @@ class DenseReducedSystems:
         _, _, V, rank = self._decompose()
         tangent = self._tangent_mask(rank)
         _, vectors, curved = self._reduced_curvature(V, tangent)
-        along = _mv(vectors.mT, _mv(V.mT, f.gather(1, self._free) * self._free_mask) * tangent)
-        x = _mv(V, _mv(vectors, torch.where(curved, torch.zeros_like(along), along)) * tangent)
+        along = matvec(vectors.mT, matvec(V.mT, f.gather(1, self._free) * self._free_mask) * tangent)
+        x = matvec(V, matvec(vectors, torch.where(curved, torch.zeros_like(along), along)) * tangent)
         return x.new_zeros(self._shape[:2]).scatter_add(1, self._free, x * self._free_mask)
 
     def project(self, e: Tensor, least_multipliers: bool = False) -> tuple[Tensor, Tensor, Tensor, Tensor]:
@@ -269,11 +269,11 @@ class DenseReducedSystems:
         J, factored = self._J, self._factored
         if self._from_rows:
             h = self._H.diagonal(dim1=1, dim2=2)
-            dv = torch.where(factored.good[:, None], factored.solve(_mv(J, rest_f / h) - rest_r), torch.nan)
-            return (rest_f - _mv(J.mT, dv)) / h, dv
-        right = rest_f + _mv(J.mT, rest_r / self._delta)
+            dv = torch.where(factored.good[:, None], factored.solve(matvec(J, rest_f / h) - rest_r), torch.nan)
+            return (rest_f - matvec(J.mT, dv)) / h, dv
+        right = rest_f + matvec(J.mT, rest_r / self._delta)
         dx = torch.where(factored.good[:, None], factored.solve(right), torch.nan)
-        return dx, (_mv(J, dx) - rest_r) / self._delta
+        return dx, (matvec(J, dx) - rest_r) / self._delta
 
     def _refined(self, f: Tensor, r: Tensor) -> tuple[Tensor, Tensor]:
         """Solve the padded systems for x (B, f) and v (B, p + k), with iterative refinement."""
@@ -285,13 +285,13 @@ class DenseReducedSystems:
 
     def _residual(self, f: Tensor, r: Tensor, x: Tensor, v: Tensor) -> tuple[Tensor, Tensor]:
         """Compute f − Hx − Jᵀv and r − Jx, of the same shapes as the right-hand sides f and r."""
-        return f - _mv(self._H, x) - _mv(self._J.mT, v), r - _mv(self._J, x)
+        return f - matvec(self._H, x) - matvec(self._J.mT, v), r - matvec(self._J, x)
 
     def _residual_vanishes(self, rest_f: Tensor, rest_r: Tensor, f: Tensor, r: Tensor, x: Tensor, v: Tensor) -> Tensor:
         """Return whether both residuals are rounding errors of their terms; False for NaN. Shape (B,), bool."""
         if not f.shape[1]:
             return torch.ones(f.shape[0], dtype=torch.bool, device=f.device)
-        terms = (_mv(self._H.abs(), x.abs()) + _mv(self._J.abs().mT, v.abs()) + f.abs()).amax(1)
+        terms = (matvec(self._H.abs(), x.abs()) + matvec(self._J.abs().mT, v.abs()) + f.abs()).amax(1)
         good = rest_f.abs().amax(1) <= SHARP * terms
         if r.shape[1]:
             # The residual is compared with x itself: rows parallel to 1e-10 would pass a comparison with f/h, the
@@ -393,8 +393,3 @@ def _reduced_H(H: Tensor, index: Tensor, real: Tensor) -> Tensor:
 def _reduced_J(rows: Tensor, index: Tensor) -> Tensor:
     """Select the columns ``index`` (B, f) of the rows (B, k, n) of each sample. Shape (B, k, f)."""
     return rows.gather(2, index[:, None, :].expand(-1, rows.shape[1], -1))
-
-
-def _mv(matrix: Tensor, vector: Tensor) -> Tensor:
-    """Multiply matrices (B, r, n) by vectors (B, n). Shape (B, r)."""
-    return torch.bmm(matrix, vector.unsqueeze(-1)).squeeze(-1)
