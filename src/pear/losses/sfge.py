@@ -18,7 +18,7 @@ from pear.problem.model import model_with_predicted_rows, problem_of_model
 from pear.problem.sample_keys import call_with_keys, select_by_keys, takes_keys
 from pear.setting_checks import check_count_setting, check_positive_setting
 
-TaskFailure = Callable[..., Tensor]
+TaskLoss = Callable[..., Tensor]
 """A function from decisions (N, n) and true costs or values (N, k) to the loss of each decision, (N,).
 It may have an argument ``keys``, the ids of the N samples."""
 
@@ -70,7 +70,7 @@ class SFGELoss(DrawingLoss):
         self,
         problem: Problem | Model,
         decide: Decide | None = None,
-        task_loss: TaskFailure | None = None,
+        task_loss: TaskLoss | None = None,
         samples: int = 10,
         sigma: float = 1.0,
         **shared: Unpack[DrawSettings],
