@@ -342,7 +342,7 @@ def test_a_task_on_a_machine_that_is_lost_is_done_again(cluster: Any, tmp_path: 
             if begun.exists():
                 second.lose()
         assert found == ["done elsewhere"]
-        assert engine.losses[ticket] == 1
+        assert engine.failures[ticket] == 1
 
 
 @pytest.mark.long
@@ -402,3 +402,8 @@ def _starts_as_worker(pid: int) -> bool:
 def test_a_second_cluster_is_refused(cluster: Any) -> None:
     with pytest.raises(EngineError, match=r"connected to a Ray cluster already, and ray://other:1 was asked for"):
         start("ray://other:1")
+
+
+def test_the_former_name_of_a_failure_says_the_present_one() -> None:
+    with pytest.raises(ImportError, match=r"pear\.engines\.TaskLoss is now pear\.engines\.TaskFailure"):
+        from pear.engines import TaskLoss  # noqa: F401

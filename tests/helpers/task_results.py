@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from pear.engines import Engine, TaskLoss, TaskResult, TaskUpdate
+from pear.engines import Engine, TaskFailure, TaskResult, TaskUpdate
 
 
 def results(engine: Engine, *tasks: tuple[Any, ...]) -> list[Any]:
@@ -14,7 +14,7 @@ def results(engine: Engine, *tasks: tuple[Any, ...]) -> list[Any]:
     def hear(update: TaskUpdate) -> None:
         if isinstance(update, TaskResult):
             found[update.ticket] = update.value
-        elif isinstance(update, TaskLoss):
+        elif isinstance(update, TaskFailure):
             found[update.ticket] = update.reason
 
     while len(found) < len(tickets):

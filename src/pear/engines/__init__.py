@@ -1,10 +1,12 @@
 """Engines run tasks, in this process or on a Ray cluster, with one interface."""
 
+from typing import Any
+
 from pear.engines.engine import (
     Engine,
     Resources,
     SendMessage,
-    TaskLoss,
+    TaskFailure,
     TaskMessage,
     TaskResult,
     TaskStart,
@@ -19,7 +21,7 @@ __all__ = [
     "EngineRow",
     "Resources",
     "SendMessage",
-    "TaskLoss",
+    "TaskFailure",
     "TaskMessage",
     "TaskResult",
     "TaskStart",
@@ -27,3 +29,10 @@ __all__ = [
     "check_engine_name",
     "start",
 ]
+
+
+def __getattr__(name: str) -> Any:
+    """Raise an error that says what a name of version 0.1 is called now."""
+    if name == "TaskLoss":
+        raise ImportError("pear.engines.TaskLoss is now pear.engines.TaskFailure")
+    raise AttributeError(f"module 'pear.engines' has no attribute {name!r}")

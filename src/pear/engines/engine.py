@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 MAX_DEATHS = 2
 """A task is given up after this many of its processes have died."""
 
-MAX_LOSSES = 20
+MAX_FAILURES = 20
 """A task is given up after this many losses of its process or machine. A lost machine is not a death."""
 
 MESSAGE_SECONDS = 0.2
@@ -57,7 +57,7 @@ class TaskResult:
 
 
 @dataclass(frozen=True)
-class TaskLoss:
+class TaskFailure:
     """An update which says that a task is given up, because its process or machine was lost too often.
 
     The text ``reason`` says how the last loss happened.
@@ -67,25 +67,25 @@ class TaskLoss:
     reason: str
 
 
-TaskUpdate = TaskStart | TaskMessage | TaskResult | TaskLoss
+TaskUpdate = TaskStart | TaskMessage | TaskResult | TaskFailure
 OnUpdate = Callable[[TaskUpdate], None]
 
 
 class Engine(ABC):
     """An engine: it runs tasks and reports on them. As a context manager, it ends all tasks when its block ends.
 
-    Every task has a number, its ticket. A task ends with one ``TaskResult`` or one ``TaskLoss``, unless it raises an
+    Every task has a number, its ticket. A task ends with one ``TaskResult`` or one ``TaskFailure``, unless it raises an
     error. A task whose process dies is begun again. A task must therefore have no effect other than the value that it
     returns.
 
     Attributes:
         tasks: function and arguments of every task that has not ended, by ticket.
-        losses: how often the process or machine of a task was lost, by ticket.
+        failures: how often the process or machine of a task was lost, by ticket.
     """
 
     def __init__(self) -> None:
         self.tasks: dict[int, tuple[Task, tuple[Any, ...]]] = {}
-        self.losses: Counter[int] = Counter()
+        self.failures: Counter[int] = Counter()
         self._numbers = itertools.count()
         self._deaths: Counter[int] = Counter()
 

@@ -9,10 +9,10 @@ from typing import Any
 
 from pear.engines.engine import (
     MAX_DEATHS,
-    MAX_LOSSES,
+    MAX_FAILURES,
     Engine,
     OnUpdate,
-    TaskLoss,
+    TaskFailure,
     TaskMessage,
     TaskResult,
     TaskStart,
@@ -67,14 +67,14 @@ class FutureEngine(Engine):
         Args:
             ticket: the ticket of the task.
             how: how the process ended, in words.
-            on_update: a function that is called with a ``TaskLoss`` if the task is given up.
+            on_update: a function that is called with a ``TaskFailure`` if the task is given up.
             to_blame: whether the task may have caused the end of its process; False if a machine was lost.
         """
         self._begun.discard(ticket)
         self._deaths[ticket] += to_blame
-        self.losses[ticket] += 1
-        if self._deaths[ticket] < MAX_DEATHS and self.losses[ticket] < MAX_LOSSES:
+        self.failures[ticket] += 1
+        if self._deaths[ticket] < MAX_DEATHS and self.failures[ticket] < MAX_FAILURES:
             self._hand_over(ticket)
             return
         del self.tasks[ticket]
-        on_update(TaskLoss(ticket, f"its process died {self.losses[ticket]} times, the last time with {how}"))
+        on_update(TaskFailure(ticket, f"its process died {self.failures[ticket]} times, the last time with {how}"))

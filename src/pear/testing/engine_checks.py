@@ -6,7 +6,7 @@ from collections.abc import Callable
 from functools import partial
 from typing import Any
 
-from pear.engines import Engine, SendMessage, TaskLoss, TaskMessage, TaskResult, start
+from pear.engines import Engine, SendMessage, TaskFailure, TaskMessage, TaskResult, start
 from pear.testing.checks import Check, ConformanceError, check_that, run_checks
 
 
@@ -92,7 +92,7 @@ class _EngineChecks:
             while engine.free < 1:
                 engine.wait(updates.append)
             tickets.append(engine.submit(*task))
-        while len([one for one in updates if isinstance(one, (TaskResult, TaskLoss))]) < len(tickets):
+        while len([one for one in updates if isinstance(one, (TaskResult, TaskFailure))]) < len(tickets):
             engine.wait(updates.append)
         return tickets, updates
 

@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from pear.clock import read_clock
-from pear.engines import Engine, TaskLoss, TaskMessage, TaskResult, TaskUpdate
+from pear.engines import Engine, TaskFailure, TaskMessage, TaskResult, TaskUpdate
 from pear.train.history import Progress
 from pear.train.tune_candidate import LATE, Common, TimeLeft, TuneCandidate, describe_candidate, train_tune_candidate
 from pear.train.validation_time import seconds_left_to_validate
@@ -123,7 +123,7 @@ class SuccessiveHalving:
             match update:
                 case TaskResult(ticket, candidate):
                     self.field[under_way.pop(ticket)] = candidate
-                case TaskLoss(ticket, how):
+                case TaskFailure(ticket, how):
                     self.field[under_way.pop(ticket)].note = f"{how}; perhaps it ran out of memory"
                 case TaskMessage(ticket, run) if self.progress is not None:
                     number = under_way[ticket]

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from pear.compile.thread_pools import one_thread
-from pear.engines import Engine, SendMessage, TaskLoss, TaskMessage, TaskResult, TaskStart, TaskUpdate
+from pear.engines import Engine, SendMessage, TaskFailure, TaskMessage, TaskResult, TaskStart, TaskUpdate
 from pear.train import Progress
 from pear_lab.experiments.database import FILE_NAME, Database
 from pear_lab.experiments.execute_run import Outcome, attempt, make_record, trained_for
@@ -101,7 +101,7 @@ class Pool:
                 self.listen(Event(self._under_way[ticket], progress=progress))
             case TaskResult(ticket, outcome):
                 self._write(self._under_way.pop(ticket), outcome)
-            case TaskLoss(ticket, how):
+            case TaskFailure(ticket, how):
                 run = self._under_way.pop(ticket)
                 reason = f"{how}; perhaps it ran out of memory: try --retry-failed with fewer --jobs"
                 self._write(run, Outcome(make_record(run, "failed", reason=reason)))

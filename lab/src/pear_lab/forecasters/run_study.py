@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from pear.compile.thread_pools import one_thread
-from pear.engines.engine import TaskLoss, TaskResult, TaskUpdate
+from pear.engines.engine import TaskFailure, TaskResult, TaskUpdate
 from pear.train.compiled.compile_all import compile_all
 from pear_lab.experiments.processes import start_engine
 from pear_lab.forecasters.forecaster_table import FORECASTERS
@@ -65,7 +65,7 @@ def run_study(
                 append_study_run(file, result)
                 done += 1
                 say(f"{done}/{len(missing)}, {time.perf_counter() - started:.0f} s: {_study_progress_line(result)}")
-            case TaskLoss(ticket, reason):
+            case TaskFailure(ticket, reason):
                 say(f"{under_way.pop(ticket)} is given up: {reason}")
 
     if jobs > 1:
