@@ -17,7 +17,7 @@ from typer.testing import CliRunner, Result
 import pear
 from pear.cli import main
 from pear.cli.app import app
-from pear.cli.demo import gain_sentence
+from pear.cli.gain_sentence import gain_sentence
 from pear.cli.output_files import OutputError, writable_output_file, writable_output_folder, write_output_csv
 from pear.solvers.backend_registry import BACKENDS, Backend
 from pear.train.compiled import LinearEpochs

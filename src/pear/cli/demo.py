@@ -14,6 +14,7 @@ from rich.table import Table
 
 import pear
 from pear.cli.console import out, print_plain
+from pear.cli.gain_sentence import gain_sentence
 from pear.cli.output_files import writable_output_folder, write_output_json
 from pear.optional_packages import require_packages
 from pear.pages.figure_style import LIGHT, save_figure, style_plain_log_scale, styled_figure, write_figure_headline
@@ -160,27 +161,6 @@ def _print_demo_regrets(before: float, regrets: dict[str, float], histories: dic
         out.print(f"Stopped by the limit of {TIME_CAP:.0f} seconds, before it was done: {', '.join(capped)}.")
     print_plain(f"MSE: {histories['MSE'].start}.\nPEAR: {histories['PEAR'].choice}.")
     print_plain(gain_sentence(regrets["MSE"], regrets["PEAR"]), "bold")
-
-
-def gain_sentence(mse: float, regret: float, name: str = "PEAR") -> str:
-    """Return a sentence on how much regret a method saves compared with MSE.
-
-    Args:
-        mse: the normalised regret after training with MSE.
-        regret: the normalised regret after training with the method.
-        name: the name of the method.
-
-    Example:
-        >>> gain_sentence(0.20, 0.05)
-        'Decisions trained with PEAR lose 5.00 % instead of 20.00 %: 75 % of what MSE gives away is saved.'
-        >>> gain_sentence(0.05, 0.05)
-        'Nothing was gained here: decisions trained with PEAR lose 5.00 %, those trained with MSE 5.00 %.'
-    """
-    ours, theirs = format_two_decimal_percent(regret), format_two_decimal_percent(mse)
-    if regret >= mse or ours == theirs:
-        return f"Nothing was gained here: decisions trained with {name} lose {ours}, those trained with MSE {theirs}."
-    saved = f"{100 * (1 - regret / mse):.0f} %"
-    return f"Decisions trained with {name} lose {ours} instead of {theirs}: {saved} of what MSE gives away is saved."
 
 
 _LEAST_SHOWN = 1e-5  # smaller regrets are drawn as this one, because the scale is logarithmic

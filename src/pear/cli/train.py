@@ -13,8 +13,8 @@ from rich.table import Table
 import pear
 from pear.cli.console import err, out, print_plain
 from pear.cli.csv_table import read_csv_dates, select_csv_columns
-from pear.cli.demo import gain_sentence
 from pear.cli.forecast_files import read_base_forecasts
+from pear.cli.gain_sentence import gain_sentence
 from pear.cli.long_csv_table import LongColumns, order_long_csv_table
 from pear.cli.model_columns import read_model_columns
 from pear.cli.options import (
