@@ -24,16 +24,16 @@ class ModelColumns(NamedTuple):
         model: the model from its file.
         table: the samples, with a row for each sample or, in a long table, for each value of a sample.
         features: the columns to predict from.
-        paid: the columns to predict: costs, then right-hand sides.
-        sides: the number of right-hand sides in ``paid``.
+        predicted: the columns to predict: costs, then right-hand sides.
+        side_count: the number of right-hand sides in ``predicted``.
         long: the columns that describe the rows of a long table, or None for another table.
     """
 
     model: pear.Model
     table: pandas.DataFrame
     features: list[str]
-    paid: list[str]
-    sides: int
+    predicted: list[str]
+    side_count: int
     long: LongColumns | None
 
 
