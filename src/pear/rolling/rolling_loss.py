@@ -115,9 +115,7 @@ class RollingLoss(nn.Module):
         known = self._known_of(as_keys(keys, len(forecasts)), forecasts)
         state = self.rolling.initial_state(len(forecasts), self.initial)
         if self.planner.layer.chosen_smoothing is None:
-            first = None if known is None else known[:, 0]
-            state_now = {name: value.to(forecasts) for name, value in state.items()}
-            self.planner.settle(self.rolling.program.data(truth[:, 0], state_now, first))
+            self._choose_smoothing(truth, known, state)
         costs, statuses, reached, rolling = [], [], state, self.rolling
         for one in run_rollout_steps(rolling.world, self.planner, rolling.commitment, forecasts, truth, known, state):
             costs.append(one.cost)
@@ -143,11 +141,13 @@ class RollingLoss(nn.Module):
         truth = self._as_values(true, "true").detach()
         if self.planner.layer.chosen_smoothing is None:
             known = self._known_of(as_keys(keys, len(truth)), truth)
-            state = {
-                name: value.to(truth) for name, value in self.rolling.initial_state(len(truth), self.initial).items()
-            }
-            self.planner.settle(self.rolling.program.data(truth[:, 0], state, None if known is None else known[:, 0]))
+            self._choose_smoothing(truth, known, self.rolling.initial_state(len(truth), self.initial))
         return self.planner.layer.chosen_smoothing
+
+    def _choose_smoothing(self, truth: Tensor, known: Tensor | None, state: State) -> None:
+        """Choose λ from the first plans under true values (B, S, k), with known numbers (B, S, q) and first states."""
+        now = {name: value.to(truth) for name, value in state.items()}
+        self.planner.settle(self.rolling.program.data(truth[:, 0], now, None if known is None else known[:, 0]))
 
     def _as_values(self, values: Any, name: str) -> Tensor:
         """Return k values for each of S steps, (B, S, k) or (B, S · k), as (B, S, k) in float64."""
