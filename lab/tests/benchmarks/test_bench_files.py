@@ -24,7 +24,7 @@ from pear.problem.importers import Model, from_file, from_osqp_mat
 from pear_lab.benchmarks.files_benchmark.file_arrays import read_model_file
 from pear_lab.benchmarks.files_benchmark.file_solvers import check_file_solver, prepare_file_solver
 from pear_lab.benchmarks.files_benchmark.solver_process import SolverProcess
-from pear_lab.benchmarks.files_benchmark.write_models import generate, write_mat, write_mps, write_new_models
+from pear_lab.benchmarks.files_benchmark.write_models import write_mat, write_models, write_mps, write_new_models
 from pear_lab.benchmarks.hard_models import draw_hard_models
 from pear_lab.judge import answer_accuracy
 from pear_lab.judge.answer_accuracy import Accuracy, SolverAnswer, compare_accuracies, measure_accuracy, rate_accuracy
@@ -340,7 +340,7 @@ def test_written_files_read_back_with_the_same_optimum(tmp_path: Path, integer: 
 
 def test_generate_writes_a_folder(tmp_path: Path) -> None:
     one = (np.eye(1), [1.0], [[1.0]], [0.0], [2.0])
-    made = generate(tmp_path / "new", [("a", *one), ("b", *one, [True]), ("c", *one, None)])
+    made = write_models(tmp_path / "new", [("a", *one), ("b", *one, [True]), ("c", *one, None)])
     assert [path.name for path in made] == ["a.mat", "b.mps", "c.mat"]
     assert from_file(made[1]).problem.integer.tolist() == [True]
 

@@ -34,7 +34,7 @@ class Event:
     record: RunRecord | None = None
 
 
-Listener = Callable[[Event], None]
+EventListener = Callable[[Event], None]
 
 
 class Pool:
@@ -46,7 +46,7 @@ class Pool:
         listen: called on every event.
     """
 
-    def __init__(self, database: Database, engine: Engine, listen: Listener) -> None:
+    def __init__(self, database: Database, engine: Engine, listen: EventListener) -> None:
         self.database, self.engine, self.listen = database, engine, listen
         self._waiting: list[RunSpec] = []
         self._under_way: dict[int, RunSpec] = {}
@@ -164,7 +164,7 @@ def run_all(
     runs: Sequence[RunSpec],
     database: Database,
     jobs: int = 1,
-    listen: Listener = lambda event: None,
+    listen: EventListener = lambda event: None,
     engine: Engine | None = None,
 ) -> None:
     """Do these runs. Every run leaves a record, which says that it is done or why it failed.

@@ -61,7 +61,7 @@ def write_mps(path: Path, P: Any, q: Any, A: Any, l: Any, u: Any, integer: Any =
     return path
 
 
-def generate(folder: Path, instances: Iterable[tuple[Any, ...]]) -> list[Path]:
+def write_models(folder: Path, instances: Iterable[tuple[Any, ...]]) -> list[Path]:
     """Write models into a folder: those with integers as MPS files, the others as ``.mat`` files.
 
     Args:
@@ -83,7 +83,7 @@ def write_new_models(folder: Path, instances: Iterable[tuple[Any, ...]]) -> list
     """Write models into a folder, except those whose files exist already.
 
     Args:
-        folder, instances: as for ``generate``.
+        folder, instances: as for ``write_models``.
 
     Returns:
         The paths of the new files.
@@ -99,7 +99,7 @@ def write_new_models(folder: Path, instances: Iterable[tuple[Any, ...]]) -> list
             "a new folder or an empty one: name another, or leave --generate out to measure what is there"
         )
     try:
-        return generate(folder, [instance for path, instance in wanted.items() if not path.exists()])
+        return write_models(folder, [instance for path, instance in wanted.items() if not path.exists()])
     except OSError as error:
         raise DataError(f"cannot write into {folder}: {error.strerror or error}; name another folder") from error
 
