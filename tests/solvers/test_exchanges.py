@@ -15,21 +15,15 @@ from pear.compile.thread_pools import limit_threads
 from pear.decisions.continuous_programs import solve_continuous_programs
 from pear.decisions.repair import repair_sparse
 from pear.optimality.duals_and_active_sets import ActiveSet, Duals
-from pear.problem import quadratic_program as rule
 from pear.problem.quadratic_program import QuadraticProgram
 from pear.sensitivity.sparse_reduced_systems import sparse_system_plan
 from pear.sensitivity.uniqueness import only_zero_is_left
 from pear.solvers.candidate import Start
 from pear.solvers.exchanges.exchange_calls import call_exchange_systems
 
+pytestmark = pytest.mark.usefixtures("keep_small_ones_sparse")
+
 N, P, M, BATCH = 60, 8, 25, 12
-
-
-@pytest.fixture(autouse=True)
-def keep_small_ones_sparse(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Keep these programs sparse, although they are small."""
-    monkeypatch.setattr(rule, "MIN_VARIABLES", 1)
-    monkeypatch.setattr(rule, "MAX_SHARE", 1.0)
 
 
 def fields(seed: int, curved: int = N) -> dict[str, Any]:
@@ -159,3 +153,18 @@ def test_slacks_of_held_rows_stand_still_without_a_linear_program() -> None:
         active = ActiveSet(none, lower, torch.zeros_like(lower))
         weak = ActiveSet(none, torch.tensor([[False, False, True, weak_second]]), torch.zeros_like(lower))
         assert bool(only_zero_is_left(qp, active, weak)) == still
+
+
+def test_a_failed_sample_of_a_singular_curvature_has_no_normal_component() -> None:
+    """Without active constraints, the system of the failed sample is singular."""
+    Q, A = sparse.diags_array([1.0, 0.0, 0.0]).tocsr(), sparse.csr_array([[1.0, 1.0, 1.0]])
+    problem = pear.Problem(Q=Q, A=A, b=[[1.0], [5.0]], lb=0.0, ub=1.0)
+    assert problem.is_sparse
+    loss = pear.PEARLoss(problem, smoothing=0.0, injection=0.1, guidance=0.0, on_failure="mask")
+    predicted = torch.tensor([[0.5, 1.0, 2.0]] * 2, dtype=torch.float64, requires_grad=True)
+    true = torch.tensor([[3.0, 1.0, 2.0]] * 2, dtype=torch.float64)
+    with pytest.warns(pear.FailedSamplesWarning, match="sample 1"):
+        loss(predicted, true, keys=[0, 1]).backward()
+    alone = pear.regret_gradient(pear.Problem(Q=Q, A=A, b=[1.0], lb=0.0, ub=1.0), predicted[:1], true[:1], 0.0, 0.1)
+    assert predicted.grad is not None
+    assert torch.equal(predicted.grad, torch.cat([alone, torch.zeros_like(alone)]))

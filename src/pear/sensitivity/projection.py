@@ -65,7 +65,7 @@ def inject_into_projection(solution: VerifiedSolutions, e: Tensor, g: Tensor, st
     it, with ρ > 0 and the active constraints J. Both matrices have the same projection P.
 
     Args:
-        solution: the verified solutions, whose decisions are unique.
+        solution: the verified solutions, whose decisions are unique. For failed samples the result is g.
         e: (B, n) errors of the gradient of the objective.
         g: (B, n) projections of e.
         strength: β ≥ 0.
@@ -75,4 +75,10 @@ def inject_into_projection(solution: VerifiedSolutions, e: Tensor, g: Tensor, st
     """
     if strength == 0:
         return g
-    return add_normal_component(apply_inverse_curvature_on_rows(solution.qp, solution.active, e), g, strength)
+    qp, active, good = solution.qp, solution.active, solution.solved.nonzero()[:, 0] if solution.qp.is_sparse else None
+    if good is None or len(good) == qp.batch:
+        return add_normal_component(apply_inverse_curvature_on_rows(qp, active, e), g, strength)
+    result = g.clone()  # a failed sample has no active constraints, on which its system may be singular
+    rescaled = apply_inverse_curvature_on_rows(qp[good], active[good], e[good])
+    result[good] = add_normal_component(rescaled, g[good], strength)
+    return result
