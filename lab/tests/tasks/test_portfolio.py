@@ -350,6 +350,8 @@ def test_the_deepest_falls_are_found_in_the_order_of_time() -> None:
     assert [(fall.peak, fall.trough, fall.end) for fall in falls] == [(0, 1, 2), (4, 5, 6)]
     assert [fall.depth for fall in falls] == pytest.approx([-0.1, -0.5])
     assert deepest_drawdowns(torch.tensor([1.0, 1.1])) == []
+    first = [deepest_drawdowns(torch.tensor(value))[0] for value in ([0.9, 1.0], [1.0, 0.9, 1.0])]
+    assert [(fall.peak, fall.trough, fall.end) for fall in first] == [(-1, 0, 1), (0, 1, 2)]
 
 
 def test_backtests_that_make_no_sense_are_refused() -> None:

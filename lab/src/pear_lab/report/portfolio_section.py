@@ -286,7 +286,7 @@ def _value_figure(trained: _RunsByMethod) -> tuple[PageFigure, str]:
     some = next(iter(trained.values()))[0].metrics
     values |= {name: np.asarray(numbers["value"]) for name, numbers in some["yardsticks"].items()}
     falls = deepest_drawdowns(torch.as_tensor(some["yardsticks"]["equal weight"]["value"]))
-    # The value after day d stands at position d − 1.
+    # The value after day d stands at position d − 1. Day 0 is the start.
     words = "; ".join(
         f"days {fall.peak + 1} to {fall.end + 1}, {100 * fall.depth:.1f} % at day {fall.trough + 1}" for fall in falls
     )

@@ -74,7 +74,7 @@ class Drawdown(NamedTuple):
     """A fall of the value, from its peak to its recovery. Days are counted from 0.
 
     Attributes:
-        peak: the day of the highest value before the fall; 0 for a fall that begins on the first day.
+        peak: the day of the highest value before the fall; −1 if this is the value of 1 before the first day.
         trough: the day of the lowest value during the fall.
         end: the day of the recovery; the last day if the value does not recover.
         depth: the fall as a negative share of the highest value before it.
@@ -145,7 +145,7 @@ def deepest_drawdowns(value: Tensor, count: int = 2) -> list[Drawdown]:
             start = day
         elif depth >= 0 and start >= 0:
             trough = start + int(below[start:day].argmin())
-            found.append(Drawdown(max(start - 1, 0), trough, min(day, len(below) - 1), float(below[trough])))
+            found.append(Drawdown(start - 1, trough, min(day, len(below) - 1), float(below[trough])))
             start = -1
     return sorted(sorted(found, key=lambda fall: fall.depth)[:count])
 
