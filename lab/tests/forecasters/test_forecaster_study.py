@@ -137,7 +137,7 @@ def test_a_training_that_fails_is_a_result_that_says_why(tmp_path: Path, monkeyp
     runs = expand_study_runs(["paper-paths-2-0"], ["mean", "ridge"], 1, quick=True)
     run_study(runs, out)
     text = study_tables_markdown(read_study_runs(out), quick=True)
-    assert "paper-paths-2-0, ridge, seed 0" in text
+    assert "paper-paths-2-0, ridge, split 0, seed 0" in text
     assert "no such luck" in text
     monkeypatch.undo()
     run_study(runs, out)  # what failed is tried again

@@ -252,7 +252,9 @@ def study_tables_markdown(results: Results, quick: bool) -> str:
             else [study_table_of_case(kept, name, quick) for name in names]
         )
     failures = [
-        f"- {key.case}, {key.forecaster}, seed {key.seed}: {one.failed}" for key, one in kept.items() if one.failed
+        f"- {key.case}, {key.forecaster}, split {key.split}, seed {key.seed}: {one.failed}"
+        for key, one in kept.items()
+        if one.failed
     ]
     commits = ", ".join(sorted({one.commit or "unknown" for one in kept.values()}))
     parts = [
