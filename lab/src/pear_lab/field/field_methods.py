@@ -57,6 +57,10 @@ RIVALS_BY_FIT = ("spo+", "pfyl")
 """Further methods that are also trained by ``pear.fit``, to show the effect of ``pear.fit`` with other losses."""
 
 
+MOST_TRIES = max(map(len, [LEARNING_RATES, *TRIES.values()]))
+"""The number of tries of a method that has the most."""
+
+
 @dataclass(frozen=True)
 class FieldMethod:
     """One method of the comparison, which is a row of its tables.

@@ -30,7 +30,7 @@ from pear_lab.experiments.experiment_errors import RunError
 from pear_lab.experiments.protocols import Protocol, TrainingResult
 from pear_lab.experiments.protocols.protocol import Listener, Say
 from pear_lab.experiments.run_spec import RunSpec
-from pear_lab.field.field_methods import Setting
+from pear_lab.field.field_methods import MOST_TRIES, Setting
 from pear_lab.field.field_tasks import field_tasks, has_field_task_data
 from pear_lab.field.hard_limit import TooSlowError, hard_time_limit
 from pear_lab.field.prepared_task import PreparedTask, draw_prepared_task, prepare_task
@@ -245,10 +245,11 @@ def _train_field_protocol_try(
 def _train_field_protocol_by_fit(run: RunSpec, prepared: PreparedTask, progress: Listener) -> TrainingResult:
     """Train by ``pear.fit`` with its defaults.
 
-    The time cap is the total that other methods have for the common start, all tries and the final training.
+    The time cap is the total that the methods with the most tries have for the common start, all tries and the final
+    training, which continues one of the tries.
     """
     model, loss = prepared.model(run.seed, start=False), _make_field_protocol_loss(run, prepared.problem, {})
-    cap = prepared.start_seconds + run.settings["time_cap"] + 4 * run.settings["try_cap"]
+    cap = prepared.start_seconds + run.settings["time_cap"] + (MOST_TRIES - 1) * run.settings["try_cap"]
     config = FitConfig(time_cap=cap, seed=run.seed)
     held_out = prepared.split.validation
     history = fit(model, loss, prepared.train, held_out, prepared.validation, config, progress=progress)
