@@ -14,7 +14,7 @@ from torch import Tensor
 
 from pear.decisions.continuous_programs import solve_continuous_programs
 from pear.decisions.smoothing import Smoothing
-from pear.optimality.definiteness import is_only_semidefinite, is_semidefinite
+from pear.optimality.definiteness import is_semidefinite, is_singular
 from pear.optimality.rule import ROUNDOFF
 from pear.problem import Problem
 from pear.problem.derived_problems import minimised_problem_curvature
@@ -94,7 +94,7 @@ def _choice_is_needed(problem: Problem, cost: Tensor, overrides: dict[str, Any])
     Q = problem.sign * problem.checked(cost, **overrides)["Q"].detach()
     H = Q if Q.ndim == 3 else Q[None]
     H = H[H.flatten(1).isfinite().all(1)]
-    return bool((is_semidefinite(H) & is_only_semidefinite(H)).any())
+    return bool((is_semidefinite(H) & is_singular(H)).any())
 
 
 def _choose_from_costs(problem: Problem, cost: Tensor, overrides: dict[str, Any]) -> Smoothing:

@@ -67,7 +67,7 @@ def has_flat_curvature(qp: QuadraticProgram) -> Tensor:
     return torch.linalg.cholesky_ex(qp.H - torch.diag_embed(FLAT * diagonal)).info > 0
 
 
-def is_only_semidefinite(H: Tensor) -> Tensor:
+def is_singular(H: Tensor) -> Tensor:
     """Return whether a positive semidefinite H (B or 1, n, n) is singular up to rounding. Shape (B or 1,), bool.
 
     A pivot counts as zero if it is smaller than ``rule.RANK`` times the largest diagonal entry of H.

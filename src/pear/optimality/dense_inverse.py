@@ -5,7 +5,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from pear.optimality.definiteness import is_only_semidefinite
+from pear.optimality.definiteness import is_singular
 from pear.optimality.duals_and_active_sets import ActiveSet
 from pear.optimality.natural_sizes import positive_size
 from pear.optimality.rule import RANK
@@ -29,7 +29,7 @@ def apply_dense_inverse(H: Tensor, A: Tensor, G: Tensor, active: ActiveSet, e: T
     Returns:
         (B, n).
     """
-    flat = is_only_semidefinite(H).expand(len(e))
+    flat = is_singular(H).expand(len(e))
     solved, rest, singular = torch.empty_like(e), (~flat).nonzero()[:, 0], flat.nonzero()[:, 0]
     if len(rest):
         solved[rest] = _solve_dense(torch.linalg.cholesky(_dense_samples(H, rest)), e[rest])

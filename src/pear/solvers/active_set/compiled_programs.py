@@ -9,7 +9,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from pear.optimality.definiteness import is_definite, is_only_semidefinite, is_semidefinite
+from pear.optimality.definiteness import is_definite, is_semidefinite, is_singular
 from pear.optimality.dense_inverse import apply_dense_inverse
 from pear.optimality.duals_and_active_sets import ActiveSet
 from pear.problem import Problem
@@ -186,7 +186,7 @@ class CompiledPrograms:
             return False
         A, H = torch.from_numpy(P.J[:, : P.equalities]), self._hessians(P, np.arange(len(P.Q)))
         A = A / torch.linalg.vector_norm(A, dim=2, keepdim=True).clamp(min=np.finfo(np.float64).tiny)
-        return not bool(is_only_semidefinite(H + H.abs().amax((1, 2), keepdim=True) * (A.mT @ A)).any())
+        return not bool(is_singular(H + H.abs().amax((1, 2), keepdim=True) * (A.mT @ A)).any())
 
     @staticmethod
     def _are_all_definite(P: Programs) -> bool:
