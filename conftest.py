@@ -29,6 +29,13 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 
 @pytest.fixture
+def keep_small_ones_sparse(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Keep sparse inputs sparse, whatever their size and density."""
+    monkeypatch.setattr("pear.problem.quadratic_program.MIN_VARIABLES", 1)
+    monkeypatch.setattr("pear.problem.quadratic_program.MAX_SHARE", 1.0)
+
+
+@pytest.fixture
 def terminal(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     """An empty folder, and a wide terminal without colours."""
     monkeypatch.chdir(tmp_path)

@@ -15,7 +15,6 @@ from torch import Tensor
 import pear
 from pear.compile.thread_pools import map_in_threads
 from pear.optimality.duals_and_active_sets import ActiveSet
-from pear.problem import quadratic_program as sizes
 from pear.problem.matrix import SparseMatrix
 from pear.problem.quadratic_program import QuadraticProgram
 from pear.sensitivity.dense_reduced_systems import DenseReducedSystems, _reduced_spread
@@ -188,10 +187,9 @@ def test_what_is_called_good_has_no_residual() -> None:
 
 @pytest.mark.parametrize("kind", [kind for kind in KINDS if kind != "own rows"])
 @pytest.mark.parametrize("flat", [False, True])
-def test_sparse_systems(kind: str, flat: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.usefixtures("keep_small_ones_sparse")
+def test_sparse_systems(kind: str, flat: bool) -> None:
     """Sparse systems give the same solutions, and report flat tangent directions."""
-    monkeypatch.setattr(sizes, "MIN_VARIABLES", 1)
-    monkeypatch.setattr(sizes, "MAX_SHARE", 1.0)
     dense, active = programs(kind)
     scale = float(dense.H.abs().max())
     Q = scale * np.diag([1.0, 2.0, 3.0, 0.0, 0.0, 0.0]) if flat else dense.H[0].numpy()

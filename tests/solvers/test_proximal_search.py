@@ -18,15 +18,10 @@ from pear.optimality.duals_and_active_sets import ActiveSet, Duals
 from pear.problem import quadratic_program as rule
 from pear.solvers.candidate import Start
 
+pytestmark = pytest.mark.usefixtures("keep_small_ones_sparse")
+
 PLANTS, HOURS, BATCH = 4, 6, 24
 N = HOURS * (3 * PLANTS + 3)
-
-
-@pytest.fixture(autouse=True)
-def keep_small_ones_sparse(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Keep these programs sparse, although they are small."""
-    monkeypatch.setattr(rule, "MIN_VARIABLES", 1)
-    monkeypatch.setattr(rule, "MAX_SHARE", 1.0)
 
 
 def commitment(seed: int) -> dict[str, Any]:

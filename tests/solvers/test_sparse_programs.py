@@ -13,7 +13,6 @@ from scipy import sparse
 
 import pear
 from pear.decisions.continuous_programs import solve_continuous_programs
-from pear.problem import quadratic_program as rule
 from pear.problem.matrix import SparseMatrix
 from pear.sensitivity.sparse_reduced_systems import SparseReducedSystems
 from pear.solvers.backend_registry import get_backend
@@ -23,13 +22,6 @@ from pear.solvers.linalg.ldl import SymbolicLDL
 
 EXACT = 1e-9
 n, BATCH = 60, 5
-
-
-@pytest.fixture
-def keep_small_ones_sparse(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Keep sparse inputs sparse, whatever their size and density."""
-    monkeypatch.setattr(rule, "MIN_VARIABLES", 1)
-    monkeypatch.setattr(rule, "MAX_SHARE", 1.0)
 
 
 def costs(seed: int = 0, batch: int = BATCH, size: int = n) -> torch.Tensor:

@@ -8,8 +8,9 @@ import torch
 from scipy import sparse
 
 import pear
-from pear.problem import quadratic_program as rule
 from pear.train.history import History
+
+pytestmark = pytest.mark.usefixtures("keep_small_ones_sparse")
 
 ITEMS, DAYS = 8, 48
 
@@ -21,9 +22,7 @@ def samples() -> tuple[torch.Tensor, torch.Tensor]:
     return torch.from_numpy(X).float(), torch.from_numpy(values).float()
 
 
-def trained(sparse_problem: bool, monkeypatch: pytest.MonkeyPatch) -> History:
-    monkeypatch.setattr(rule, "MIN_VARIABLES", 1)
-    monkeypatch.setattr(rule, "MAX_SHARE", 1.0)
+def trained(sparse_problem: bool) -> History:
     weights = np.random.default_rng(1).integers(1, 9, (2, ITEMS)).astype(float)
     G = sparse.csr_array(weights) if sparse_problem else weights
     problem = pear.Problem(G=G, h=weights.sum(1) / 2, lb=0.0, ub=1.0, integer=True, sense="max")
@@ -33,8 +32,8 @@ def trained(sparse_problem: bool, monkeypatch: pytest.MonkeyPatch) -> History:
     return pear.fit(net, loss, samples(), config=pear.FitConfig(max_epochs=16))
 
 
-def test_two_contenders_at_most_are_judged_with_integers(monkeypatch: pytest.MonkeyPatch) -> None:
-    history = trained(True, monkeypatch)
+def test_two_contenders_at_most_are_judged_with_integers() -> None:
+    history = trained(True)
     screened = [row for row in history.race if row.screened]
     judged = [row for row in history.race if not row.screened]
     assert {row.epochs for row in screened} == {8, 16}
@@ -50,7 +49,7 @@ def test_two_contenders_at_most_are_judged_with_integers(monkeypatch: pytest.Mon
     assert History.from_dict(history.as_dict()).race == history.race
 
 
-def test_small_problems_are_judged_with_integers_alone(monkeypatch: pytest.MonkeyPatch) -> None:
-    history = trained(False, monkeypatch)
+def test_small_problems_are_judged_with_integers_alone() -> None:
+    history = trained(False)
     assert not any(row.screened for row in history.race)
     assert "relaxed" not in history.choice
