@@ -306,3 +306,26 @@ def test_a_cost_without_a_period_is_refused():
     )
     with pytest.raises(ProblemError, match="peak has a cost and no period"):
         pear.Rolling(peak, state={"stock": "stock[0]"})
+
+
+@pytest.mark.parametrize(("row", "state"), [("buy(0) + lack >= 9", 1.5), ("- buy(0) - lack <= -9", -1.5)])
+def test_a_state_enters_a_row_of_a_file_with_the_sign_of_the_file(tmp_path, row, state):
+    file = tmp_path / "shop.lp"
+    file.write_text(f"min\n cost: buy(0) + buy(1) + 9 lack\nst\n need: {row}\n other: buy(0) + buy(1) <= 5\nend\n")
+    rolling = pear.Rolling(
+        pear.from_mps(file, ["buy(0)", "buy(1)"]),
+        state={"need": "need"},
+        initial={"need": state},
+        transition=lambda states, decisions, true: {"need": states["need"]},
+    )
+    found = rolling.simulate("perfect", PRICES[:4])
+    assert found.decisions["buy"] == pytest.approx([1.5] * 3)  # what is needed, in every period
+
+
+def test_a_state_enters_no_row_of_a_cvxpy_model():
+    cp = pytest.importorskip("cvxpy")
+    price, stock, buy = cp.Parameter(3), cp.Variable(4, name="stock"), cp.Variable(3, name="buy")
+    rows = [stock[1:] == stock[:-1] + buy - 1, stock >= 0, buy >= 0, buy <= 2, stock[0] + 0 * buy[0] == 0.5]
+    m = pear.from_cvxpy(cp.Problem(cp.Minimize(price @ buy), rows), [price])
+    with pytest.raises(ProblemError, match=r"constants may be on either side .* known="):
+        pear.Rolling(m, state={"stock": m.constraints[0]})

@@ -60,6 +60,8 @@ class Model:
             bounds and matrices; None without known values. They are known before the decision and may differ between
             samples. To decide, the model needs them, through ``with_known`` or the argument ``known`` of a call.
         curvature_map: the map from predicted weights of quadratic terms to Q; None if no such weight is predicted.
+        constraint_signs: for each of ``constraints``, 1 if the problem has the row as it was written, −1 if an importer
+            has reversed it (a lower limit), 0 if that is not known (a row of CVXPY); empty if all are 1.
 
     Example:
         >>> import torch
@@ -84,6 +86,7 @@ class Model:
     constraints: tuple[str, ...] = ()
     known_map: KnownMap | None = None
     curvature_map: CurvatureMap | None = None
+    constraint_signs: tuple[int, ...] = ()
 
     def __post_init__(self) -> None:
         n, rows = self.problem.n, self.constraint_map

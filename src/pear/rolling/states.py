@@ -200,6 +200,8 @@ def _variable_state_entry(model: Model, entry: str, columns: Tensor) -> _Entry:
 def _row_state_entry(model: Model, entry: str) -> _Entry:
     """Return the place of a state that enters a plan as the right-hand side of the row ``entry``.
 
+    A row with a lower limit is stored with reversed signs, and so is the state.
+
     Returns:
         The fields ``field``, ``at``, ``factor``, ``fixed``, ``own`` and ``shape`` of a ``StateEntry``.
     """
@@ -207,8 +209,14 @@ def _row_state_entry(model: Model, entry: str) -> _Entry:
     p = 0 if problem.b is None else problem.b.shape[-1]
     field: Field = "b" if number < p else "h"
     at = torch.tensor([number if number < p else number - p])
-    own = getattr(problem, field)[..., at]
-    return field, at, torch.ones(1, dtype=torch.float64), torch.zeros(0, dtype=torch.int64), own, ()
+    sign = model.constraint_signs[number] if model.constraint_signs else 1
+    if not sign:
+        raise ProblemError(
+            f"the state enters at the row {entry!r} of a CVXPY model, where constants may be on either side of a "
+            "constraint; write the state as a cp.Parameter, pass it to from_cvxpy in known=, and name it here"
+        )
+    own = sign * getattr(problem, field)[..., at]
+    return field, at, torch.tensor([sign], dtype=torch.float64), torch.zeros(0, dtype=torch.int64), own, ()
 
 
 def _find_state_rows(model: Model) -> dict[int, tuple[int, float]]:

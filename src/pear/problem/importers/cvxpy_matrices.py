@@ -144,7 +144,7 @@ class CvxpyMatrices:
         names, integer = np.full(n, "", dtype=object), np.zeros(n, dtype=bool)
         layout: dict[str, Tensor] = {}
         low = np.where(np.arange(len(self.b)) < self.equalities, self.b, -np.inf)
-        rows = RowLimits(sparse.csr_array(-self.A), low, self.b, self._row_names())
+        rows = RowLimits(sparse.csr_array(-self.A), low, self.b, self._row_names(), canonical=True)
         rows, lb, ub = rows.split_bounds(kept)
         columns, _ = locate_tags(self._tags, lambda values: self.matrices_at(values)[1])
         for v, at in zip(problem.variables(), columns, strict=True):

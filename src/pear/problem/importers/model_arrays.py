@@ -130,6 +130,7 @@ class ModelArrays:
             variables=names,
             rows=self.rows.names,
             constraints=fixed.rows.labels(),
+            constraint_signs=fixed.rows.signs(),
             cost_map=own,
             layout=layout or indexed_layout(names),
             constraint_map=rows.constraint_map(D, coefficients),
@@ -242,7 +243,7 @@ class ModelArrays:
         force = np.zeros(len(costs)) if Q is None else Q @ found.t
         made = replace(
             self,
-            rows=RowLimits(small.rows, small.low, small.high, rows.names, rows.positions[found.rows]),
+            rows=RowLimits(small.rows, small.low, small.high, rows.names, rows.positions[found.rows], rows.canonical),
             costs=found.T.T @ (costs + force),
             lb=small.lb,
             ub=small.ub,

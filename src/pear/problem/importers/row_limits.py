@@ -29,6 +29,7 @@ class RowLimits:
         names: the names of all rows of the imported model, including rows that have become bounds.
         numbers: (k,) the position of each of the k rows among all rows of the imported model; None if the k rows are
             all its rows, in the same order.
+        canonical: whether another library, CVXPY, has brought the rows to this form. Their signs are then its choice.
     """
 
     matrix: sparse.csr_array
@@ -36,6 +37,7 @@ class RowLimits:
     high: Array
     names: tuple[str, ...]
     numbers: Index | None = None
+    canonical: bool = False
 
     @property
     def positions(self) -> Index:
@@ -64,6 +66,17 @@ class RowLimits:
         upper = [f"{names[i]} (upper limit)" if i in both else names[i] for i in above.tolist()]
         lower = [f"{names[i]} (lower limit)" if i in both else names[i] for i in below.tolist()]
         return (*(names[i] for i in equal.tolist()), *upper, *lower)
+
+    def signs(self) -> tuple[int, ...]:
+        """Return the signs that the rows of A and then of G have in ``fields``, in the order of ``labels``.
+
+        The sign is −1 for a lower limit, because such rows are reversed, and 0 for a canonical row, whose sign in the
+        user's model is not known.
+        """
+        equal, above, below = self.kinds()
+        if self.canonical:
+            return (0,) * (len(equal) + len(above) + len(below))
+        return (1,) * (len(equal) + len(above)) + (-1,) * len(below)
 
     def fields(self) -> dict[str, Any]:
         """Return these rows as the fields A, b, G and h of a problem, by name. Empty fields are left out.
@@ -105,7 +118,8 @@ class RowLimits:
         lb[crossed], ub[crossed] = -np.inf, np.inf
         general = np.ones(len(self.low), dtype=bool)
         general[single[~crossed[column]]] = False
-        return RowLimits(A[general], self.low[general], self.high[general], self.names, np.flatnonzero(general)), lb, ub
+        low, high, numbers = self.low[general], self.high[general], np.flatnonzero(general)
+        return RowLimits(A[general], low, high, self.names, numbers, self.canonical), lb, ub
 
     def numbers_of(self, where: str, names: Sequence[str] | str | None, what: str = "predicted") -> Index:
         """Return the positions of the rows with these names in ``self.names``.
