@@ -10,6 +10,7 @@ import torch
 from tours import Tours
 
 import pear
+from pear.errors import ProblemError
 from pear.optimality.status import Status
 from pear.problem import oracle_function
 
@@ -278,3 +279,24 @@ def test_a_relaxation_with_variables_of_its_own_is_a_model():
     doubled = pear.Model(oracle, cost_map=pear.CostMap([[1.0], [2.0]]))
     with pytest.raises(pear.ProblemError, match="whose relaxation is a Model as well"):
         pear.PEARLoss(doubled)
+
+
+@pytest.mark.parametrize(
+    ("index", "rows"),
+    [(1, [1]), ([0, 2], [0, 2]), (slice(1, 3), [1, 2]), ([True, False, True], [0, 2]), (torch.tensor([2, 0]), [2, 0])],
+)
+def test_selected_samples_give_the_function_their_row_numbers(index, rows):
+    seen = []
+
+    def decide(costs, keys=None):
+        seen.extend(keys)
+        return costs == costs.min(-1, keepdims=True)
+
+    oracle = pear.Oracle(decide, n=10, batched=True)
+    pear.solve(oracle[index], COSTS[: len(rows)])
+    assert seen == rows
+
+
+def test_a_slice_without_an_end_is_refused():
+    with pytest.raises(ProblemError, match="pass row numbers"):
+        pear.Oracle(lambda cost, key: cost == cost.min(), n=10)[2:]

@@ -167,7 +167,7 @@ class Oracle(Problem):
         the relaxation has no fields per sample, the oracle itself is returned.
         """
         if self.batch is None:
-            return self.of_samples(torch.as_tensor(index).reshape(-1).tolist()) if self.takes_keys else self
+            return self.of_samples(_row_numbers(index)) if self.takes_keys else self
         numbers = torch.arange(self.batch)[sample_index(index, self.batch, torch.device("cpu"))].tolist()
         keys = tuple(numbers if self._keys is None else (self._keys[i] for i in numbers))
         assert isinstance(self.relaxation, Problem)
@@ -268,6 +268,21 @@ def same_oracle(one: Problem | Model, other: Problem | Model) -> bool:
     if isinstance(first, Oracle) and isinstance(second, Oracle):
         return bool(first.function == second.function)
     return first.has_program and second.has_program
+
+
+def _row_numbers(index: Any) -> list[int]:
+    """Return the row numbers that an int, a list, a tensor, a bool mask or a slice with an end selects.
+
+    Raises:
+        ProblemError: the slice has no end, which only the number of samples could give it.
+    """
+    if isinstance(index, slice):
+        ends = (index.start or 0, index.stop, index.step or 1)
+        if ends[1] is None or min(*ends) < 0:
+            raise ProblemError(f"an oracle does not know how many samples there are; got {index}: pass row numbers")
+        return list(range(*ends))
+    rows = torch.as_tensor(index)
+    return (rows.nonzero() if rows.dtype == torch.bool else rows).reshape(-1).tolist()
 
 
 def _oracle_without_program(asks: str) -> str:

@@ -198,7 +198,7 @@ def _cvxpy_parameter_derivatives(matrices: CvxpyMatrices, parameter: Any) -> tup
     M = linear_map(terms, parameter.size)
     if M is None:
         raise DataError(
-            f"{WHERE}: the known parameter {parameter.name()} does not stand in it linearly; pass the function of it "
+            f"{WHERE}: the parameter {parameter.name()} does not stand in it linearly; pass the function of it "
             "as the parameter"
         )
     sizes = np.cumsum([n, 1, r, len(at_A[0]), len(at_P[0])])
