@@ -114,8 +114,8 @@ def read_safetensors(
         kind: the kind that the file must have.
         version: the version that the file must have.
         remedy: the advice to the user at the end of an error message.
-        check: a function that is called with the entry "identity" before all other entries are decoded, and that raises
-            an error if the identity is wrong; or None.
+        check: a function that raises an error if the file does not belong to the caller's training. It is called with
+            the entry "identity" of the content before other entries are decoded. None for a file without this entry.
 
     Raises:
         DataError: the file is missing, has another kind or version, is cut off, or was altered.

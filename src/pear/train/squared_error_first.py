@@ -26,10 +26,11 @@ def train_squared_error_first(
     train: SampleSource,
     optimizer: torch.optim.Optimizer | None,
 ) -> History:
-    """Train on the loss, if required after a training on the squared error, and return the history.
+    """Train the model on the squared error, then on the loss, and return the history.
 
-    The training on the squared error is required if ``FitConfig.start`` is "mse", the loss has a problem, and the user
-    passes no optimizer.
+    The model is trained on the loss alone if ``FitConfig.start`` is not "mse", if the loss has no problem, or if the
+    user passes an optimizer. It is trained on the squared error alone if that training is interrupted, or ended by the
+    time cap or a callback.
 
     Args:
         job: the inputs that both trainings share.
@@ -49,8 +50,8 @@ def _train_on_squared_error(job: FitJob, train: SampleSource) -> History:
     """Train on the squared error, leave the model with its best weights, and return the history.
 
     A model that is already trained is only validated, and keeps its weights. If the last layer does not show whether
-    the model is trained, it is validated and then trained, and gets its first weights back unless the metric is lower
-    after the training.
+    the model is already trained, the model is validated and then trained. It gets its first weights back unless the
+    metric is lower after this training.
     """
     model, look, began = job.model, train.look(), read_clock()
     fresh, given = has_fresh_output_layer(model, look.features, look.costs), copy.deepcopy(model.state_dict())

@@ -47,7 +47,8 @@ class SuccessiveHalving:
     """The training of candidates in stages; the better half of each stage continues.
 
     Args:
-        field: the list of candidates. Each is replaced in the list by the trained candidate that the engine returns.
+        field: the list of candidates. The engine may train a copy of a candidate in another process. The trained
+            candidate that it returns takes the place of the earlier one in the list.
         engine: the engine that runs the trainings.
         common: the inputs that all candidates share. The ``FitConfig.time_cap`` in them is that of all candidates
             together.
@@ -71,8 +72,8 @@ class SuccessiveHalving:
         """Train in stages, and return whether the user has interrupted the training.
 
         Args:
-            stages: a pair for each stage: the number of candidates, and the number of epochs that each of them has done
-                at the end of the stage, counted from the first stage.
+            stages: a pair for each stage: the number of candidates that it trains, and the total number of epochs that
+                each of them has done at the end of the stage.
         """
         left = list(range(len(self.field)))
         for stage, (count, epochs) in enumerate(stages, 1):
@@ -89,13 +90,14 @@ class SuccessiveHalving:
     def _time_for_next(self, shares: int) -> TimeLeft:
         """Return the time for the training of the next candidate in this stage.
 
-        The training gets an equal share of the time left, but at least the time of two checks if that much is left. It
-        always gets at least the time of one check, and ``LEAST_SHARE`` of the time cap. The exception: if no more than
-        the time of one check is left, and a candidate has been validated already, it gets no time.
+        If a candidate has been validated already, and no more than the time of one check is left until the time cap,
+        the training gets no time. Otherwise it gets an equal share of the time left, but at least the time of two
+        checks if that much is left. In any case it then gets at least the time of one check, and at least the share
+        ``LEAST_SHARE`` of the time cap.
 
         Args:
-            shares: the number of equal shares: one for each training until the end of the last stage, where trainings
-                that run at the same time count as one.
+            shares: the number of shares into which the time left is divided: the number of rounds left in this stage,
+                times the number of stages from this one to the last. The trainings of a round run at the same time.
         """
         if self._cap is None:
             return TimeLeft(None, None)
@@ -112,7 +114,7 @@ class SuccessiveHalving:
 
         Args:
             left: the numbers of the candidates of this stage in ``field``.
-            epochs: the number of epochs from the beginning of the first stage to the end of this one.
+            epochs: the total number of epochs that each candidate has done at the end of this stage.
             stage: the number of this stage, from 1, and the number of stages.
         """
         waiting = [number for number in left if not self.field[number].note]

@@ -62,8 +62,8 @@ def sort_samples_by_time(data: Any, numbered: bool, weight: Any = None) -> tuple
 
     Args:
         data: the samples, in any form that ``fit`` accepts. Only pairs and triples are sorted.
-        numbered: whether row numbers identify the samples, as they do for a problem with a field, such as b, that has a
-            row for each sample. If samples without ids are moved, their former row numbers become their ids.
+        numbered: whether samples without ids get their former row numbers as ids when they are moved. This is necessary
+            if the problem has a field, such as b, with a row for each sample.
         weight: (N,) weights of the samples, or None.
 
     Returns:

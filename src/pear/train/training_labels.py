@@ -172,6 +172,10 @@ def equal_label_norms(costs: Tensor, weight: Tensor | None = None) -> Tensor:
 def check_label_settings(config: FitConfig, problem: Any, ids: Any = None) -> None:
     """Raise ProblemError if the settings mix or scale the costs of samples in a way that the problem does not allow.
 
+    Samples can be replaced by several samples (``label_mixing="each"``) only if they have no ids, and no data of their
+    own in the problem. Costs can be scaled only if that does not change the best decision: the objective has no curved
+    term, no part of a cost is known, and no right-hand side is predicted.
+
     Args:
         config: the settings.
         problem: the problem of the loss, or None.

@@ -170,7 +170,7 @@ class TrainingRun:
         self._began, self.config = read_clock(), replace(self.config, time_cap=time_cap)
 
     def seconds(self) -> float:
-        """Return the seconds since the run began, including a first training on the squared error."""
+        """Return the seconds since ``fit`` or ``begin`` was called, plus those of the run before an interruption."""
         return read_clock() - self._began
 
     def over_time_cap(self) -> bool:
@@ -309,7 +309,7 @@ class TrainingRun:
         return value.detach(), count
 
     def _compiled_epochs(self) -> LinearEpochs | Literal[False]:
-        """Return the epochs in compiled code; False if they do not support the model, loss, optimizer or samples."""
+        """Return the epochs in compiled code; False if they do not support this training, for example several ranks."""
         train, parts = self.train, (self.model, self.loss, self.optimizer)
         if self.ranks.size > 1 or self.config.clip_norm is not None:
             return False
@@ -349,9 +349,9 @@ class TrainingRun:
     def _validate(self) -> tuple[float, float, bool] | None:
         """Compute the metric of the present weights, and compare it with the best one.
 
-        Weights from before the first step are replaced only by clearly better weights. The metric must be lower by a
-        share of 1/√N, for N validation samples. That is about the relative standard error of a mean of N numbers whose
-        deviation equals the mean.
+        As long as the best weights are those from before the first step, other weights must be clearly better: their
+        metric must be lower by a share of 1/√N, for N validation samples. That is about the relative standard error of
+        a mean of N numbers whose standard deviation equals their mean.
 
         Returns:
             Three values: the metric, the seconds of the run at the end of the check, and whether the weights are the

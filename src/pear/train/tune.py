@@ -44,7 +44,8 @@ class TuneResult:
 
     Attributes:
         best: the settings with the lowest validation regret, in the form of ``tune(…, candidates=[best])``.
-        loss: a loss with these settings that is calibrated on the training costs, and that no training has changed.
+        loss: a new loss with these settings, which no training has changed. If it is PEAR's loss, it is calibrated on
+            the training costs.
         model: the model that was trained with these settings, with its best weights.
         history: the history of the training of ``model``.
         rows: the results of all candidates.
@@ -80,7 +81,8 @@ def default_candidates(problem: Problem | Model) -> list[Settings]:
 
     They are the squared error, SPO+, and PEAR with several smoothings, injections and guidances. For a problem with a
     quadratic term the smoothing does not vary, and SPO+ is left out. SPO+ is also left out for a model that predicts
-    right-hand sides. For an ``Oracle`` without a relaxation, the candidates are the methods that need only decisions.
+    right-hand sides or quadratic terms. For an ``Oracle`` without a relaxation, the candidates are the squared error
+    and methods that need only decisions, each of them with and without a small weight of the squared error.
     """
     if not (oracle := problem_of_model(problem)).has_program and getattr(oracle, "relaxation", None) is None:
         weights = [0.0, 0.01]
@@ -269,7 +271,7 @@ def _read_tune_samples(problem: Problem | Model, pair: Sequence[Any], name: str)
 
     Args:
         problem: the problem or model that the samples belong to.
-        pair: the features, the costs and, optionally, the row numbers of the samples.
+        pair: the features and the costs, or a triple that also has the row numbers of the samples in the problem.
         name: the name of the pair in error messages.
 
     Raises:

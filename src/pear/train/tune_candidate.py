@@ -52,8 +52,8 @@ class TimeLeft(NamedTuple):
 
     Attributes:
         stage: the seconds for the present stage of this candidate, including checks; 0 if no time is left for a check.
-        whole: the seconds until the time cap of ``tune``. The search for integer decisions is then interrupted. None
-            for the first candidate, which is always validated.
+        whole: the seconds until the search for integer decisions is interrupted, shortly after the time cap of ``tune``
+            (``seconds_left_to_validate``). None as long as no candidate has been validated.
     """
 
     stage: float | None
@@ -84,15 +84,15 @@ class TuneCandidate:
 
     Attributes:
         settings: the method and the options of the loss.
-        loss: the loss with these settings, which no training changes.
+        loss: the loss with these settings. Every training works on a copy of it.
         model: the model, with the best weights so far.
         checkpoint: the bytes of a checkpoint file, with which the training can continue on another machine; empty
             before the first epoch.
         history: the history of the training so far.
         seconds: the seconds of the training so far.
         note: why the candidate failed or was never validated; "" for all others.
-        shuffled: whether each epoch visits the samples in a random order. The method of the settings determines this,
-            but another process may train the candidate and not know a method that was registered in this process.
+        shuffled: whether each epoch visits the samples in a random order. The method of the settings determines this.
+            It is stored here because a process that trains the candidate may not know a method of the user's.
     """
 
     settings: Settings
@@ -142,13 +142,13 @@ def train_tune_candidate(
     Args:
         send: a function that is called with the ``Progress`` after every epoch, if ``wanted`` is true.
         one: the candidate, which is changed.
-        epochs: the number of epochs in total.
+        epochs: the number of epochs in total, with those of earlier stages.
         common: the inputs that all candidates share.
         wanted: whether the user has asked for the progress.
         time_left: the time for this stage and for the whole of ``tune``.
 
     Returns:
-        The candidate.
+        ``one``, with the state after this training. Its note says why, if the training has failed.
     """
     config, train, validation, metric = common
     cap = None if time_left.stage is None else one.seconds_checked + time_left.stage

@@ -18,9 +18,9 @@ from pear.wording import list_positions
 class UnsolvedSamples:
     """The count of samples that were left out because their status was INACCURATE.
 
-    No solver has found a verified solution of such a sample under the forecast of one step, or of one comparison in a
-    race. An error would end a long training for the sake of this one forecast. Samples with any other failure are not
-    left out.
+    INACCURATE means that no solver has found a verified solution for the present forecast of the sample. A later
+    forecast of the same sample may be solved. ``fit`` therefore leaves the sample out of the present step, or of the
+    present comparison in a race, and goes on. Samples with any other failure are not left out.
 
     Attributes:
         count: how often a sample was left out.
@@ -30,9 +30,9 @@ class UnsolvedSamples:
         self.count = 0
 
     def solved_rows(self, loss: Any, error: SolveError, batch: int, keys: Sequence[Hashable] | None) -> Tensor:
-        """Return the positions (k,) of the samples of a batch that are not in ``error``.
+        """Return the positions (k,) of those samples of a batch that ``error`` does not name.
 
-        The samples in ``error`` are counted, and the first call warns.
+        The samples that ``error`` names are added to ``count``. The first call issues a warning.
 
         Args:
             loss: the loss, which has raised the error.
@@ -41,8 +41,8 @@ class UnsolvedSamples:
             keys: the ids of the samples in the batch, for the warning; None if they have no ids.
 
         Raises:
-            SolveError: the error itself, if a sample has another status, or if the loss is not a ``PEARLoss``, whose
-                errors name positions in the batch.
+            SolveError: ``error`` itself, if a status in it is not INACCURATE, or if the loss is not a ``PEARLoss``,
+                because only the errors of a ``PEARLoss`` are known to name positions in the batch.
         """
         known = isinstance(loss, PEARLoss) and error.samples and max(error.samples) < batch
         if not known or any(status != Status.INACCURATE for status in error.statuses):

@@ -65,7 +65,7 @@ def hold_out_validation(samples: MemorySamples, share: Any, problem: Any) -> tup
 
 
 def check_validation_rows(samples: MemorySamples, problem: Any) -> None:
-    """Raise ProblemError if there is only one sample, or if samples and rows of the problem differ in number."""
+    """Raise ProblemError if there is only one sample, or if samples without ids do not match the problem's rows."""
     count, own = len(samples), count_keyed_samples(problem)
     if count < 2:
         raise ProblemError(f"two samples at least are needed, one to train on and one to validate; got {count}")
@@ -98,12 +98,13 @@ def describe_validation(taken: int, left: int) -> str:
 
 
 def clean_validation(model: nn.Module, loss: Any, validation: SampleSource) -> SampleSource:
-    """Return the validation samples, after those that are not finite are left out or refused.
+    """Return the validation samples without those that are not finite.
 
-    They are left out if the samples are in memory and the loss masks failed samples.
+    Samples are left out only if they are in memory and the loss masks failed samples. A sample is then left out if its
+    costs are not finite, or if its features lead to forecasts that are not finite.
 
     Raises:
-        ProblemError: costs are not finite, and samples cannot be left out.
+        ProblemError: costs are not finite, and samples cannot be left out; or no sample is left.
     """
     if masks_unusable_samples(loss) and isinstance(validation, MemorySamples):
         return validation.usable(model, loss, "validation").finite()

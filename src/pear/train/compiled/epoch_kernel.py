@@ -226,8 +226,9 @@ def collect_epoch_gradient(model: LinearState, data: TrainingSet, rows: Array, c
         model: the model, with the buffers ``weight_slope`` and ``bias_slope``.
         data: the training samples.
         rows: the row numbers of the batch's samples; only the first ``count`` are read.
-        count: the number of samples in the batch.
-        g: the gradient of each sample's loss with respect to its n costs; only the first ``count`` rows are read.
+        count: the number of samples in the batch, by which the gradient is divided.
+        g: (B, n) the gradient of each sample's loss with respect to its costs, in the units in which the programs are
+            solved; only the first ``count`` rows are read.
     """
     n, p = model.weight.shape
     slope, zero = model.weight_slope, model.weight[0, 0] * 0

@@ -161,9 +161,10 @@ class LinearEpochs:
         return reached
 
     def _failed(self, lam: float) -> Tensor:
-        """Return the status of each sample that is known to fail under every forecast, and 0 for the others, (N,) int8.
+        """Return a status for each sample, (N,) int8: that of its failure if training leaves it out, otherwise 0.
 
-        All numbers are 0 if the loss does not mask failures. ``lam`` is the smoothing λ.
+        If the loss masks failures, training leaves out the samples that are known to fail under their true costs, and
+        thus for every forecast. ``lam`` is the smoothing λ of the loss.
         """
         keys: list[Hashable] = list(range(len(self.costs)))
         costs = torch.from_numpy(self.costs)
