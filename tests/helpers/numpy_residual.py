@@ -1,11 +1,16 @@
-"""The library's definition of the KKT residual, written a second time in numpy."""
+"""The KKT residual in numpy: the judge of the tests, which shares no code with the library."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import numpy as np
 from numpy.typing import NDArray
+from torch import Tensor
 
-from pear_lab.judge.judged_program import JudgedProgram
+import pear
+from pear.optimality.duals_and_active_sets import Duals
+from pear_lab.judge.judged_program import JudgedProgram, judged_fields, judged_programs
 
 Array = NDArray[np.float64]
 
@@ -15,7 +20,7 @@ def kkt_residual(program: JudgedProgram, x: Array, equality: Array, inequality: 
 
     Primal violations are divided by the norm of the row and by the size of the decision. Stationarity, and multipliers
     times the norm of their row, are divided by the size of the objective's gradient. Complementarity is divided by
-    both.
+    both. Hx may be nothing but rounding: the size of the gradient is therefore at least a millionth of the terms of Hx.
     """
     p = program
     norm_A, norm_G = _norms(p.A), _norms(p.G)
@@ -33,6 +38,21 @@ def kkt_residual(program: JudgedProgram, x: Array, equality: Array, inequality: 
     return float(worst) if np.isfinite(worst) else np.inf
 
 
+def batch_residual(programs: Sequence[JudgedProgram], x: Tensor, duals: Duals) -> float:
+    """Return the largest ``kkt_residual`` of the programs of a batch at x (B, n) with multipliers."""
+    parts = [part.double().cpu().numpy() for part in (x, duals.equality, duals.inequality, duals.bound)]
+    return max(kkt_residual(*row) for row in zip(programs, *parts, strict=True))
+
+
+def solution_residual(
+    problem: pear.Problem, cost: Tensor, x: Tensor, duals: Duals | None, smoothing: float = 0.0
+) -> float:
+    """Return the largest ``kkt_residual`` of solutions x (B, n) of a problem under costs (B, n)."""
+    assert duals is not None
+    costs = cost.detach().double().cpu().numpy()
+    return batch_residual(judged_programs(judged_fields(problem), costs, smoothing, problem.sense), x, duals)
+
+
 def _norms(rows: Array) -> Array:
     return _positive(np.linalg.norm(rows, axis=1))
 
@@ -48,5 +68,7 @@ def _sizes(p: JudgedProgram, x: Array) -> tuple[float, float]:
     limits = np.abs(np.concatenate([p.b, p.h, p.lb, p.ub]))
     largest = max(np.abs(p.c).max() / (max_curvature or 1.0), limits[np.isfinite(limits)].max(initial=0.0)) or 1.0
     size = max(np.abs(x).max(), 1e-9 * largest)
-    dual_scale = max(np.abs(p.c).max(), np.abs(p.H @ x).max(), 1e-9 * largest * max_curvature)
+    cost = np.abs(p.c).max()
+    terms = min(1e-6 * (np.abs(p.H) @ np.abs(x)).max(), 1e3 * cost if cost else np.inf)
+    dual_scale = max(cost, np.abs(p.H @ x).max(), terms, 1e-9 * largest * max_curvature)
     return float(size), float(dual_scale) or 1.0

@@ -1,4 +1,4 @@
-"""A zoo of small problems whose solution is known, and the optimality conditions and projections in plain numpy.
+"""A zoo of small problems whose solution is known, and their tangent spaces and projections in plain numpy.
 
 A problem is *planted*: a feasible point is chosen first, then a multiplier of at least ``MARGIN`` for every constraint
 that is tight at the point, and the cost follows from stationarity. The point is therefore the strictly complementary
@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 import scipy.linalg
@@ -19,23 +19,11 @@ from torch import Tensor
 
 import pear
 from pear.testing.program_zoo import zoo_grid
+from pear_lab.judge.judged_program import JudgedProgram, judged_fields, judged_programs
 
 INF = float("inf")
 MARGIN = 0.1
 Array = np.ndarray[Any, Any]
-
-
-class Arrays(NamedTuple):
-    """One sample in the minimised form: ``min ½xᵀHx + cᵀx  s.t.  Ax = b, Gx ≤ h, lb ≤ x ≤ ub``."""
-
-    H: Array
-    c: Array
-    A: Array
-    b: Array
-    G: Array
-    h: Array
-    lb: Array
-    ub: Array
 
 
 @dataclass(frozen=True)
@@ -68,29 +56,20 @@ class Planted:
         return self.problem.n
 
 
-def arrays(problem: pear.Problem, cost: Tensor, smoothing: float, i: int) -> Arrays:
+def arrays(problem: pear.Problem, cost: Tensor, smoothing: float, i: int) -> JudgedProgram:
     """Return sample i in numpy, read from the problem's own fields."""
-    n = problem.n
-    absent = {"Q": np.zeros((n, n)), "A": np.zeros((0, n)), "b": np.zeros(0), "G": np.zeros((0, n)), "h": np.zeros(0)}
-    absent |= {"lb": np.full(n, -INF), "ub": np.full(n, INF)}
-    got = {}
-    for name, default in absent.items():
-        value = getattr(problem, name)
-        shared = value is None or value.ndim == default.ndim
-        got[name] = default if value is None else (value if shared else value[i]).cpu().numpy()
-    s = 1 if problem.sense == "min" else -1
-    Q = got.pop("Q")
-    return Arrays(s * Q + smoothing * np.eye(n), s * cost[i].detach().double().cpu().numpy(), **got)
+    costs = cost.detach().double().cpu().numpy()
+    return judged_programs(judged_fields(problem), costs, smoothing, problem.sense)[i]
 
 
-def tight(a: Arrays, x: Array, size: float = 1.0) -> tuple[Array, Array, Array]:
+def tight(a: JudgedProgram, x: Array, size: float = 1.0) -> tuple[Array, Array, Array]:
     """Return which rows of G, lower bounds and upper bounds are tight at x; of two equal bounds, only the lower."""
     near = 1e-9 * size
     lower = x - a.lb < near
     return a.h - a.G @ x < near, lower, (a.ub - x < near) & ~lower
 
 
-def jacobian(a: Arrays, x: Array, size: float = 1.0) -> Array:
+def jacobian(a: JudgedProgram, x: Array, size: float = 1.0) -> Array:
     """Return the equality rows, the tight rows and a unit row for each tight bound, scaled to length 1.
 
     Dependent rows are kept.
@@ -105,45 +84,6 @@ def projection(H: Array, J: Array) -> Array:
     """Return P from the null space N of J: N (NᵀHN)⁻¹ Nᵀ."""
     N = scipy.linalg.null_space(J, rcond=1e-10) if len(J) else np.eye(len(H))
     return N @ np.linalg.solve(N.T @ H @ N, N.T) if N.shape[1] else np.zeros_like(H)
-
-
-def kkt(a: Arrays, x: Array, equality: Array, inequality: Array, bound: Array, gradient: Array | None = None) -> float:
-    """Return the largest violation of an optimality condition, relative to the units of the cost and of x.
-
-    Args:
-        a: the sample.
-        x, equality, inequality, bound: the point and its multipliers, (n,), (p,), (m,), (n,).
-        gradient: (n,) the gradient of a smooth term at x, if there is one.
-    """
-    if not all(np.isfinite(v).all() for v in (x, equality, inequality, bound)):
-        return INF
-    pull = a.c if gradient is None else a.c + gradient
-    # units come from the data as well: a solution of zero, or a cost of zero, has no size of its own
-    steep, bend = np.abs(pull).max(), np.abs(a.H).max()
-    sizes = [np.abs(v[np.isfinite(v)]).max(initial=0.0) for v in (x, a.b, a.h, a.lb, a.ub)]
-    size = max(*sizes, 1e-6 * (steep / bend if steep and bend else 1.0))
-    force = max(steep, bend * size) or 1.0
-    below, above = np.maximum(-bound, 0), np.maximum(bound, 0)
-    slack = np.concatenate([a.h - a.G @ x, x - a.lb, a.ub - x])
-    multiplier = np.concatenate([inequality, below, above])
-    absent = np.isinf(slack)
-    parts = [
-        (a.H @ x + pull + a.A.T @ equality + a.G.T @ inequality + bound) / force,
-        (a.A @ x - a.b) / size,
-        np.maximum(-slack, 0) / size,
-        np.maximum(-inequality, 0) / force,
-        multiplier[absent] / force,
-        (multiplier * np.where(absent, 0, slack))[~absent] / force / size,
-    ]
-    return float(np.abs(np.concatenate(parts)).max())
-
-
-def solution_kkt(problem: pear.Problem, cost: Tensor, smoothing: float, s: pear.Solution) -> float:
-    """Return the largest ``kkt`` of the samples of a solution."""
-    assert s.duals is not None
-    duals = (s.duals.equality, s.duals.inequality, s.duals.bound)
-    rows = [[v[i].double().cpu().numpy() for v in (s.x, *duals)] for i in range(len(cost))]
-    return max(kkt(arrays(problem, cost, smoothing, i), *row) for i, row in enumerate(rows))
 
 
 def plant(

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 import torch
 from scipy.optimize import OptimizeResult, linprog
-from zoo import Arrays, arrays
+from zoo import arrays
 
 import pear
 from pear.decisions.continuous_programs import solve_continuous_programs
@@ -16,11 +16,12 @@ from pear.optimality.status import Status
 from pear.sensitivity import uniqueness
 from pear.sensitivity.projection import project
 from pear.sensitivity.uniqueness import is_unique
+from pear_lab.judge.judged_program import JudgedProgram
 
 n = 4
 
 
-def width_of_the_optimal_set(a: Arrays, x: np.ndarray) -> float:
+def width_of_the_optimal_set(a: JudgedProgram, x: np.ndarray) -> float:
     """Return how far two optimal points can differ in one coordinate; they have Hz = Hx and the same cost."""
     A, b = np.vstack([a.A, a.H]), np.concatenate([a.b, a.H @ x])
     G, h = np.vstack([a.G, a.c + a.H @ x]), np.append(a.h, (a.c + a.H @ x) @ x + 1e-11)
