@@ -65,7 +65,10 @@ def hold_out_validation(samples: MemorySamples, share: Any, problem: Any) -> tup
 
 
 def check_validation_rows(samples: MemorySamples, problem: Any) -> None:
-    """Raise ProblemError if there is only one sample, or if samples without ids do not match the problem's rows."""
+    """Raise ProblemError if there is only one sample, or if there are more or fewer samples than rows of the problem.
+
+    Samples with ids are not compared with the rows, because an id says which row belongs to its sample.
+    """
     count, own = len(samples), count_keyed_samples(problem)
     if count < 2:
         raise ProblemError(f"two samples at least are needed, one to train on and one to validate; got {count}")

@@ -46,11 +46,13 @@ class DailyUpdates:
     """The updates of a trained network with new samples, by way of three copies: "fit", "slow" and "fast".
 
     The copy "fit" keeps the weights of ``fit``. The other two are trained on new samples, with a low and with a high
-    learning rate. The network gets the weights of the copy that decides best. For a fair comparison, every copy decides
-    for a new sample before it is trained on the sample. Another copy takes over if its decisions have lost less over
-    the latest samples, by more than two standard errors of the paired difference. (The race of ``fit`` requires
-    only 1.5 standard errors, but chooses only once.) The learning rates are lower while few samples are in memory: they
-    are multiplied by the share of the memory that is filled.
+    learning rate. One copy decides: the network has its weights. At first that is the copy "slow". Another copy takes
+    over if its decisions have lost less over the latest samples, by more than two standard errors of the paired
+    difference. (The race of ``fit`` requires only 1.5 standard errors, but chooses only once.) For a fair comparison,
+    every copy decides for a new sample before it is trained on the sample.
+
+    A memory keeps the latest samples (``MEMORY``), which steps with few new samples use again. While the memory is
+    filling, the learning rates are multiplied by the share of it that is filled.
 
     Args:
         network: the trained network, which gets the weights of the copy that decides.
@@ -90,7 +92,7 @@ class DailyUpdates:
 
         Args:
             new: the new samples, with the features that the network gets.
-            batch_size: the number of samples in a step. Where new samples are fewer, samples from the memory are added.
+            batch_size: the number of samples in a step. A step with fewer new samples gets more from the memory.
             generator: the generator that draws the order of the new samples, and the samples from the memory.
         """
         self._judge(new)

@@ -200,7 +200,11 @@ def _weight_for_file(name: str, value: Any) -> torch.Tensor:
 
 
 def _problem_for_file(problem: Problem | Model) -> dict[str, Any]:
-    """Return a problem or model as arrays, names and numbers for a model file."""
+    """Return a problem or model as arrays, names and numbers for a model file.
+
+    Raises:
+        ProblemError: the problem has a smooth term, which consists of functions.
+    """
     model, plain = (problem, problem.problem) if isinstance(problem, Model) else (None, problem)
     if plain.phi is not None:
         raise ProblemError("the problem has a smooth term, which is made of functions; a model file holds arrays only")

@@ -29,7 +29,7 @@ def partial_fit_estimator(estimator: DecisionRegressor, given: Mapping[str, Any]
 
     Args:
         estimator: the estimator. If ``fit`` was called before, its weights are updated with ``DailyUpdates``;
-            otherwise it is trained for one epoch.
+            otherwise every call trains it for one epoch.
         given: X, y, groups and base_forecast by name, as in ``fit``.
 
     Raises:

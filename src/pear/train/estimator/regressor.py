@@ -231,11 +231,11 @@ class DecisionRegressor(RegressorMixin, BaseEstimator):
     def partial_fit(self, X: Any, y: Any, *, groups: Any = None, base_forecast: Any = None) -> Self:
         """Update the model with new rows, such as those of a day.
 
-        After ``fit`` the weights take small steps (``pear.train.estimator.daily_updates``). Before these steps, the
-        updated weights and those of ``fit`` both decide for the new rows. ``updates_.note`` is a sentence that compares
-        these decisions over the last samples. It is logged as a warning when the weights of ``fit`` replace updated
-        weights that have decided worse. If ``fit`` was never called, ``partial_fit`` trains for one epoch at the full
-        learning rate, and the first rows determine the standardisation and the smoothing "auto".
+        After ``fit``, two copies of the network take small steps, and a third one keeps the weights of ``fit``. All of
+        them decide for new rows before these steps, and a copy that decides clearly better gives the model its weights
+        (``DailyUpdates``). ``updates_.note`` compares the copies over the last samples in a sentence. It is logged as a
+        warning when the weights of ``fit`` take over. If ``fit`` was never called, every call trains for one epoch at
+        the full learning rate, and the first rows determine the standardisation and the smoothing "auto".
 
         Args:
             X, y, groups, base_forecast: rows as in ``fit``.

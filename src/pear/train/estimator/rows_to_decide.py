@@ -151,7 +151,7 @@ def read_rows_to_decide(
         estimator: the fitted estimator.
         predicted: the forecasts: k values for each row, (N, k); for a long table one value for each row, (N·k,).
         y: the true values, or None.
-        problem: the problem of these rows, if it is not that of the estimator, or None.
+        problem: the problem of these rows; None for that of the estimator.
         groups: the ids of the groups of a long table, or None.
         known: the known values of the rows, or None.
     """

@@ -33,8 +33,8 @@ class LoaderSamples:
         numbered: whether row numbers are the ids of samples that the loader yields without ids.
         costs: (N, n) true costs of all samples, in the order of the first pass over the loader.
         keys: the N ids in the order of the first pass; None if the samples have no ids.
-        first: the samples of the first batches, with features: at least 4,096 samples (``LOOK``), or all if the loader
-            has fewer. They end before the first batch whose features have another shape.
+        first: the samples of the first batches, with features. They end with the batch that completes 4,096 samples
+            (``LOOK``), before the first batch whose features have another shape, or with the last batch.
         unusable: the row numbers of the samples that ``find_unusable_samples`` finds.
         drop: which samples training leaves out: "" for none, "unusable" for those in ``unusable``, and "nonfinite" for
             those and for samples whose costs are not finite.
