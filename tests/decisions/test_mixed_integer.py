@@ -22,9 +22,8 @@ from scipy import sparse
 
 import pear
 from pear.compile import thread_pools
-from pear.decisions.integer_checks import _smallest_integer_coefficients, check_integers, complete_integers
+from pear.decisions.integer_checks import check_integers, complete_integers
 from pear.optimality.rule import INTEGRAL
-from pear.problem.matrix import SparseMatrix
 from pear.problem.quadratic_program import QuadraticProgram
 from pear.solvers.adapters.highs import _HighsClock
 from pear.solvers.binary import binary_plan as plan
@@ -376,13 +375,15 @@ def test_every_sample_has_a_matrix_of_its_own() -> None:
     assert found.x.tolist() == [[1.0, 2.0], [1.0, 3.0]]
 
 
-def test_slacks_of_a_sparse_program_are_finite() -> None:
-    """Dense and sparse matrices give the same smallest integer coefficients."""
-    dense = pear.Problem(G=[[1.0, 4.0]], h=[3.0], lb=0.0, ub=1.0, integer=[True, True])
-    qp = dense.canonical(torch.ones(1, 2))
-    assert _smallest_integer_coefficients(qp.G, qp.integer).tolist() == [[1.0]]
-    stored = SparseMatrix(sparse.csr_array(np.array([[1.0, 4.0]])), shared=True)
-    assert _smallest_integer_coefficients(stored, qp.integer).tolist() == [[1.0]]
+@pytest.mark.usefixtures("keep_small_ones_sparse")
+def test_sparse_rows_are_checked_like_dense_ones() -> None:
+    """The violation of a row is relative to its terms, its limit and its smallest coefficient."""
+    G = np.array([[0.0, 2.0, 4.0]])
+    for rows in (G, sparse.csr_array(G)):
+        problem = pear.Problem(G=rows, h=[3.0], lb=0.0, ub=5.0, integer=[False, False, True])
+        assert problem.is_sparse == (rows is not G)
+        qp = problem.canonical(torch.ones(1, 3))
+        assert float(check_integers(qp, claimed(qp, [0.0, 0.0, 2.0], 2.0)).residual) == pytest.approx(5 / 13)
 
 
 def test_a_bound_that_is_off_by_rounding() -> None:

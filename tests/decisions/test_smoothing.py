@@ -33,11 +33,11 @@ def draw(count: int, n: int, seed: int) -> Tensor:
 
 def battery(hours: int = 6) -> pear.Problem:
     """Return a battery with variables for charge, discharge and energy; the energy has no cost."""
-    one, none = np.eye(hours), np.zeros((hours, hours))
+    one = np.eye(hours)
     before = np.eye(hours, k=-1)
     rows = np.hstack([-0.9 * one, one / 0.9, one - before])
     upper = np.concatenate([np.full(2 * hours, 2.0), np.full(hours, 5.0)])
-    return pear.Problem(A=rows + 0 * np.hstack([none] * 3), b=np.zeros(hours), lb=0.0, ub=upper)
+    return pear.Problem(A=rows, b=np.zeros(hours), lb=0.0, ub=upper)
 
 
 def flow(n: int = 520) -> pear.Problem:

@@ -87,8 +87,8 @@ def elastic_by_scipy(model: pear.Model, y: torch.Tensor) -> tuple[float, Any]:
     for name, first in (("A", 7), ("G", 9)):
         for k, at in enumerate(PLACES[name]):
             (A if name == "A" else G)[at] = y[first + k]
-    rows = [i for i in range(3) if i in (0, 1, 2)]  # all of them have a predicted limit or coefficient
-    c = np.concatenate([p.sign * y[:4].numpy(), [3.0, 2.0], np.full(len(rows), 2.5), [2.0]])
+    # every row of G has a predicted limit or coefficient
+    c = np.concatenate([p.sign * y[:4].numpy(), [3.0, 2.0], np.full(3, 2.5), [2.0]])
     eq = np.hstack([A, [[1.0, -1.0]], np.zeros((1, 4))])
     top = np.zeros((1, 10))
     top[0, 0], top[0, 9] = 1.0, -1.0
