@@ -16,9 +16,11 @@ import argparse
 import json
 import multiprocessing
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, NamedTuple
+from unittest.mock import patch
 
 import numpy as np
 import torch
@@ -26,7 +28,7 @@ from torch import nn
 
 import pear
 from pear.decisions import choose_smoothing
-from pear.losses import defaults
+from pear.losses import defaults, pear_loss
 from pear.losses.mse import MSELoss
 from pear_lab.data.building_data import load_building
 from pear_lab.data.energy_data import load_energy
@@ -138,18 +140,29 @@ class Setting(NamedTuple):
         return cls(**{name: value if name in words else float(value) for name, value in pairs.items()})  # type: ignore[arg-type]
 
 
+@contextmanager
+def library_constants(setting: Setting) -> Iterator[None]:
+    """Replace the constants of the library that are no arguments of ``PEARLoss``, and restore them at the end."""
+    with (
+        patch.object(choose_smoothing, "STRENGTH", setting.rho),
+        patch.object(defaults, "DECAY", setting.decay),  # read by compiled epochs
+        patch.object(pear_loss, "DECAY", setting.decay),  # read by ``PEARLoss.step``
+    ):
+        yield
+
+
 def train(cell: str, text: str, seed: int) -> float:
     """Train on ``cell`` with the setting that ``text`` describes; return the best validation regret in percent."""
     torch.set_num_threads(1)
     setting = Setting.read(text)
     torch.manual_seed(seed)
     trial = CELLS[cell](seed)
-    choose_smoothing.STRENGTH, defaults.DECAY = setting.rho, setting.decay
     protocol = {**trial.protocol, **({"patience": int(setting.patience)} if setting.patience else {})}
     config = pear.FitConfig(seed=seed, start=setting.start, **protocol)  # type: ignore[arg-type]
 
     def run(loss: nn.Module) -> float:
-        history = pear.fit(trial.model, loss, trial.train, trial.validation, trial.metric, config)
+        with library_constants(setting):
+            history = pear.fit(trial.model, loss, trial.train, trial.validation, trial.metric, config)
         assert history.best is not None
         if history.stopped == "time_cap":
             print(f"\n{cell}, {text!r}, seed {seed} was ended by the time cap", file=sys.stderr)
