@@ -80,7 +80,7 @@ def size_features(days: IrishCommitmentDays) -> Array:
     return np.stack([np.sqrt(wind), wind, load], 2)
 
 
-def numpy_spread(fold: Fold) -> tuple[Array, Array]:
+def predicted_error_sizes(fold: Fold) -> tuple[Array, Array]:
     """Return the predicted sizes of errors on past days (N, 12) and on test days (T, 12)."""
     spread = predict_spread(fold.past, fold.errors, fold.now)
     return spread.past.numpy(), spread.now.numpy()
@@ -250,7 +250,7 @@ def neighbour_weights(fold: Fold) -> Array:
 
 def walk_forward_costs(fold: Fold, count: int) -> dict[str, Array]:
     """Return, for each rule, the expected costs (T, 12, 16) of the blocks that the rule plans by."""
-    past, now = numpy_spread(fold)
+    past, now = predicted_error_sizes(fold)
     spread, units = ErrorSpread(torch.from_numpy(past), torch.from_numpy(now)), fold.errors / past
     rules = {"mean": block_costs(fold.forecasts)}
     for level in LEVELS:
