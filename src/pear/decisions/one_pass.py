@@ -49,22 +49,21 @@ def solve_in_one_pass(problem: Problem, cost: Tensor, smoothing: float | str, so
         found = one.solve(cost, smoothing)
     if found is None:
         return None
-
-    def zeros(kind: type[np.generic]) -> Tensor:
-        """Return zeros (B,), made by NumPy, which is several times as fast as torch for few numbers."""
-        return torch.from_numpy(np.zeros(len(found.x), kind))
-
+    B = found.x.shape[0]
+    # NumPy makes few zeros several times as fast as torch
+    zeros = np.zeros(B, np.int8), np.zeros(B, bool), np.zeros(B), np.zeros(B, bool)
+    status, repaired, gap, unchecked = map(torch.from_numpy, zeros)
     return Solution(
         x=found.x,
         value=found.value,
-        status=zeros(np.int8),
+        status=status,
         active=found.active,
         weak=found.weak,
         duals=found.duals,
         kkt_residual=found.kkt_residual,
-        repaired=zeros(np.bool_),
-        gap=zeros(np.float64),
-        unchecked=zeros(np.bool_),
+        repaired=repaired,
+        gap=gap,
+        unchecked=unchecked,
     )
 
 

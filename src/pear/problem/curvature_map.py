@@ -88,6 +88,6 @@ def split_curvature_map(problem: Any, *values: Any) -> tuple[Any, ...]:
         predicts no curvature, is returned unchanged, with None for each forecast.
     """
     if getattr(problem, "curvature_map", None) is None:
-        return (problem, *(None for _ in values))
+        return (problem, *[None] * len(values))
     plain = replace(problem, curvature_map=None)
     return (plain, *(problem.curvature(to_batch_tensor(one).detach().double()) for one in values))

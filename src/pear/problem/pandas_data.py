@@ -122,6 +122,8 @@ def check_pandas_rows(tables: Mapping[str, Any]) -> None:
         >>> check_pandas_rows({"X": X, "y": y})
         >>> check_pandas_rows({"X": X, "y": y.to_numpy()})
     """
+    if len([name for name, table in tables.items() if table is not None]) < 2:
+        return  # nothing to compare
     indices = {name: table.index for name, table in _indexed_pandas_tables(tables).items()}
     labelled = {name: index for name, index in indices.items() if not _is_default_pandas_index(index)}
     if not labelled:

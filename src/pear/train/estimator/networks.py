@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from itertools import pairwise
 from typing import TYPE_CHECKING
 
+import numpy as np
 import torch
 from torch import Tensor, nn
 
@@ -14,6 +15,7 @@ from pear.errors import ProblemError
 from pear.problem.model import model_input_count
 from pear.train.correction import Correction, correction_scale
 from pear.train.estimator.loss_and_config import config_seed
+from pear.train.long_table import Array
 
 if TYPE_CHECKING:
     from pear.train.estimator.regressor import DecisionRegressor
@@ -89,8 +91,24 @@ class StandardisedNetwork(nn.Sequential):
 
     def forward(self, features: Tensor, *others: Tensor) -> Tensor:
         """Return predicted values for p features (…, p), and for base forecasts if the network is a ``Correction``."""
-        values: Tensor = self[1](self[0](features), *others)
+        scaled, network = self
+        values: Tensor = network(scaled(features), *others)
         return values
+
+    def forecast(self, rows: Array, offset: Array | None) -> Array:
+        """Return predicted values for N rows of p features, (N, p), as an array, in evaluation mode.
+
+        Args:
+            rows: (N, p).
+            offset: the base forecasts if the network is a ``Correction``, otherwise None.
+        """
+        _, network = self
+        # a linear layer does the same in all modes, and ``eval`` takes longer than its forecast of a row
+        like = network.weight if type(network) is nn.Linear else next(self.eval().parameters())
+        others = () if offset is None else (torch.from_numpy(offset).to(like),)
+        with torch.no_grad():
+            found: Array = self(torch.from_numpy(np.array(rows)).to(like), *others).cpu().numpy()
+        return found
 
 
 def make_network(name: str, inputs: int, outputs: int, hidden: Sequence[int], seed: int) -> nn.Module:

@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
-import torch
 from torch import Tensor
 
 from pear.errors import ProblemError
@@ -112,18 +111,14 @@ def forecast_rows_to_decide(estimator: DecisionRegressor, X: Any, base_forecast:
         base_forecast: the forecasts to correct, if such forecasts were passed to ``fit``; otherwise None.
         **beside: other tables of the same rows. Only their pandas indices are used: they must equal that of X.
     """
-    from sklearn.utils.validation import check_is_fitted
+    if not hasattr(estimator, "model_"):
+        from sklearn.utils.validation import check_is_fitted
 
-    check_is_fitted(estimator, "model_")
+        check_is_fitted(estimator, "model_")  # raises an error
     check_pandas_rows({"X": X, "base_forecast": base_forecast, **beside})
     X = to_numpy(X, "X") if np.ma.is_masked(X) else X
     rows = _check_features(estimator, X)
-    like, offset = next(estimator.model_.parameters()), base_offset(estimator, X, base_forecast)
-    others = () if offset is None else (torch.from_numpy(offset).to(like),)
-    estimator.model_.eval()
-    with torch.no_grad():
-        found: Array = estimator.model_(torch.from_numpy(np.array(rows)).to(like), *others).cpu().numpy()
-    return found
+    return estimator.model_.forecast(rows, base_offset(estimator, X, base_forecast))
 
 
 def _check_features(estimator: DecisionRegressor, X: Any) -> Array:

@@ -133,4 +133,5 @@ def read_sample_values(problem: Problem | Model, values: Any, name: str) -> np.n
 
 def sample_rows_to_tensor(problem: Problem | Model, values: np.ndarray[Any, Any]) -> Tensor:
     """Return an array of values as a float64 tensor on the device of the problem."""
-    return torch.as_tensor(values.astype(float), device=problem_of_model(problem).device)
+    tensor, device = torch.from_numpy(values.astype(float)), problem_of_model(problem).device
+    return tensor if device.type == "cpu" else tensor.to(device)
