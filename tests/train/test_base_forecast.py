@@ -1,4 +1,4 @@
-"""Corrections of a forecaster that the user has: they begin at its forecasts, learnt from rows it had not seen."""
+"""Corrections of a user's forecaster: they begin at its forecasts, and learn from rows that it has not seen."""
 
 from __future__ import annotations
 
@@ -12,7 +12,8 @@ import torch
 
 import pear
 from pear.errors import ProblemError
-from pear.train.base_forecast import base_forecast_for_fit, forecast_by_base, held_out_base_forecast, make_base_forecast
+from pear.train.base_copies import forecast_by_base
+from pear.train.base_forecast import base_forecast_for_fit, held_out_base_forecast, make_base_forecast
 from pear.train.correction import Correction
 from pear.train.estimator.networks import SharedNetwork, build_network
 from pear.train.estimator.training_rows import read_training_rows
@@ -43,7 +44,7 @@ def regressor(**settings: Any) -> Any:
 
 
 def untrained(model: Any, **given: Any) -> Any:
-    """The estimator as it is before the first step of training."""
+    """Return the estimator as it is before the first training step."""
     rows = read_training_rows(model, given)
     model.model_ = build_network(model, rows)
     return model
@@ -302,7 +303,7 @@ def test_fit_refuses_a_model_that_cannot_be_a_correction() -> None:
 
 
 def test_a_base_with_one_output_is_fitted_to_each_column() -> None:
-    """As in a walk forward; LightGBM, for one, refuses several columns."""
+    """A base that refuses several columns, such as LightGBM, is fitted column by column, as in a walk forward."""
     from sklearn.multioutput import MultiOutputRegressor
     from sklearn.svm import LinearSVR
 

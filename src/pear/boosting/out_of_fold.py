@@ -8,7 +8,9 @@ import numpy as np
 
 from pear.errors import ProblemError
 from pear.problem.pandas_data import check_pandas_rows
-from pear.train.base_forecast import FOLDS, held_out_base_forecast, is_refittable_base
+from pear.train.base_copies import is_refittable_base
+from pear.train.base_forecast import held_out_base_forecast
+from pear.train.blocked_folds import FOLDS
 from pear.train.long_table import group_long_table
 
 

@@ -17,7 +17,7 @@ from pear.problem import Model, Problem
 from pear.problem.known_samples import insert_known_samples
 from pear.problem.pandas_data import check_pandas_order, has_pandas_index
 from pear.problem.sample_keys import count_keyed_samples
-from pear.train.base_forecast import takes_many_outputs
+from pear.train.base_copies import takes_many_outputs
 
 _REFUSALS = (ValueError, TypeError)
 """The errors that estimators with a single output raise if the targets have several columns."""

@@ -7,6 +7,9 @@ from collections.abc import Iterator
 import torch
 from torch import Tensor
 
+FOLDS = 5
+"""The number of blocks of a cross-validation, and of the blocks that copies of a base forecast."""
+
 
 def blocked_folds(count: int, folds: int, gap: int = 0) -> Iterator[tuple[Tensor, Tensor]]:
     """Yield two tensors for each fold: the row numbers to train on, and the held-out row numbers.

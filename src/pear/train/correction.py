@@ -88,7 +88,7 @@ def correction_scale(offset: Tensor, costs: Tensor) -> float:
 
 
 def fit_correction(
-    base: Any, model: nn.Module, train: Any, validation: Any, fit_corrected: Callable[..., History]
+    base: Any, model: nn.Module, train: Any, validation: Any, fit_corrected: Callable[..., History], gap: int = 0
 ) -> History:
     """Train a model to correct a base: the forecasts become base(x) + model(x), in the unit of the costs.
 
@@ -100,16 +100,17 @@ def fit_correction(
         fit_corrected: a function that trains the ``Correction`` of the model. It gets the ``Correction``, the training
             samples, and the validation samples, share or None. The features of these samples are pairs (features,
             forecasts of the base).
+        gap: the number of samples next to held-out samples that are not trained on.
 
     Returns:
         The history from ``fit_corrected``. Its note also says where the forecasts of the base come from.
     """
     samples, features = _read_correction_samples(train, "train", model)
-    offsets, made = base_forecast_for_fit(base, features, samples.costs)
+    offsets, made = base_forecast_for_fit(base, features, samples.costs, gap)
     corrected = Correction(model, correction_scale(offsets, samples.costs)).to(samples.costs)
     last = corrected.output_layer()
     corrected.check_start(features[:1])
-    train = MemorySamples(samples.all._replace(features=(features, offsets)))
+    train = MemorySamples(samples.all._replace(features=(features, offsets)), offsets=made.offsets)
     if not (validation is None or isinstance(validation, (bool, int, float))):
         held_out, features = _read_correction_samples(validation, "validation", model)
         offsets = base_forecast_for_validation(made.base, features, held_out.costs)
@@ -118,7 +119,7 @@ def fit_correction(
     with torch.no_grad():
         for parameter in last.parameters():
             parameter.mul_(corrected.scale.to(parameter))
-    history.note = join_history_notes(history.note, made.note)
+    history.note = join_history_notes(made.note, history.note)
     return history
 
 

@@ -158,7 +158,7 @@ def fit(
             """Train a correction with the arguments of this call."""
             return fit(corrected, loss, train, validation, metric, config, **options)  # type: ignore[arg-type]
 
-        history = fit_correction(base, model, train, validation, fit_corrected)
+        history = fit_correction(base, model, train, validation, fit_corrected, config.gap)
         history.note = join_history_notes(describe_time_order(moved), history.note)
         return history
     began = read_clock()
@@ -180,6 +180,8 @@ def fit(
         callbacks, checked = _read_fit_callbacks(progress), ranks.check_same_order(order)
         score = None if metric is None else _fit_score_without_keys(metric)
         note = _note_on_fit_samples(samples, taken, config, order, ranks.first)
+        if not races and isinstance(train, MemorySamples) and train.offsets is not None:
+            note = join_history_notes(note, train.offsets.note)
         check_seconds = getattr(metric, "check_seconds", 0.0)
         if not races and score is None:
             assert isinstance(held_out, SampleSource)
@@ -200,7 +202,8 @@ def fit(
             history = train_squared_error_first(job, loss, training_labels(samples, config, model), optimizer)
         ranks.add_loss_counts(loss, before)
         ranks.copy_weights(model)
-    history.held_out, history.note = max(history.held_out, taken), join_history_notes(describe_time_order(moved), note)
+    history.held_out = max(history.held_out, taken)
+    history.note = join_history_notes(describe_time_order(moved), note, history.note)
     return history
 
 

@@ -128,10 +128,10 @@ def config_identity(config: FitConfig) -> dict[str, Any]:
 def data_identity(samples: SampleSource) -> dict[str, Any]:
     """Return the number of samples, the shapes of one sample, and a digest of the data.
 
-    For samples in memory, the digest covers features, costs, ids and weights, in their order. For a DataLoader, it
-    covers costs and ids in any order, because the loader may change features and shuffle samples in every pass. For
-    Parquet files, it covers the samples that ``fit`` reads before the first step, the sizes of the row groups, and
-    ``buffer``. Ids other than numbers, texts and tuples of these are left out.
+    For samples in memory, the digest covers features, costs, ids and weights, in their order, and forecasts of a base.
+    For a DataLoader, it covers costs and ids in any order, because the loader may change features and shuffle samples
+    in every pass. For Parquet files, it covers the samples that ``fit`` reads before the first step, the sizes of the
+    row groups, and ``buffer``. Ids other than numbers, texts and tuples of these are left out.
     """
     look = samples.look()
     inputs = feature_tensors(look.features)
@@ -145,7 +145,8 @@ def data_identity(samples: SampleSource) -> dict[str, Any]:
         found = identity_digest(inputs, samples.costs, sizes, samples.source.buffer)
     else:
         weights = () if samples.weight is None else (samples.weight,)
-        found = identity_digest(inputs, samples.costs, _keys_for_identity(samples.keys), *weights)
+        offsets = () if samples.offsets is None else tuple(samples.offsets.forecasts.values())
+        found = identity_digest(inputs, samples.costs, _keys_for_identity(samples.keys), *weights, *offsets)
     return {**said, "costs": samples.costs.shape[-1], "fingerprint": found}
 
 

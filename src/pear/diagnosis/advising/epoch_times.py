@@ -19,10 +19,11 @@ from pear.losses import PEARLoss
 from pear.problem import Model, Problem
 from pear.problem.model import problem_of_model
 from pear.train import FitConfig, fit
+from pear.train.blocked_folds import FOLDS
 from pear.train.estimator.networks import make_network
 from pear.train.history import Progress
 from pear.train.racing.contender import FIRST_STAGE
-from pear.train.racing.race_folds import ENOUGH, FOLDS, count_race_folds
+from pear.train.racing.race_folds import ENOUGH, count_race_folds
 from pear.wording import count_noun, format_seconds
 
 _MOST_TIMED = 512  # samples

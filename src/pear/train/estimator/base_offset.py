@@ -9,7 +9,8 @@ from torch import Tensor
 from pear.errors import ProblemError
 from pear.problem.model import model_input_count
 from pear.problem.pandas_data import check_pandas_columns, pandas_columns
-from pear.train.base_forecast import forecast_by_base, make_base_forecast, shape_base_forecast
+from pear.train.base_copies import forecast_by_base
+from pear.train.base_forecast import CorrectionOffsets, make_base_forecast, shape_base_forecast
 from pear.train.long_table import Array, LongTable
 from pear.train.samples.sample_rows import count_sample_rows
 
@@ -44,8 +45,8 @@ def base_offset(estimator: DecisionRegressor, X: Any, table: Any, groups: LongTa
 
 def fit_base_offset(
     estimator: DecisionRegressor, X: Any, y: Any, costs: Tensor, groups: LongTable | None, table: Any
-) -> Array | None:
-    """Return the forecasts of the training rows that an estimator corrects; None if it corrects nothing.
+) -> tuple[Array | None, CorrectionOffsets | None]:
+    """Return the forecasts of the training rows that an estimator corrects.
 
     A base that is not fitted is copied, and the copy is fitted to the training rows.
 
@@ -58,7 +59,8 @@ def fit_base_offset(
         table: the argument ``base_forecast``, or None.
 
     Returns:
-        (N, k) forecasts.
+        Two values: the forecasts (N, k), or None if the estimator corrects nothing; and the forecasts that a race
+        chooses from, or None if there is no such choice.
     """
     estimator._corrects, estimator._base_note = None, ""
     shape = (costs.shape[0], costs.shape[1])
@@ -67,12 +69,12 @@ def fit_base_offset(
     if table is not None:
         estimator._corrects = "table"
         estimator._base_note = "base_forecast is taken as it comes; its rows should be new to its forecaster"
-        return shape_base_forecast(_check_offset_columns(estimator, table), shape, "base_forecast", groups)
+        return shape_base_forecast(_check_offset_columns(estimator, table), shape, "base_forecast", groups), None
     if estimator.base is None:
-        return None
-    made = make_base_forecast(estimator.base, X, y, groups)
+        return None, None
+    made = make_base_forecast(estimator.base, X, y, groups, estimator.gap)
     estimator._corrects, estimator.base_, estimator._base_note = "base", made.base, made.note
-    return shape_base_forecast(made.values, shape, "forecasts of the base", groups)
+    return shape_base_forecast(made.values, shape, "forecasts of the base", groups), made.offsets
 
 
 def _base_offset_values(estimator: DecisionRegressor, X: Any, table: Any) -> Any:

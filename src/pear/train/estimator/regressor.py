@@ -220,7 +220,7 @@ class DecisionRegressor(RegressorMixin, BaseEstimator):
             }
             history = fit(network, loss, train, split, metric, config, progress=progress, **weights)
         display_choice(self.verbose, history)
-        notes = describe_time_order(order is not None), history.note, self._base_note, describe_loss_method(self)
+        notes = describe_time_order(order is not None), self._base_note, history.note, describe_loss_method(self)
         history.note = join_history_notes(*notes)
         self.model_, self.loss_, self.history_ = model.eval(), loss, history
         self._scale = daily_update_scale(rows.costs)

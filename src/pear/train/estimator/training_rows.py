@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
@@ -13,6 +14,7 @@ from pear.problem import Model, Problem
 from pear.problem.known_samples import insert_known_samples, read_known_samples
 from pear.problem.model import problem_of_model
 from pear.problem.pandas_data import check_pandas_columns
+from pear.train.base_forecast import CorrectionOffsets
 from pear.train.estimator.base_offset import base_offset, fit_base_offset
 from pear.train.estimator.estimator_tables import (
     check_table_columns,
@@ -23,6 +25,7 @@ from pear.train.estimator.estimator_tables import (
 )
 from pear.train.estimator.number_checks import check_numbers
 from pear.train.long_table import Array
+from pear.train.samples.memory_samples import MemorySamples
 from pear.train.samples.sample_batch import SampleBatch
 
 if TYPE_CHECKING:
@@ -41,6 +44,7 @@ class TrainingRows(NamedTuple):
         known: (N, m) the m known numbers of each sample, in the order of ``Model.known_map.names``; None for a problem
             without known values.
         weight: (N,) how much each sample counts; None if all samples count alike.
+        offsets: the forecasts that a race may put in the place of ``offset``; None if it may not.
     """
 
     features: Tensor
@@ -48,6 +52,7 @@ class TrainingRows(NamedTuple):
     offset: Tensor | None
     known: Tensor | None = None
     weight: Tensor | None = None
+    offsets: CorrectionOffsets | None = None
 
     def batch(self, scaled: Any) -> SampleBatch:
         """Return the samples as a batch: the features for the network, and the costs.
@@ -58,15 +63,18 @@ class TrainingRows(NamedTuple):
         features: Tensor = scaled(self.features)
         return SampleBatch(features if self.offset is None else (features, self.offset), self.costs, None)
 
-    def samples(self, scaled: Any, ids: Any) -> tuple[Any, ...]:
+    def samples(self, scaled: Any, ids: Any) -> tuple[Any, ...] | MemorySamples:
         """Return a tuple of the features for the network, the costs and, unless it is None, ``ids``.
+
+        If there are ``offsets``, the result is the same samples together with these.
 
         Args:
             scaled: the module that scales the features.
             ids: the row of the problem that belongs to each sample, (N,), or None.
         """
         features, costs = self.batch(scaled)[:2]
-        return (features, costs) if ids is None else (features, costs, ids)
+        given = (features, costs) if ids is None else (features, costs, ids)
+        return given if self.offsets is None else replace(MemorySamples.read(given, "train"), offsets=self.offsets)
 
     def with_known_in(self, order: Array | None) -> TrainingRows:
         """Return the same samples with the rows of ``known`` in this order; None keeps the order.
@@ -131,13 +139,14 @@ def read_training_rows(
     costs = torch.from_numpy(np.array(values)).to(device, kind)
     table = given.get("base_forecast")
     if fresh:
-        offset = fit_base_offset(estimator, X, y, costs, groups, table)
+        offset, offsets = fit_base_offset(estimator, X, y, costs, groups, table)
     else:
-        offset = base_offset(estimator, X, table, groups)
+        offset, offsets = base_offset(estimator, X, table, groups), None
     return TrainingRows(
         (features if groups is None else features[torch.from_numpy(groups.rows)]).to(device, kind),
         costs,
         None if offset is None else torch.from_numpy(offset).to(device, kind),
         read_known_samples(estimator.problem, given.get("known"), len(costs)),
         read_table_weights(given.get("sample_weight"), len(rows), groups),
+        offsets,
     )

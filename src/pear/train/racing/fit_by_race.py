@@ -15,9 +15,11 @@ from pear.train.history import History
 from pear.train.model_weights import load_model_weights
 from pear.train.output_layer import has_fresh_output_layer, trains_output_layer_alone
 from pear.train.racing.feature_units import FeatureUnits
-from pear.train.racing.race import STAGE, Race
-from pear.train.racing.race_folds import decides_better_than_constant, make_race_folds
+from pear.train.racing.race import Race
+from pear.train.racing.race_checkpoint import STAGE
+from pear.train.racing.race_folds import FOLD_SHARE, decides_better_than_constant, make_race_folds
 from pear.train.racing.race_history import write_race_history
+from pear.train.racing.race_samples import has_time_for_nested_copies
 from pear.train.racing.race_start import GivenRaceStart, NetworkRaceStart, RaceStart, RidgeRaceStart
 from pear.train.samples.loader_samples import LoaderSamples
 from pear.train.samples.memory_samples import MemorySamples
@@ -60,14 +62,15 @@ def fit_by_race(
         job = replace(job, model=copy.deepcopy(model))
         if not fresh:
             load_model_weights(job.model, units.enter(model.state_dict()))
-    folds, whole = make_race_folds(job, loss, train, validation, score)
+    nested = job.ranks.from_rank_0("the copies of the base", lambda: _nests_copies(job, train))
+    folds, whole = make_race_folds(job, loss, train, validation, score, nested)
     if fresh is None:
         fresh = not decides_better_than_constant(job.model, folds)
         if fresh and units is not None:
             load_model_weights(job.model, model.state_dict())  # first weights are drawn for standardised features
     start = _choose_race_start(job, train) if fresh else GivenRaceStart(job.model)
     contest = None if isinstance(loss, MSELoss) else loss  # the start has the least squared error already
-    race = Race(job, contest, folds, whole, start, fresh=not isinstance(start, GivenRaceStart))
+    race = Race(job, contest, folds, whole, start, not isinstance(start, GivenRaceStart), nested)
     if isinstance(start, NetworkRaceStart):
         start.progress = race.progress
     weights = race.run()
@@ -88,6 +91,11 @@ def _load_ended_race(job: FitJob) -> History | None:
         return None
     load_model_weights(job.model, found["weights"])
     return History.from_dict(found["history"])
+
+
+def _nests_copies(job: FitJob, train: SampleSource) -> bool:
+    """Return whether nested copies of a base are fitted (``CorrectionOffsets.in_fold``). A resumed race keeps to it."""
+    return bool(job.file.content(STAGE).get("nested", has_time_for_nested_copies(job, train, FOLD_SHARE)))
 
 
 def _choose_race_start(job: FitJob, train: SampleSource) -> RaceStart:

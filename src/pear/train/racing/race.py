@@ -19,8 +19,8 @@ from __future__ import annotations
 import copy
 import math
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict
 from functools import partial
+from itertools import product
 from typing import Any
 
 from torch import Tensor
@@ -33,20 +33,19 @@ from pear.train.optimizer import make_optimizer
 from pear.train.output_layer import standardise_output_layer
 from pear.train.racing.contender import Contender, contender_stages
 from pear.train.racing.held_out_judge import HeldOutLosses
+from pear.train.racing.race_checkpoint import STAGE, race_content, restore_race
 from pear.train.racing.race_folds import RaceFold
 from pear.train.racing.race_progress import RaceEndedError, RaceProgress
 from pear.train.racing.race_row import RaceRow
+from pear.train.racing.race_samples import RaceSamples
 from pear.train.racing.race_start import NetworkRaceStart, RaceStart
 from pear.train.racing.relaxation_screen import FINALISTS, RelaxationScreen
 from pear.train.racing.trajectory import Trajectory
 from pear.train.random_states import RandomStates
 from pear.train.safetensors_file import MALFORMED
 from pear.train.samples.sample_source import SampleSource
-from pear.train.training_loss import load_training_loss_warm_starts, save_loss_schedule, save_training_loss_warm_starts
+from pear.train.training_loss import save_loss_schedule
 from pear.train.validation_time import seconds_left_to_validate, validate_in_time
-
-STAGE = "race"
-"""The name of a race in a checkpoint file."""
 
 SHARES = (0.5, 0.25)
 """The weights at these shares of the way from the start to the correction are also judged."""
@@ -62,6 +61,7 @@ class Race:
         whole: all samples, on which the winner is trained again; None if the winner keeps the weights of the only fold.
         start: the way to find the weights of the start, such as ridge regression.
         fresh: whether a training on the loss that begins with untrained weights competes.
+        nested: as in ``make_race_folds``.
 
     Attributes:
         progress: the clock of the race, and its reports to callbacks.
@@ -76,10 +76,12 @@ class Race:
         job: FitJob,
         loss: Callable[..., Tensor] | None,
         folds: Sequence[RaceFold],
-        whole: SampleSource | None,
+        whole: RaceSamples | None,
         start: RaceStart,
         fresh: bool,
+        nested: bool = True,
     ) -> None:
+        self.nested = nested
         self.job, self.loss, self.folds, self.whole, self.start, self.fresh = job, loss, folds, whole, start, fresh
         self.progress = RaceProgress(job)
         self.progress.judgement_seconds = sum(fold.judge.seconds for fold in folds)
@@ -183,8 +185,8 @@ class Race:
         self._screen = RelaxationScreen.of(loss, judges, self.starts, unit, self.job.unsolved)
         if self._screen is not None and "screen" in self._saved:
             self._screen.restore(self._saved.pop("screen"))
-        correction = self._contender("correction", loss, self.starts)
-        field = [correction]
+        corrections = [self._contender(name, loss, self.starts) for name in self.folds[0].corrections]
+        field = corrections.copy()
         if self.fresh:
             looks = [fold.train.finite().look() for fold in self.folds]
             field.append(
@@ -192,15 +194,15 @@ class Race:
             )
         self._run_stages(field)
         self.progress.stopped = "patience" if all(one.is_out for one in field) else "max_epochs"
-        for share in SHARES:
-            mixed = [mix_model_weights(*pair, share) for pair in zip(self.starts, correction.best_weights, strict=True)]
-            self.progress.seconds_left(self._reserve(correction.trajectories[0], correction.best_epochs))
-            self._compare(correction.name, correction.best_epochs, share, mixed)
+        for share, one in product(SHARES, corrections):
+            mixed = [mix_model_weights(*pair, share) for pair in zip(self.starts, one.best_weights, strict=True)]
+            self.progress.seconds_left(self._reserve(one.trajectories[0], one.best_epochs))
+            self._compare(one.name, one.best_epochs, share, mixed)
 
     def _contender(self, name: str, loss: Callable[..., Tensor], starts: list[Weights]) -> Contender:
         """Return a new contender. Its training in each fold begins with the weights in ``starts`` for that fold."""
         pairs = zip(self.folds, starts, strict=True)
-        return Contender(name, [self._trajectory(loss, fold.train, one) for fold, one in pairs])
+        return Contender(name, [self._trajectory(loss, fold.of_contender(name), one) for fold, one in pairs])
 
     def _trajectory(self, loss: Callable[..., Tensor], train: SampleSource, start: Weights) -> Trajectory:
         """Return a new training on the loss that begins with the weights ``start``."""
@@ -252,7 +254,8 @@ class Race:
         """Return the likely seconds to train the winner for ``epochs`` on all samples; 0 if it is not trained again."""
         if self.whole is None:
             return 0.0
-        return trajectory.seconds_per_epoch * epochs * len(self.whole) / max(len(trajectory.run.train.finite()), 1)
+        growth = len(self.whole.train) / max(len(trajectory.run.train.finite()), 1)
+        return trajectory.seconds_per_epoch * epochs * growth
 
     def _judge(self, weights: Sequence[Weights], always: bool = False) -> HeldOutLosses:
         """Judge the weights of each fold on its held-out samples, and return the losses of all folds as one object.
@@ -314,16 +317,16 @@ class Race:
             self._first_fold, self.epochs = weights[0], row.epochs
         return row
 
-    def _train_again(self, whole: SampleSource) -> Weights:
+    def _train_again(self, whole: RaceSamples) -> Weights:
         """Train the winner on all samples, and return its weights."""
         winner, self.progress.part = self.winner, "all"
         if winner.contender == "fresh model":
-            start = standardise_output_layer(self.job.model, whole.finite().look())
+            start = standardise_output_layer(self.job.model, whole.train.finite().look())
         else:
-            start = self.start.weights(whole)
+            start = self.start.weights(whole.train)
         if winner.contender == "start" or self.loss is None:
             return start
-        trajectory = self._trajectory(self.loss, whole, start)
+        trajectory = self._trajectory(self.loss, whole.of_contender(winner.contender), start)
         trajectory.train_to(winner.epochs, self.progress.seconds_left(), self.progress.after_epoch)
         if not trajectory.finished:
             raise RaceEndedError("time_cap")
@@ -334,28 +337,8 @@ class Race:
         file = self.job.file
         if file.path is None:
             return
-        content: dict[str, Any] = {
-            "seconds": self.progress.seconds(),
-            "judging": self.progress.judging_seconds,
-            "left out": self.job.unsolved.count,
-            "contenders": {one.name: one.state() for one in field},
-            "screen": None if self._screen is None else self._screen.state(),
-            "random": self._random.drawn(),
-            "samples": save_training_loss_warm_starts(self.loss),
-        }
-        if self.rows:
-            content |= {
-                "rows": [asdict(row) for row in self.rows],
-                "checks": [asdict(check) for check in self.checks],
-                "constant": self.constant,
-                "starts": self.starts,
-                "starting": asdict(self.starting),
-                "epochs": self.start.epochs,
-                "first fold": self._first_fold,
-                "sentence": self.start.sentence,
-            }
-        self._content = content
-        file.save(STAGE, content)
+        self._content = race_content(self, field)
+        file.save(STAGE, self._content)
 
     def save_end(self, weights: Weights, history: Mapping[str, Any]) -> None:
         """Add the end of the race to its checkpoint: the weights of the model, and the history as a dict."""
@@ -374,27 +357,9 @@ class Race:
         if not said:
             return
         try:
-            self._restore(said)
+            restore_race(self, said)
         except MALFORMED as error:
             raise TrainingError(
                 f"the checkpoint {self.job.file.path} does not belong to this training ({error!r}); nothing has "
                 "changed: delete it, or give another path"
             ) from error
-
-    def _restore(self, said: Mapping[str, Any]) -> None:
-        """Restore the content that ``_save`` has written."""
-        self._saved, self._content = dict(said["contenders"]), dict(said)
-        if said.get("screen") is not None:
-            self._saved["screen"] = said["screen"]
-        load_training_loss_warm_starts(self.loss, said["samples"])
-        self.job.unsolved.count = int(said["left out"])
-        if "rows" in said:
-            self.rows = [RaceRow.from_dict(row) for row in said["rows"]]
-            self.checks = [Check.from_dict(check) for check in said["checks"]]
-            self.constant, self.starts = float(said["constant"]), list(said["starts"])
-            self.starting, self._first_fold = HeldOutLosses(**said["starting"]), said["first fold"]
-            self.epochs, self.start.sentence = self.winner.epochs, str(said["sentence"])
-            if isinstance(self.start, NetworkRaceStart):
-                self.start.note_epochs(int(said["epochs"]))
-        self.progress.resume(float(said["seconds"]), float(said["judging"]))
-        self._random.restore(said["random"])

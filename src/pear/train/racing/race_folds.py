@@ -12,24 +12,24 @@ from torch import Tensor, nn
 
 from pear.clock import read_clock
 from pear.errors import ProblemError
-from pear.train.blocked_folds import blocked_folds
+from pear.train.base_forecast import OWN
+from pear.train.blocked_folds import FOLDS, blocked_folds
 from pear.train.fit_job import FitJob
 from pear.train.racing.held_out_judge import HeldOutJudge, HeldOutLosses
 from pear.train.racing.race_row import CAUTION
+from pear.train.racing.race_samples import RaceSamples, offsets_in_fold, offsets_of_race
 from pear.train.racing.relaxation_screen import decides_by_search
 from pear.train.samples.memory_samples import MemorySamples
 from pear.train.samples.sample_source import SampleSource
-from pear.train.training_labels import training_labels
 from pear.train.training_loss import problem_of_loss
 from pear.train.validation import count_validation_samples
 from pear.train.validation_score import Score
 
 
 @dataclass(frozen=True)
-class RaceFold:
+class RaceFold(RaceSamples):
     """A fold of a race: the samples to train on, and the judge with the held-out samples."""
 
-    train: SampleSource
     judge: HeldOutJudge
 
     def of_constant(self) -> HeldOutLosses:
@@ -37,11 +37,8 @@ class RaceFold:
         return self.judge.of_constant(self.train.finite().look().mean_costs)
 
 
-FOLDS = 5
-"""The number of folds of a cross-validation."""
-
 FEW_FOLDS = 3
-"""The number of these folds that are used if trainings or decisions take long (``count_race_folds``)."""
+"""The number of folds of a cross-validation if trainings or decisions take long (``count_race_folds``)."""
 
 
 ENOUGH = 1000
@@ -59,7 +56,8 @@ def make_race_folds(
     train: SampleSource,
     validation: SampleSource | float | None,
     score: Score | None,
-) -> tuple[list[RaceFold], SampleSource | None]:
+    nested: bool = True,
+) -> tuple[list[RaceFold], RaceSamples | None]:
     """Return the folds of a race, and the samples on which its winner is trained again.
 
     Args:
@@ -69,14 +67,15 @@ def make_race_folds(
         validation: the samples to judge by, which make one fold; the share of ``train`` to hold out; or None for a
             cross-validation.
         score: the metric of the user; None for the regret.
+        nested: as in ``CorrectionOffsets.in_fold``, if a base is corrected.
 
     Returns:
         Two values: the folds; and all training samples, or None if the user gives validation samples, because the
         winner then keeps its weights.
     """
     if validation is not None and not isinstance(validation, (bool, int, float)):
-        labelled = training_labels(train, job.config, job.model)
-        return [RaceFold(labelled, HeldOutJudge(job.model, loss, score, validation))], None
+        samples = RaceSamples.of(job, train, offsets_of_race(train))
+        return [RaceFold(samples.train, samples.corrections, HeldOutJudge(job.model, loss, score, validation))], None
     assert isinstance(train, MemorySamples)
     folds: list[RaceFold] = []
     layers = [part for part in job.model.modules() if any(one.requires_grad for one in part.parameters(recurse=False))]
@@ -88,14 +87,16 @@ def make_race_folds(
         if train.left_out is not None:
             left_out, judged = left_out | train.left_out, judged[~train.left_out[judged]]
         if len(judged) and not bool(left_out.all()):
-            judge = HeldOutJudge(job.model, loss, score, MemorySamples(train.at(judged)))
-            labelled = training_labels(replace(train, left_out=left_out), job.config, job.model)
-            folds.append(RaceFold(labelled, judge))
+            offsets = offsets_in_fold(train, kept, nested)
+            whole = train if offsets is None else train.with_offset(offsets[OWN])
+            judge = HeldOutJudge(job.model, loss, score, MemorySamples(whole.at(judged)))
+            samples = RaceSamples.of(job, replace(whole, left_out=left_out), offsets)
+            folds.append(RaceFold(samples.train, samples.corrections, judge))
         if sum(len(fold.judge.held_out) for fold in folds) >= ENOUGH or (folds and _folds_take_too_long(job)):
             break
     if not folds:
         raise ProblemError("two usable samples at least are needed, one to train on and one to validate")
-    return folds, training_labels(train, job.config, job.model)
+    return folds, RaceSamples.of(job, train, offsets_of_race(train))
 
 
 def _folds_take_too_long(job: FitJob) -> bool:

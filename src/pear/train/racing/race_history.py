@@ -6,8 +6,10 @@ import logging
 import math
 from typing import Any
 
+from pear.train.base_forecast import OUT_OF_FOLD, OWN
 from pear.train.history import Check, History, split_history_seconds
 from pear.train.racing.race import Race
+from pear.train.racing.race_samples import CORRECTIONS
 from pear.train.training_loss import training_loss_seconds
 
 logger = logging.getLogger("pear")
@@ -41,10 +43,23 @@ def write_race_history(race: Race, loss: Any, counted: dict[str, float]) -> Hist
         winner, first = race.winner, race.rows[0]
         history.best = Check(winner.epochs, history.seconds, math.nan, winner.metric)
         history.before = History(epochs=start.epochs, stopped="patience", best=Check(0, 0.0, math.nan, first.metric))
-        history.choice = describe_race(race)
+        history.choice, history.note = describe_race(race), describe_corrected_forecasts(race)
         if race.job.ranks.first:
             logger.log(logging.WARNING if BEWARE in history.choice else logging.INFO, history.choice)
     return history
+
+
+def describe_corrected_forecasts(race: Race) -> str:
+    """Return a sentence on the forecasts of a base that the winner of a race corrects; "" if there was no choice."""
+    if set(race.folds[0].corrections) != set(CORRECTIONS.values()):
+        return ""
+    said = {
+        CORRECTIONS[OWN]: "the base's own forecasts of the training rows are corrected",
+        CORRECTIONS[OUT_OF_FOLD]: "forecasts of the training rows by copies fitted without the row are corrected",
+    }.get(race.winner.contender, "the base is not corrected")
+    if not race.nested:
+        said += "; as the base is slow to fit, the copies that forecast the training rows of a fold saw held-out rows"
+    return said
 
 
 def describe_race(race: Race) -> str:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sized
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import Tensor, nn
@@ -18,6 +18,9 @@ from pear.train.samples.sample_batch import SampleBatch, describe_batch_type, re
 from pear.train.samples.sample_rows import Keys, check_sample_rows
 from pear.train.samples.usable_samples import find_unusable_samples, nonfinite_samples, refuse_unusable_samples
 
+if TYPE_CHECKING:
+    from pear.train.base_forecast import CorrectionOffsets
+
 
 @dataclass(frozen=True, eq=False)
 class MemorySamples:
@@ -26,10 +29,13 @@ class MemorySamples:
     Attributes:
         all: all N samples. If they have no ids, their row numbers are their ids.
         left_out: (N,) bool, the samples that training leaves out; None if training uses all samples.
+        offsets: if a base is corrected, the forecasts that a race chooses from; None if there is no such choice. The
+            forecasts that are corrected without a choice are the second input of the model.
     """
 
     all: SampleBatch
     left_out: Tensor | None = None
+    offsets: CorrectionOffsets | None = None
 
     @classmethod
     def read(cls, data: Any, name: str) -> MemorySamples:
@@ -84,6 +90,11 @@ class MemorySamples:
     def _without(self, mask: Tensor) -> MemorySamples:
         """Return the same samples. Those that a mask (N,) selects are also marked as left out of training."""
         return replace(self, left_out=mask if self.left_out is None else mask | self.left_out)
+
+    def with_offset(self, offset: Tensor) -> MemorySamples:
+        """Return the same samples with the forecasts ``offset`` (N, n) as those that the model corrects."""
+        assert isinstance(self.features, tuple)
+        return replace(self, all=self.all._replace(features=(self.features[0], offset)))
 
     def seen(self) -> MemorySamples:
         """Return the samples that training uses, with the ids that they have among all samples."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any, TypeAlias
 
 from torch import nn
@@ -35,7 +36,7 @@ def read_sample_source(data: Any, name: str, model: nn.Module, number: bool = Fa
     if isinstance(data, (LoaderSamples, StreamSamples)):
         return data
     known = MemorySamples.read(data, name)
-    return MemorySamples(known.all.to(parameter_for_batches(model)), known.left_out)
+    return replace(known, all=known.all.to(parameter_for_batches(model)))
 
 
 def weigh_sample_source(samples: SampleSource, weight: Any, name: str) -> SampleSource:
