@@ -58,6 +58,11 @@ class Contender:
 
         The stage becomes the best one if its value is lower than the best value so far, by more than the share
         ``least`` of that best value.
+
+        Args:
+            value: for a training on the loss, the bound of its row (``RaceRow.bound``); for a network that is trained
+                on the squared error, the metric.
+            least: the share.
         """
         if math.isinf(self.best) or value < self.best - least * abs(self.best):
             self.best, self.best_epochs, self.best_weights, self.waited = value, self.epochs, self.weights, 0

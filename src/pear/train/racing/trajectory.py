@@ -38,7 +38,7 @@ class Trajectory:
 
     Attributes:
         epochs: the number of epochs done.
-        average: the average weights over the second half of the epochs; before any epoch, the first weights.
+        average: the average weights after the last ``train_to`` that was completed; before that, the first weights.
         finished: whether the last epoch was completed; False if the time cap was reached in the middle of an epoch.
         loss_value: the mean loss of the last epoch; NaN before the first epoch.
         seconds_per_epoch: the mean seconds of an epoch; 0 before the first epoch.
@@ -63,6 +63,9 @@ class Trajectory:
 
     def train_to(self, epochs: int, seconds: float | None, after_epoch: Callable[[int, float], None]) -> None:
         """Continue the training until it has done a number of epochs since its beginning, or the time is over.
+
+        The average is then taken over the epochs of this call, without those in the first half of all epochs since the
+        beginning. If the time is over, the average does not change.
 
         Args:
             epochs: the number of epochs, counted from the beginning of the training.
