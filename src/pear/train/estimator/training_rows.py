@@ -44,7 +44,8 @@ class TrainingRows(NamedTuple):
         known: (N, m) the m known numbers of each sample, in the order of ``Model.known_map.names``; None for a problem
             without known values.
         weight: (N,) how much each sample counts; None if all samples count alike.
-        offsets: the forecasts that a race may put in the place of ``offset``; None if it may not.
+        offsets: the kinds of forecasts among which a race chooses those that take the place of ``offset``; None if it
+            has no such choice.
     """
 
     features: Tensor
@@ -66,7 +67,7 @@ class TrainingRows(NamedTuple):
     def samples(self, scaled: Any, ids: Any) -> tuple[Any, ...] | MemorySamples:
         """Return a tuple of the features for the network, the costs and, unless it is None, ``ids``.
 
-        If there are ``offsets``, the result is the same samples together with these.
+        If there are ``offsets``, the result is a ``MemorySamples`` with the entries of the tuple and with ``offsets``.
 
         Args:
             scaled: the module that scales the features.
