@@ -22,8 +22,8 @@ class Contender:
     samples, which gives the stage a value; lower is better.
 
     Attributes:
-        name: "squared error" for a network that becomes the start of the race; "correction" or "fresh model" for the
-            trainings on the loss (see ``race``).
+        name: "squared error" for the training of a network whose best weights become the start of the race; for a
+            training on the loss the name in its rows (``RaceRow.contender``).
         trajectories: the training in each fold.
         best: the value of the best stage; infinite before the first stage.
         best_epochs: the number of epochs from the beginning to the end of the best stage.

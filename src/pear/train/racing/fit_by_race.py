@@ -94,7 +94,10 @@ def _load_ended_race(job: FitJob) -> History | None:
 
 
 def _nests_copies(job: FitJob, train: SampleSource) -> bool:
-    """Return whether nested copies of a base are fitted (``CorrectionOffsets.in_fold``). A resumed race keeps to it."""
+    """Return whether the race fits nested copies of a base (``CorrectionOffsets.in_fold``), as its checkpoint says.
+
+    Without a checkpoint, nested copies are fitted if there is time for them.
+    """
     return bool(job.file.content(STAGE).get("nested", has_time_for_nested_copies(job, train, FOLD_SHARE)))
 
 

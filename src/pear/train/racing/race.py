@@ -1,10 +1,11 @@
 """``Race``: trains a model in several ways, and chooses the one that decides best on held-out samples.
 
-There are up to three contenders. The start is a fit to the squared error. The correction is a training on the loss that
-begins with the weights of the start. The fresh model is a training on the loss that begins with untrained weights. The
-two trainings proceed in stages: 8 epochs, then 16, 32 and so on in total, until further epochs do not help. After each
-stage the average of the weights is judged, which means that the regret of the decisions on the held-out samples is
-computed. Finally, the weights at a half and at a quarter of the way from the start to the correction are judged, too.
+There are three kinds of contenders. The start is a fit to the squared error. A correction is a training on the loss
+that begins with the weights of the start; if a base is corrected, there may be two (``RaceSamples``). The fresh model
+is a training on the loss that begins with untrained weights. The trainings proceed in stages: 8 epochs, then 16, 32 and
+so on in total, until further epochs do not help. After each stage the average of the weights is judged, which means
+that the regret of the decisions on the held-out samples is computed. Finally, the weights at a half and at a quarter of
+the way from the start to each correction are judged, too.
 
 The winner is the contender with the lowest bound: the difference of its metric from that of the start, plus one and a
 half standard errors of this difference (``CAUTION``). The start thus wins unless another contender is clearly better.
@@ -61,7 +62,7 @@ class Race:
         whole: all samples, on which the winner is trained again; None if the winner keeps the weights of the only fold.
         start: the way to find the weights of the start, such as ridge regression.
         fresh: whether a training on the loss that begins with untrained weights competes.
-        nested: as in ``make_race_folds``.
+        nested: as in ``CorrectionOffsets.in_fold``; noted for the checkpoint and the history.
 
     Attributes:
         progress: the clock of the race, and its reports to callbacks.

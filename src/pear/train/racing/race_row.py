@@ -14,7 +14,7 @@ class RaceRow:
     """The result of a contender of a race on the held-out samples.
 
     Attributes:
-        contender: "start", "correction" or "fresh model".
+        contender: "start", "fresh model", "correction", or a name in ``race_samples.CORRECTIONS``.
         epochs: the number of epochs on the loss.
         share: the position of the contender's weights on the way from the weights of the start (0) to the trained
             weights (1).

@@ -1,10 +1,11 @@
 """``RaceSamples``: the samples that the contenders of a race are trained on.
 
-Without a base, all contenders have the same samples. With a base, a correction is trained on the base's own forecasts
-of the training samples, and another one on forecasts by copies of the base that were not fitted to the sample. Both
-decide with the same forecasts of the held-out samples. The race thus finds out which errors are like those on new
-samples: in a base that has learnt its samples by heart those of the copies, and in days that drift often the base's
-own.
+Without a base, all contenders have the same samples. With a base, there may be two corrections. One is trained on the
+base's own forecasts of the training samples. The other is trained on out-of-fold forecasts: copies of the base make
+them, each for samples that it was not fitted to. Both corrections get the same forecasts of the held-out samples.
+
+The race thus finds out which errors of the base are like its errors on new samples. If the base has learnt its training
+samples by heart, those are the errors of the copies. If the samples change over time, they are often the base's own.
 """
 
 from __future__ import annotations
@@ -39,7 +40,7 @@ NESTED_SECONDS = 300.0
 
 @dataclass(frozen=True)
 class RaceSamples:
-    """The samples that the contenders of a race are trained on, in a fold or in the whole.
+    """The samples that the contenders of a race are trained on, those of a fold or all.
 
     Attributes:
         train: the samples of the start and of the fresh model.
@@ -51,13 +52,13 @@ class RaceSamples:
 
     @classmethod
     def of(cls, job: FitJob, train: SampleSource, offsets: Mapping[str, Tensor] | None = None) -> RaceSamples:
-        """Return the samples with the costs that the settings ask for.
+        """Return the samples of all contenders, with the costs that the settings ask for (``training_labels``).
 
         Args:
             job: the model and the settings.
             train: the training samples.
-            offsets: (N, n) the forecasts of a base that corrections are trained on, by their kind; None if there is one
-                correction, of the forecasts that the samples have.
+            offsets: (N, n) the forecasts of a base that corrections are trained on, by their kind, ``OWN`` or
+                ``OUT_OF_FOLD``. None if there is only one correction, which is trained on ``train``.
         """
         own = training_labels(train, job.config, job.model)
         if offsets is None:
@@ -72,7 +73,9 @@ class RaceSamples:
 
 
 def offsets_of_race(train: SampleSource) -> dict[str, Tensor] | None:
-    """Return the forecasts (N, n) of a base that corrections are trained on, by their kind; None if there is no choice.
+    """Return the forecasts (N, n) of a base that corrections are trained on, by their kind.
+
+    The result is None if the race does not choose between kinds of forecasts.
 
     Args:
         train: all training samples.
@@ -83,7 +86,10 @@ def offsets_of_race(train: SampleSource) -> dict[str, Tensor] | None:
 
 
 def offsets_in_fold(train: MemorySamples, kept: Tensor, nested: bool) -> dict[str, Tensor] | None:
-    """Return the same for a fold, in which the base is a copy that is fitted to the training samples of the fold.
+    """Return the forecasts (N, n) that corrections are trained on in a fold, by their kind.
+
+    In a fold, a copy that is fitted to the training samples of the fold takes the place of the base. The result is None
+    if the race does not choose between kinds of forecasts.
 
     Args:
         train: all training samples.
@@ -103,7 +109,10 @@ def _offset_tensors(train: MemorySamples, forecasts: Mapping[str, Array]) -> dic
 
 
 def has_time_for_nested_copies(job: FitJob, train: SampleSource, share: float) -> bool:
-    """Return whether nested copies of a base are likely to be fitted in ``NESTED_SECONDS`` and in time.
+    """Return whether nested copies of a base are likely to take no longer than allowed.
+
+    They may take ``NESTED_SECONDS``, but no more than a share of the time cap. The result is True if no copies are
+    needed.
 
     Args:
         job: the settings.
