@@ -62,11 +62,15 @@ class SolveError(PearError, RuntimeError):
 
     Attributes:
         samples: positions of the failed samples in the batch. They replace "{samples}" in the message.
-        statuses: the ``pear.Status`` of each of these samples.
+        statuses: the ``pear.Status`` of each of these samples. The samples with the status 3 replace "{samples 3}".
     """
 
     def __init__(self, message: str, samples: Sequence[int] = (), statuses: Sequence[int] = ()) -> None:
-        super().__init__(message.replace("{samples}", list_positions("sample", samples)))
+        text = message.replace("{samples}", list_positions("sample", samples))
+        for status in dict.fromkeys(statuses):
+            alike = [i for i, other in zip(samples, statuses, strict=False) if other == status]
+            text = text.replace(f"{{samples {int(status)}}}", list_positions("sample", alike))
+        super().__init__(text)
         self._message = message
         self.samples = list(samples)
         self.statuses = list(statuses)

@@ -346,3 +346,21 @@ def test_no_file_is_left_behind(
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
     pear.tune(TASK.problem, *samples, candidates=FEW[:1], config=SHORT)
     assert os.listdir(tmp_path) == []
+
+
+@pytest.mark.parametrize("what", ["features", "costs", "problem"])
+def test_errors_name_held_out_samples_by_their_row(what: str, samples: tuple[Tensor, Tensor]) -> None:
+    features, costs = (part.clone() for part in samples)
+    problem = TASK.problem
+    if what == "problem":
+        b = problem.b.repeat(len(costs), 1)
+        b[110] += 1.0
+        problem = pear.Problem(A=problem.A, b=b, lb=problem.lb, ub=problem.ub)
+    else:
+        (features if what == "features" else costs)[110, 0] = torch.nan
+    with pytest.raises(pear.SolveError, match=r"^1 of 24 samples could not be solved .*: sample 110 \(") as error:
+        pear.tune(problem, features, costs, candidates=FEW[:1], config=SHORT)
+    assert error.value.samples == [110]
+    loss, config = pear.PEARLoss(problem, smoothing=0.1), replace(SHORT, start="given")
+    with pytest.raises(pear.PearError, match=r"sample 110\b"):
+        fit(nn.Linear(5, problem.n), loss, (features, costs), config=config)

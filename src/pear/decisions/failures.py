@@ -11,7 +11,6 @@ from torch import Tensor
 
 from pear.errors import FailedSamplesWarning, ProblemError, SolveError
 from pear.optimality.status import Status, has_decision_status
-from pear.wording import list_positions
 
 OnFailure = Literal["raise", "mask"]
 """Whether failed samples raise an error, or are masked with a warning."""
@@ -54,7 +53,7 @@ def report_failures(
     statuses = [Status(int(status[i])) for i in bad]
     alike = {one: [i for i, other in zip(bad, statuses, strict=True) if other == one] for one in statuses}
     named = "; ".join(
-        f"{list_positions('sample', some)} ({one.name}{_describe_failure_gaps(one, gap, some)}"
+        f"{{samples {int(one)}}} ({one.name}{_describe_failure_gaps(one, gap, some)}"
         f"{_describe_failure_claims(one, unchecked, some)}): {one.sentence}"
         for one, some in alike.items()
     )
@@ -62,6 +61,7 @@ def report_failures(
     if on_failure == "raise":
         hint = "leave them out, or pass on_failure='mask' where it is an argument"
         raise SolveError(f"{message}. To go on, {hint}", bad, statuses)
+    message = str(SolveError(message, bad, statuses))
     if spreads and Status.NOT_FINITE in statuses:
         message += (
             ". Behind a prediction that is not finite the gradient of the weights is NaN where a feature is, because "

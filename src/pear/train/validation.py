@@ -111,7 +111,7 @@ def clean_validation(model: nn.Module, loss: Any, validation: SampleSource) -> S
     """
     if masks_unusable_samples(loss) and isinstance(validation, MemorySamples):
         return validation.usable(model, loss, "validation").finite()
-    check_usable_costs(validation.costs, "validation", None)
+    check_usable_costs(validation.costs, "validation", None, validation.keys)
     return validation
 
 

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 
 from pear.clock import read_clock
-from pear.errors import ProblemError
+from pear.errors import ProblemError, renumber_samples_in_errors
 from pear.losses.forecast_judge import ForecastJudge
 from pear.losses.regret_outcome import RegretOutcome
 from pear.problem import Model, Problem
@@ -125,10 +126,19 @@ def make_validation_outcomes(
         problem: the decision problem, with its integers.
         costs: (N, n) true costs, or (N, k), the k true values that the cost map of a ``Model`` maps to costs.
         keys: the N ids of the samples; None for their row numbers. If the problem or the cost map has a row for each
-            sample, an id is the number of the row.
+            sample, an id is the number of the row. Errors name samples by ids that are numbers, which are the row
+            numbers before validation samples were held out.
     """
     _check_validation_columns(problem, costs, "validation")
-    return ForecastJudge(problem, costs, as_keys(keys, len(costs)))
+    numbers = keys.tolist() if isinstance(keys, Tensor) else range(len(costs))
+    with renumber_samples_in_errors(numbers):
+        return partial(_outcomes_of_judge, ForecastJudge(problem, costs, as_keys(keys, len(costs))), numbers)
+
+
+def _outcomes_of_judge(judge: ForecastJudge, numbers: Sequence[int], predicted: Tensor) -> RegretOutcome:
+    """Return the regrets of the decisions under predicted costs (N, n). Errors name the samples by ``numbers``."""
+    with renumber_samples_in_errors(numbers):
+        return judge(predicted)
 
 
 def _check_validation_columns(problem: Problem | Model, costs: Tensor, name: str) -> None:

@@ -10,6 +10,7 @@ from torch import Tensor, nn
 
 from pear.errors import FailedSamplesWarning, ProblemError
 from pear.train.samples.features import Features, call_on_features, evaluation_mode, feature_tensors, map_features
+from pear.train.samples.sample_rows import Keys
 from pear.wording import list_positions
 
 
@@ -75,12 +76,20 @@ def masks_unusable_samples(loss: Any) -> bool:
     return getattr(loss, "on_failure", "raise") == "mask"
 
 
-def check_usable_costs(costs: Tensor, name: str, loss: Any) -> None:
-    """Raise ProblemError if costs (N, n) are not finite, unless the loss leaves failed samples out."""
+def check_usable_costs(costs: Tensor, name: str, loss: Any, keys: Keys | None = None) -> None:
+    """Raise ProblemError if costs are not finite, unless the loss leaves failed samples out.
+
+    Args:
+        costs: (N, n) the costs.
+        name: the name of the samples in the message.
+        loss: the loss.
+        keys: the N ids of the samples, by which the message names them; None to name their rows.
+    """
     bad = nonfinite_samples(costs).nonzero()[:, 0].tolist()
     if bad and not masks_unusable_samples(loss):
+        ids = keys.tolist() if isinstance(keys, Tensor) else keys
+        named = list_positions("row", bad) if ids is None else list_positions("sample", [str(ids[row]) for row in bad])
         raise ProblemError(
-            f"{len(bad)} of {len(costs)} rows of the costs of {name} hold NaN or infinity: "
-            f"{list_positions('row', bad)}. Fill or drop them, or make the loss with on_failure='mask', which "
-            "leaves such samples out"
+            f"{len(bad)} of {len(costs)} rows of the costs of {name} hold NaN or infinity: {named}. Fill or drop them, "
+            "or make the loss with on_failure='mask', which leaves such samples out"
         )
