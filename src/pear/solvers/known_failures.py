@@ -37,11 +37,12 @@ class KnownFailures:
         hits = [i for i, key in enumerate(keys) if key in kept] if kept else []
         if not kept or not hits:
             return None
-        status = [0] * len(keys)
+        status = [int(Status.SOLVED)] * len(keys)
         for i, row in zip(hits, _failure_bytes(mark()[hits]), strict=True):
-            name, data = kept[keys[i]]
-            status[i] = name if row == data else 0
-        return torch.tensor(status, dtype=torch.int8) if any(status) else None
+            failure, data = kept[keys[i]]
+            if row == data:
+                status[i] = failure
+        return torch.tensor(status, dtype=torch.int8) if any(s != Status.SOLVED for s in status) else None
 
     def put(self, question: str, keys: list[Hashable], status: Tensor, mark: Callable[[], Tensor]) -> None:
         """Keep the statuses (B,) other than SOLVED, and forget the failures of samples that are now SOLVED.
@@ -53,24 +54,27 @@ class KnownFailures:
             mark: returns the (B, f) fingerprints of this data, f numbers per sample.
         """
         kept = self._kept.setdefault(question, {})
-        names = status.tolist()
-        bad = [i for i, name in enumerate(names) if name != 0]
+        codes = status.tolist()
+        bad = [i for i, code in enumerate(codes) if code != Status.SOLVED]
         if kept:
             for key in keys:
                 kept.pop(key, None)
         for i, row in zip(bad, _failure_bytes(mark()[bad]) if bad else (), strict=True):
-            kept[keys[i]] = names[i], row
+            kept[keys[i]] = codes[i], row
 
     def state(self) -> dict[str, Any]:
         """Return all failures in a form that JSON can hold, with fingerprints as strings of hexadecimal digits."""
-        return {name: [[key, int(s), row.hex()] for key, (s, row) in kept.items()] for name, kept in self._kept.items()}
+        return {
+            question: [[key, int(code), row.hex()] for key, (code, row) in kept.items()]
+            for question, kept in self._kept.items()
+        }
 
     @classmethod
     def from_state(cls, state: Mapping[str, Any]) -> KnownFailures:
         """Rebuild the failures from the result of ``state``."""
         found = cls()
-        for name, rows in state.items():
-            found._kept[name] = {key: (int(Status(status)), bytes.fromhex(row)) for key, status, row in rows}
+        for question, rows in state.items():
+            found._kept[question] = {key: (int(Status(status)), bytes.fromhex(row)) for key, status, row in rows}
         return found
 
 
