@@ -313,8 +313,8 @@ def _explore_branches(
     return SPENT, low, left
 
 
-class SharedRows(NamedTuple):
-    """What all samples of a search share: the rows, and the number of nodes that each sample may visit.
+class SearchLimits(NamedTuple):
+    """What limits the searches of all samples: the rows, and the number of nodes that each sample may visit.
 
     Attributes:
         A: (n, M) the coefficients, at most 1 in absolute value, one column for each of M rows. The last column, of −1,
@@ -354,7 +354,7 @@ class SearchBatch(NamedTuple):
 
 
 @partial(jit.entry, any_order=False)
-def branch_and_bound_all(samples: SearchBatch, limits: SharedRows, tree: Tree, work: SearchWorkspace) -> None:
+def branch_and_bound_all(samples: SearchBatch, limits: SearchLimits, tree: Tree, work: SearchWorkspace) -> None:
     """Find the best selection of every sample.
 
     The search guesses the gap between the relaxation and the best selection, and considers only values within this gap.

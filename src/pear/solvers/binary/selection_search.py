@@ -117,7 +117,7 @@ class SelectionSearch:
 
         A, most, outcome = self.rows.A, np.empty(len(values)), np.empty(len(values), np.int8)
         samples = branch_and_bound.SearchBatch(values, units, close, has_start, best, most, outcome)
-        limits = branch_and_bound.SharedRows(A, self.rows.b, self.rows.width, self.budget)
+        limits = branch_and_bound.SearchLimits(A, self.rows.b, self.rows.width, self.budget)
         branch_and_bound.branch_and_bound_all(
             samples,
             limits,
