@@ -66,7 +66,7 @@ class ScaledRows:
         R: (B or 1, p + m, n) the rows [A; G].
         norms: (B or 1, p + m) the numbers by which the rows were divided.
         limit: (B or 1, p + K) the right-hand sides [b, h, −lb, ub], infinite for absent limits.
-        there: (B or 1, p + K) bool, True for finite right-hand sides.
+        finite: (B or 1, p + K) bool, True for finite right-hand sides.
         present: (B or 1, K) 1.0 for an inequality or bound that is present, else 0.0.
         sign: (B or 1, 2n) −1 for lower bounds, 1 for upper bounds, 0 for absent bounds.
         size: (B or 1, 1) a first guess of the size of decisions: the largest magnitude among the right-hand sides and,
@@ -77,7 +77,7 @@ class ScaledRows:
     R: Tensor
     norms: Tensor
     limit: Tensor
-    there: Tensor
+    finite: Tensor
     present: Tensor
     sign: Tensor
     size: Tensor
@@ -138,14 +138,14 @@ def _scale_rows(qp: QuadraticProgram) -> ScaledRows:
     b, h, lb, ub = (value.expand(most, -1) for value in (qp.b, qp.h, qp.lb, qp.ub))
     right = torch.cat([b, h], 1) / norms
     limit = torch.cat([right, -lb, ub], 1)
-    there = limit.isfinite()
-    present = there[:, qp.p :].to(qp.c.dtype)
+    finite = limit.isfinite()
+    present = finite[:, qp.p :].to(qp.c.dtype)
     sign = present[:, qp.m :].clone()
     sign[:, : qp.n].neg_()
     size = _largest_for_scaling(right, torch.minimum(qp.lb.abs(), qp.ub.abs()))
     size = torch.where(size > 0, size, _largest_for_scaling(qp.lb, qp.ub))
     size = torch.where(size > 0, size, torch.ones_like(size))
-    return ScaledRows(R / norms[:, :, None], norms, limit, there, present, sign, size)
+    return ScaledRows(R / norms[:, :, None], norms, limit, finite, present, sign, size)
 
 
 def scaled_row_pairs(qp: QuadraticProgram, R: Tensor) -> ScaledRowPairs | None:
@@ -207,7 +207,7 @@ def scale_programs(qp: QuadraticProgram, rows: ScaledRows, size: Tensor, tol: fl
         H=H if qp.diagonal else H.view(-1, qp.n, qp.n),
         c=qp.c * size / cost,
         R=rows.R,
-        limit=torch.where(rows.there, rows.limit / size, 1.0),
+        limit=torch.where(rows.finite, rows.limit / size, 1.0),
         present=rows.present.expand(qp.batch, -1),
         sign=rows.sign.expand(qp.batch, -1),
         tol=torch.full_like(size[:1, 0], tol),
