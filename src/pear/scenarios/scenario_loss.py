@@ -28,7 +28,7 @@ from pear.scenarios.extensive_form import ExtensiveForm
 from pear.scenarios.second_stage import SecondStage
 from pear.scenarios.stochastic import Stochastic
 from pear.scenarios.two_stages import TwoStages
-from pear.sensitivity.derivatives import all_derivatives, derivatives_of_part
+from pear.sensitivity.derivatives import all_derivatives, derivatives_of_unique_variables
 from pear.sensitivity.verified_solutions import VerifiedSolutions
 from pear.setting_checks import check_smoothing_setting
 
@@ -255,7 +255,7 @@ class _ScenarioLossFirstStage(torch.autograd.Function):
         solved = ctx.solved
         w = torch.nn.functional.pad(up, (0, solved.qp.n - up.shape[1]))
         # with curvature in every first-stage variable, x is unique even if slacks or η are not
-        found = (all_derivatives if ctx.strict else derivatives_of_part)(solved, w, 1)
+        found = (all_derivatives if ctx.strict else derivatives_of_unique_variables)(solved, w, 1)
         grads: list[Tensor | None] = [None] * len(ctx.inputs)
         for i, (derivative, kind) in enumerate(zip(found, ctx.inputs, strict=False)):
             if ctx.needs_input_grad[3 + i] and kind is not None:

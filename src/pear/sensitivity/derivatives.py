@@ -73,7 +73,7 @@ def all_derivatives(solved: VerifiedSolutions, w: Tensor, sign: int) -> list[Der
     return derivatives_at(DecisionPoint(solved.qp, solved.x, solved.duals, solved.active), w, p, q_eq, q_in, sign)
 
 
-def derivatives_of_part(solved: VerifiedSolutions, w: Tensor, sign: int) -> list[Derivative]:
+def derivatives_of_unique_variables(solved: VerifiedSolutions, w: Tensor, sign: int) -> list[Derivative]:
     """Return the functions of ``all_derivatives`` for decisions that need not be unique in all of their variables.
 
     A variable that can move at no cost has no derivative. An example is a slack of a scenario whose weight is zero. The
