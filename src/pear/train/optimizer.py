@@ -22,8 +22,8 @@ def make_optimizer(
     keep: bool,
     typical: bool = False,
     decay: float = 0.0,
-) -> torch.optim.Adam:
-    """Make an Adam over all parameters, and rescale an untrained last layer to the costs.
+) -> torch.optim.Adam | torch.optim.AdamW:
+    """Make an Adam (or AdamW, with decay) over all parameters, and rescale an untrained last layer to the costs.
 
     A step of Adam has the size of the learning rate, whatever the size of the gradient. The learning rate of the last
     layer, whose outputs are the forecasts, is therefore multiplied by the standard deviation of the costs. If costs are
@@ -71,7 +71,7 @@ def make_optimizer(
     return optimizer
 
 
-def shrink_optimizer_eps(optimizer: torch.optim.Adam, scale: float, dtype: torch.dtype) -> None:
+def shrink_optimizer_eps(optimizer: torch.optim.Optimizer, scale: float, dtype: torch.dtype) -> None:
     """Make ε in Adam's denominator small compared with the gradients if the size of the costs, ``scale``, is small."""
     least = float(torch.finfo(dtype).tiny) ** 0.5  # squares of smaller gradients are lost
     for group in optimizer.param_groups:
