@@ -159,7 +159,7 @@ def known_process(days: IrishCommitmentDays, count: int) -> None:
 
     They show the expected regret of each rule, and that of plans with few scenarios.
     """
-    X, Y = days.features, days.demand
+    X, Y = days.features, days.net_load
     errors = np.zeros_like(Y)
     for block in np.array_split(np.arange(len(Y)), PARTS):
         rest = np.setdiff1d(np.arange(len(Y)), block)

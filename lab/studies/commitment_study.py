@@ -63,7 +63,7 @@ def folds(days: IrishCommitmentDays, every: int, done: Container[int]) -> Iterat
 
     Only every ``every``-th day of a fold is tested.
     """
-    X, Y = days.features, days.demand
+    X, Y = days.features, days.net_load
     for start in range(FIRST_TEST, len(X) - FOLD // 2, FOLD):
         if start in done:
             continue

@@ -29,7 +29,7 @@ FIRST = ["on", "start"]
 
 def days_of(count: int, seed: int = 0) -> Tensor:
     """Return the demands (count, 12) of days drawn from the data."""
-    demand = irish_commitment_days().demand
+    demand = irish_commitment_days().net_load
     return torch.from_numpy(demand[np.random.default_rng(seed).choice(len(demand), count, replace=False)])
 
 

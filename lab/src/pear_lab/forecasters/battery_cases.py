@@ -11,9 +11,7 @@ from pear_lab.data.pjm_data import load_pjm_days
 from pear_lab.forecasters.irish_features import irish_feature_prices, long_irish_features, wide_irish_features
 from pear_lab.forecasters.study_case import QUICK_ROWS, Array, StudyCase, expanding_study_splits, last_part_study_split
 from pear_lab.tasks.battery_task import MARKET, PJM, battery
-
-PJM_SHUFFLE = 100
-"""The seed with which Yeh et al. shuffle the days."""
+from pear_lab.tasks.public.pjm_battery import SHUFFLE_SEED
 
 PJM_FOLDS, PJM_FOLD_DAYS = 5, 197
 IRISH_FOLDS, IRISH_FOLD_DAYS = 6, 75
@@ -35,7 +33,7 @@ def pjm_battery_case(order: str, seed: int, quick: bool) -> StudyCase:
         X, C = X[-QUICK_ROWS:], C[-QUICK_ROWS:]
     case = StudyCase(battery(PJM), X, C, last_part_study_split(np.arange(len(X))))
     if order == "shuffled":
-        shuffled = np.random.default_rng(PJM_SHUFFLE).permutation(len(X))
+        shuffled = np.random.default_rng(SHUFFLE_SEED).permutation(len(X))
         return replace(case, splits=last_part_study_split(shuffled))
     if order == "folds":
         folds = (1, QUICK_ROWS // 4) if quick else (PJM_FOLDS, PJM_FOLD_DAYS)

@@ -105,7 +105,7 @@ def judge_answer(s: JudgedProgram, a: Answer) -> Verdict:
         return checks[a.status](s)
     if a.status == "NOT_FINITE":
         return Verdict("wrong", "NOT_FINITE, but the data is finite")
-    if prove_feasible(s) is Proof.EDGE or _is_answer_beyond_float64(s):
+    if prove_feasible(s) is Proof.EDGE or _is_program_beyond_float64(s):
         return Verdict("refused", edge=True)  # float64 does not settle it
     return Verdict("inaccurate", a.status)
 
@@ -129,7 +129,7 @@ def _judge_solved_answer(s: JudgedProgram, a: Answer) -> Verdict:
     return Verdict("right", residuals=found, units=units)
 
 
-def _is_answer_beyond_float64(s: JudgedProgram) -> bool:
+def _is_program_beyond_float64(s: JudgedProgram) -> bool:
     """Return whether the equalities are dependent in float64 but not in extended precision."""
     if not len(s.b):
         return False

@@ -39,12 +39,12 @@ class IrishCommitmentDays:
 
     Attributes:
         features: (D, p) forecasts of load and wind, the net load two days and a week before, and the calendar.
-        demand: (D, 12) the net load of each block, in MW.
+        net_load: (D, 12) the net load of each block, in MW.
         dates: the D dates.
     """
 
     features: Array
-    demand: Array
+    net_load: Array
     dates: list[datetime.date]
 
 
