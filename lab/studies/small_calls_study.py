@@ -4,7 +4,9 @@
 
 The command prints a table for docs/speed.md. The measured calls take turns, many times, on one thread. A number is the
 least processor time of a call, in microseconds, followed by its ratio to the compiled method on the same arrays.
-``predict`` and ``decide`` are methods of a fitted ``DecisionRegressor``; ``decide`` predicts and decides.
+``predict`` and ``decide`` are methods of a fitted ``DecisionRegressor``; ``decide`` predicts and decides. "empty
+autograd" is what torch takes at least for a gradient: the forward and the backward pass of an autograd function that
+computes nothing, with the inputs of the loss.
 """
 
 from __future__ import annotations
@@ -12,9 +14,11 @@ from __future__ import annotations
 import argparse
 import time
 from collections.abc import Callable
+from typing import Any
 
 import numpy as np
 import torch
+from torch import Tensor
 
 import pear
 from pear.solvers.active_set import kernel_calls
@@ -32,9 +36,25 @@ BASES = {
     "layer and gradient": "compiled solve and projection",
     "loss": "compiled regret",
     "loss and gradient": "compiled regret",
+    "decide": "compiled solve",
 }
 """The compiled call with which each call is compared."""
 Calls = dict[str, Callable[[], object]]
+
+
+class EmptyFunction(torch.autograd.Function):
+    """An autograd function with the inputs of the loss, whose value and gradient are not computed."""
+
+    @staticmethod
+    def forward(ctx: Any, predicted: Tensor, true: Tensor, Q: None, true_Q: None, given: Tensor) -> Tensor:
+        """Return a scalar that is not initialised."""
+        ctx.given = given
+        return torch.empty((), dtype=torch.float64)
+
+    @staticmethod
+    def backward(ctx: Any, *upstream: Tensor) -> tuple[Tensor | None, ...]:
+        """Return a gradient of the predicted costs that is not initialised."""
+        return torch.empty_like(ctx.given), None, None, None, None
 
 
 def calls_of(structure: Structure) -> Calls:
@@ -75,6 +95,7 @@ def calls_of(structure: Structure) -> Calls:
         "compiled regret": find_regret_compiled,
         "loss": lambda: loss(cost, true),
         "loss and gradient": lambda: loss(cost.clone().requires_grad_(), true).backward(),
+        "empty autograd": lambda: EmptyFunction.apply(cost.clone().requires_grad_(), true, None, None, cost).backward(),
         "predict": lambda: regressor.predict(features[:1]),
         "decide": lambda: regressor.decide(features[:1]),
     }

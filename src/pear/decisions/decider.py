@@ -29,6 +29,7 @@ from pear.solvers.fused_pass import FusedPass, FusedPassDecisions, FusedRowPass
 from pear.solvers.warm_starts import WarmStarts, WarmStartTable
 
 _BY_CONSTRAINTS = "constraints"  # the name under which failures are stored that do not depend on the cost
+_UNLOCKED = nullcontext()
 
 
 class Decider:
@@ -75,7 +76,7 @@ class Decider:
 
     def locked(self, keys: list[Hashable] | None) -> AbstractContextManager[Any]:
         """Return the lock that protects ``starts``; if there are no keys, return a context that does nothing."""
-        return nullcontext() if keys is None else self.starts.lock
+        return _UNLOCKED if keys is None else self.starts.lock
 
     def row_numbers(self, keys: list[Hashable] | None, rows: Tensor | None = None) -> Tensor | None:
         """Return the row numbers (B,) of samples in the problem's fields per sample; None for all rows, in order.

@@ -134,7 +134,8 @@ class DecisionLayer(DecisionModule):
                 cost.detach(), lam, ids, given, bool(followed - {"Q"}), by_matrices=bool(followed & {"A", "G"})
             )
         self._report_failures(decisions, cost)
-        if not (torch.is_grad_enabled() and any(map(input_requires_gradient, (cost, *given.values())))):
+        trained = cost.requires_grad or any(map(input_requires_gradient, given.values()))
+        if not (trained and torch.is_grad_enabled()):
             return scale.times_units(copy_in_dtype(decisions.x, cost.dtype))
         return scale.times_units(self._differentiable(decisions, cost, given))
 

@@ -111,22 +111,25 @@ class GuidedRegret(torch.autograd.Function):
         call, parts, shares, sign, _ = ctx.given
         z, best, pull, u = parts.x, parts.best, call.guidance * sign, up.double()
         u = u[:, None] if shares == 0 else u / shares if shares > 1 else u
-        grads: list[Tensor | None] = [None] * 4
-        if ctx.needs_input_grad[0] and parts.gradient is not None:
+        by_predicted, by_true, by_Q, by_true_Q, _ = ctx.needs_input_grad
+        grads: dict[int, Tensor] = {}  # by the position of the input
+        if by_predicted and parts.gradient is not None:
             grads[0] = u * parts.gradient
-        elif ctx.needs_input_grad[0]:
+        elif by_predicted:
             grads[0] = u * (parts.injected + pull * (best - z) if pull else parts.injected)
-        if ctx.needs_input_grad[1]:
+        if by_true:
             grads[1] = u * sign * (z - best)
-        if ctx.needs_input_grad[2]:
+        if by_Q:
             half = 0.5 * (u * parts.exact)[:, :, None] * z[:, None, :]
             grads[2] = half + half.mT
-        if ctx.needs_input_grad[3] or (ctx.needs_input_grad[2] and pull):
+        if by_true_Q or (by_Q and pull):
             outer = z[:, :, None] * z[:, None, :] - best[:, :, None] * best[:, None, :]
-            grads[3] = 0.5 * sign * (u[..., None] * outer)
-            grads[2] = grads[2] - call.guidance * grads[3] if grads[2] is not None and pull else grads[2]
-        wanted = [
-            fit_gradient_to_input(grad, *kind) if needed and grad is not None and kind is not None else None
-            for grad, kind, needed in zip(grads, ctx.inputs, ctx.needs_input_grad, strict=False)
-        ]
-        return (*wanted, None)
+            change = 0.5 * sign * (u[..., None] * outer)
+            if by_Q and pull:
+                grads[2] = grads[2] - call.guidance * change
+            if by_true_Q:
+                grads[3] = change
+        wanted: list[Tensor | None] = [None] * 5
+        for i, grad in grads.items():
+            wanted[i] = fit_gradient_to_input(grad, *ctx.inputs[i])
+        return tuple(wanted)

@@ -43,6 +43,7 @@ from pear.solvers.warm_starts import WarmStarts
 
 _ALWAYS_ANEW = np.zeros((0, 0))  # no fingerprints: the true problems are solved in every call
 _NOBODY = np.zeros(0, np.int64)  # positions of no samples
+_ALL_SOLVED = torch.from_numpy(_NOBODY)
 _OWN = np.inf  # fingerprint of the problem's own curvature
 
 
@@ -196,7 +197,7 @@ class CompiledPass:
             active = kernel_calls.kernel_active_set(results.outcome)
             rescaled = self.programs.apply_inverse(P, at, active, parts.injected)
             parts = replace(parts, injected=add_normal_component(rescaled, parts.exact, call.injection))
-        return parts, torch.from_numpy(left)
+        return parts, torch.from_numpy(left) if len(left) else _ALL_SOLVED
 
     def _true_curvature(self, P: Programs, call: RegretCall, table: SolutionTable, slots: Index) -> Array | None:
         """Return Q of the true objective, in the form of ``Programs.Q``; None if the objective is not convex.
