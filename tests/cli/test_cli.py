@@ -10,13 +10,14 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import command_line
 import pytest
 import torch
-from typer.testing import CliRunner, Result
+from command_line import Run
+from typer.testing import Result
 
 import pear
 from pear.cli import main
-from pear.cli.app import app
 from pear.cli.gain_sentence import gain_sentence
 from pear.cli.output_files import OutputError, writable_output_file, writable_output_folder, write_output_csv
 from pear.solvers.backend_registry import BACKENDS, Backend
@@ -27,19 +28,14 @@ SMALL = ("--grid", "3", "--samples", "120", "--max-epochs", "4", "--degree", "4"
 
 
 @pytest.fixture
-def run(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Callable[..., Result]:
-    """Return a function that runs the command in an empty folder and a wide terminal without colours."""
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.setenv("NO_COLOR", "1")
+def run(terminal: None, monkeypatch: pytest.MonkeyPatch) -> Run:
+    """Return a function that runs the command in an empty folder and a terminal without colours."""
 
     def invoke(*arguments: str, columns: int = 200) -> Result:
         monkeypatch.setenv("COLUMNS", str(columns))
-        return CliRunner().invoke(app, [str(argument) for argument in arguments])
+        return command_line.run(*arguments)
 
     return invoke
-
-
-Run = Callable[..., Result]
 
 
 # --- demo -----------------------------------------------------------------------------------------------------------

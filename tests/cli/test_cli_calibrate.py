@@ -4,24 +4,15 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from typer.testing import CliRunner
+from command_line import run, said
 
 import pear
-from pear.cli.app import app
 
 pandas = pytest.importorskip("pandas")
 pytest.importorskip("sklearn")
 
 SIMPLEX = pear.Problem(A=np.ones((1, 3)), b=[1.0], lb=0.0, ub=1.0, integer=[0, 1, 2])
 COSTS = ["coal", "gas", "buy"]
-
-
-def run(*arguments):
-    return CliRunner().invoke(app, [str(argument) for argument in arguments])
-
-
-def said(result):
-    return " ".join(result.output.split())
 
 
 @pytest.fixture

@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 import importlib.util
-from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 
+import command_line
 import numpy as np
 import pytest
-from typer.testing import CliRunner, Result
+from command_line import Run
 
 import pear
-from pear.cli.app import app
 from pear.evaluation.walk_forward_result import MEAN
 
 pandas = pytest.importorskip("pandas")
@@ -27,7 +27,6 @@ binary
 end
 """
 ITEMS = ["tent", "stove", "lamp"]
-Run = Callable[..., Result]
 
 
 @pytest.fixture
@@ -44,7 +43,7 @@ def run(terminal: None) -> Run:
     table.insert(0, "day", pandas.date_range("2026-01-01", periods=80).strftime("%Y-%m-%d"))
     table.to_csv("data.csv", index=False)
     table[ITEMS].shift(1).to_csv("yesterday.csv", index=False)
-    return lambda *arguments: CliRunner().invoke(app, ["compare", *(str(argument) for argument in arguments)])
+    return partial(command_line.run, "compare")
 
 
 def test_compare_from_end_to_end(run: Run) -> None:

@@ -4,10 +4,9 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from typer.testing import CliRunner
+from command_line import run
 
 import pear
-from pear.cli.app import app
 
 pandas = pytest.importorskip("pandas")
 pytest.importorskip("sklearn")
@@ -15,10 +14,6 @@ pytest.importorskip("highspy")
 
 SHOP = "max\n p: 1 a + 1 b + 1 c\nst\n stock: a + b + c <= 9\nbounds\n a <= 4\n b <= 4\n c <= 4\nend\n"
 ITEMS, ROWS = ("a", "b", "c"), 60
-
-
-def run(*arguments):
-    return CliRunner().invoke(app, [str(argument) for argument in arguments])
 
 
 @pytest.fixture(scope="module")

@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from pathlib import Path
 
+import command_line
 import numpy as np
 import pytest
-from typer.testing import CliRunner, Result
+from command_line import Run
 
 import pear
-from pear.cli.app import app
 
 pandas = pytest.importorskip("pandas")
 pytest.importorskip("sklearn")
@@ -26,7 +25,6 @@ binary
 end
 """
 QUICK = ("--max-epochs", "20")
-Run = Callable[..., Result]
 
 
 def long_table(days: int) -> pandas.DataFrame:
@@ -47,7 +45,7 @@ def long_table(days: int) -> pandas.DataFrame:
 def run(terminal: None) -> Run:
     Path("bag.lp").write_text(BAG)
     long_table(60).to_csv("long.csv", index=False)
-    return lambda *arguments: CliRunner().invoke(app, [str(argument) for argument in arguments])
+    return command_line.run
 
 
 def wide() -> tuple[pandas.DataFrame, np.ndarray]:

@@ -4,10 +4,9 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from typer.testing import CliRunner
+from command_line import run, said
 
 import pear
-from pear.cli.app import app
 
 pandas = pytest.importorskip("pandas")
 pytest.importorskip("sklearn")
@@ -18,14 +17,6 @@ PLANT = (
     "bounds\n coal <= 4\n gas <= 4\n buy <= 20\nend\n"
 )
 FUELS, ROWS = ("coal", "gas"), 60
-
-
-def run(*arguments):
-    return CliRunner().invoke(app, [str(argument) for argument in arguments])
-
-
-def said(result):
-    return " ".join(result.output.split())
 
 
 @pytest.fixture(scope="module")

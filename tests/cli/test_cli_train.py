@@ -3,18 +3,17 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
 from pathlib import Path
 from types import SimpleNamespace
 
+import command_line
 import numpy as np
 import pytest
 import safetensors.torch
 import torch
-from typer.testing import CliRunner, Result
+from command_line import Run
 
 import pear
-from pear.cli.app import app
 from pear.cli.train import _describe_stopped_training, _print_training_outcomes
 from pear.losses.regret_outcome import RegretOutcome
 from pear.train.estimator import progress_display
@@ -47,15 +46,13 @@ KNAPSACK = "\n".join(
     ]
 )
 
-Run = Callable[..., Result]
-
 
 @pytest.fixture
 def run(terminal: None) -> Run:
     """Return a function that runs the command in a folder with ``knapsack.mps`` and ``data.csv``."""
     Path("knapsack.mps").write_text(KNAPSACK)
     table(120).to_csv("data.csv", index=False)
-    return lambda *arguments: CliRunner().invoke(app, [str(argument) for argument in arguments])
+    return command_line.run
 
 
 def table(rows: int) -> pandas.DataFrame:

@@ -6,15 +6,16 @@ import dataclasses
 import importlib.util
 import io
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 
+import command_line
 import numpy as np
 import pytest
 from browser import WIDTHS, Browser
-from typer.testing import CliRunner, Result
+from command_line import Run
 
 import pear
-from pear.cli.app import app
 from pear.diagnosis import Diagnosis
 from pear.diagnosis.diagnosis_figures import BARS, make_diagnosis_figures
 from pear.diagnosis.diagnosis_page import make_page_grids
@@ -173,8 +174,6 @@ binary
 end
 """
 
-Run = Callable[..., Result]
-
 
 @pytest.fixture
 def tables() -> tuple[pandas.DataFrame, pandas.DataFrame]:
@@ -192,7 +191,7 @@ def run(terminal: None, tables: tuple[pandas.DataFrame, pandas.DataFrame]) -> Ru
     Path("bag.lp").write_text(BAG)
     for name, table in zip(("costs", "predictions"), tables, strict=True):
         table.to_csv(f"{name}.csv", index=False)
-    return lambda *arguments: CliRunner().invoke(app, ["diagnose", *(str(argument) for argument in arguments)])
+    return partial(command_line.run, "diagnose")
 
 
 FILES = ("bag.lp", "costs.csv", "predictions.csv")

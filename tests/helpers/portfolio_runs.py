@@ -8,11 +8,11 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
+from command_line import run
 from lab_files import working_days, write_prices
 from torch import Tensor
-from typer.testing import CliRunner, Result
+from typer.testing import Result
 
-from pear.cli.app import app
 from pear_lab.experiments.catalogue import TASKS
 from pear_lab.tasks.market import Forecaster
 
@@ -43,19 +43,12 @@ def prices(tmp_path: Path) -> Path:
 
 
 @pytest.fixture
-def tiny(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.setenv("NO_COLOR", "1")
-    monkeypatch.setenv("COLUMNS", "200")
+def tiny(terminal: None, monkeypatch: pytest.MonkeyPatch) -> None:
     entry = TASKS["portfolio"]
     quick = {**entry.quick, "stride": 8, "max_epochs": 2, "last_days": 620}
     problem = {**entry.problem, "window": WINDOW, "ahead": AHEAD}
     monkeypatch.setitem(TASKS, "portfolio", dataclasses.replace(entry, problem=problem, quick=quick))
 
 
-def invoke(*arguments: object) -> Result:
-    return CliRunner().invoke(app, [str(argument) for argument in arguments])
-
-
 def reproduce(*arguments: object) -> Result:
-    return invoke("reproduce", *arguments, "--jobs", "1", "--out", "out")
+    return run("reproduce", *arguments, "--jobs", "1", "--out", "out")

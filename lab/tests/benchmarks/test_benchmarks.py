@@ -12,16 +12,17 @@ import sys
 import textwrap
 from collections.abc import Callable
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
+import command_line
 import numpy as np
 import pytest
 import torch
-from typer.testing import CliRunner, Result
+from command_line import Run
 
 import pear
-from pear.cli.app import app
 from pear.errors import PearError, ProblemError
 from pear_lab.benchmarks import (
     gradient_benchmark,
@@ -49,13 +50,11 @@ from pear_lab.peers import peer_environment as environment
 from pear_lab.peers import peer_table as registry
 from pear_lab.peers.workers.worker import add_worker_bound_rows, make_worker_regret_step
 
-Run = Callable[..., Result]
-
 
 @pytest.fixture
 def run(terminal: None) -> Run:
     """Return a function that runs the command in an empty folder and a wide terminal without colours."""
-    return lambda *arguments: CliRunner().invoke(app, ["bench", *map(str, arguments)])
+    return partial(command_line.run, "bench")
 
 
 # --- arithmetic -----------------------------------------------------------------------------------------------------

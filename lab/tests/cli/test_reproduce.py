@@ -5,29 +5,28 @@ from __future__ import annotations
 import dataclasses
 import json
 import os
+import re
 import signal
 import sqlite3
 import subprocess
 import sys
 import time
-from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
+import command_line
 import pytest
-from typer.testing import CliRunner, Result
+from command_line import Run
 
-from pear.cli.app import app
 from pear_lab.cli.dataclass_options import parse_numbers_option
 from pear_lab.experiments import EXPERIMENTS, FILE_NAME, Database, ExperimentError
 from pear_lab.experiments.catalogue import TASKS
 from pear_lab.experiments.protocols import lp_protocol as lp
 
-Reproduce = Callable[..., Result]
-
 
 @pytest.fixture
-def reproduce(terminal: None, monkeypatch: pytest.MonkeyPatch) -> Reproduce:
+def reproduce(terminal: None, monkeypatch: pytest.MonkeyPatch) -> Run:
     """Return a function that runs the command in an empty folder, with runs that take milliseconds."""
     tiny = {
         "shortest_path": {"grid": [3, 3], "samples": 40},
@@ -36,11 +35,7 @@ def reproduce(terminal: None, monkeypatch: pytest.MonkeyPatch) -> Reproduce:
     for name, changes in tiny.items():
         quick = {**TASKS[name].quick, **changes, "max_epochs": 2}
         monkeypatch.setitem(TASKS, name, dataclasses.replace(TASKS[name], quick=quick))
-
-    def invoke(*arguments: object) -> Result:
-        return CliRunner().invoke(app, ["reproduce", *(str(argument) for argument in arguments)])
-
-    return invoke
+    return partial(command_line.run, "reproduce")
 
 
 SOME = ("lp-degree", "--tasks", "shortest-path", "--methods", "mse,PEAR", "--degrees", "8", "--quick", "--jobs", "1")
@@ -51,9 +46,7 @@ def rows(folder: Path = Path("pear-output/lp")) -> list[Any]:
         return database.records()
 
 
-def test_runs_are_rows_and_those_that_are_there_are_skipped(
-    reproduce: Reproduce, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_runs_are_rows_and_those_that_are_there_are_skipped(reproduce: Run, monkeypatch: pytest.MonkeyPatch) -> None:
     result = reproduce(*SOME, "--seeds", "0-1")
     assert result.exit_code == 0, result.output
     assert "4 of 4 runs to do" in result.output
@@ -71,7 +64,7 @@ def test_runs_are_rows_and_those_that_are_there_are_skipped(
     assert rows() == first
 
 
-def test_every_experiment_runs_on_the_reduced_grid(reproduce: Reproduce) -> None:
+def test_every_experiment_runs_on_the_reduced_grid(reproduce: Run) -> None:
     result = reproduce("all", "--quick", "--seeds", "0", "--jobs", "1")
     assert result.exit_code == 0, result.output
     found = rows()
@@ -83,7 +76,7 @@ def test_every_experiment_runs_on_the_reduced_grid(reproduce: Reproduce) -> None
     assert {row.experiment for row in found} == {name for name, one in EXPERIMENTS.items() if not one.needs_data}
 
 
-def test_a_dry_run_says_what_and_how_long_and_writes_nothing(reproduce: Reproduce, tmp_path: Path) -> None:
+def test_a_dry_run_says_what_and_how_long_and_writes_nothing(reproduce: Run, tmp_path: Path) -> None:
     result = reproduce("lp-degree", "capacity-shift", "--dry-run", "--jobs", "2", "--degrees", "8", "--seeds", "0")
     assert result.exit_code == 0, result.output
     assert "18 of 18 runs to do, about " in result.output
@@ -99,12 +92,12 @@ def test_a_dry_run_says_what_and_how_long_and_writes_nothing(reproduce: Reproduc
     before = file.read_bytes()
     after = reproduce(*SOME, "--seeds", "0-1", "--dry-run")
     assert file.read_bytes() == before
-    assert "2 of 4 runs to do, about 0 s with 1 process." in after.output
+    assert re.search(r"2 of 4 runs to do, about \d+ s with 1 process\.", after.output)
     assert "rough" not in after.output
     assert len(rows()) == 2
 
 
-def test_the_list_names_every_experiment(reproduce: Reproduce) -> None:
+def test_the_list_names_every_experiment(reproduce: Run) -> None:
     result = reproduce("--list")
     assert result.exit_code == 0
     for name in EXPERIMENTS:
@@ -127,7 +120,7 @@ def test_the_list_names_every_experiment(reproduce: Reproduce) -> None:
     ],
 )
 def test_bad_input_is_one_sentence_and_writes_nothing(
-    reproduce: Reproduce, tmp_path: Path, arguments: tuple[str, ...], message: str
+    reproduce: Run, tmp_path: Path, arguments: tuple[str, ...], message: str
 ) -> None:
     result = reproduce(*arguments)
     assert result.exit_code == 2
@@ -144,7 +137,7 @@ def test_numbers_and_ranges() -> None:
             parse_numbers_option("seeds", wrong)
 
 
-def test_failures_are_listed_and_tried_again_on_request(reproduce: Reproduce, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_failures_are_listed_and_tried_again_on_request(reproduce: Run, monkeypatch: pytest.MonkeyPatch) -> None:
     def broken(*arguments: object) -> None:
         raise ValueError("no luck")
 
@@ -160,7 +153,7 @@ def test_failures_are_listed_and_tried_again_on_request(reproduce: Reproduce, mo
     assert [row.status for row in rows()] == ["done", "done"]
 
 
-def test_a_database_of_another_version_is_refused_with_a_way_out(reproduce: Reproduce) -> None:
+def test_a_database_of_another_version_is_refused_with_a_way_out(reproduce: Run) -> None:
     reproduce(*SOME, "--seeds", "0")
     with sqlite3.connect(f"pear-output/lp/{FILE_NAME}") as connection:
         connection.execute("UPDATE meta SET value = '0'")
@@ -176,7 +169,7 @@ def test_a_database_of_another_version_is_refused_with_a_way_out(reproduce: Repr
     assert {row["method"] for row in data["tables"]["runs"]} == {"mse", "pear"}
 
 
-def test_an_export_without_a_database_is_refused(reproduce: Reproduce, tmp_path: Path) -> None:
+def test_an_export_without_a_database_is_refused(reproduce: Run, tmp_path: Path) -> None:
     result = reproduce("--export", "saved.json")
     assert result.exit_code == 2
     assert "there is no database at" in result.output
@@ -184,7 +177,7 @@ def test_an_export_without_a_database_is_refused(reproduce: Reproduce, tmp_path:
 
 
 def test_a_place_that_cannot_be_written_to_fails_before_training(
-    reproduce: Reproduce, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    reproduce: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(lp, "train_as_published", None)
     (tmp_path / "file").write_text("", encoding="utf-8")
@@ -204,7 +197,7 @@ def _some_are_done(folder: Path) -> bool:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("jobs", [pytest.param(1, marks=pytest.mark.long), 2])
-def test_ctrl_c_stops_and_the_same_command_goes_on(reproduce: Reproduce, tmp_path: Path, jobs: int) -> None:
+def test_ctrl_c_stops_and_the_same_command_goes_on(reproduce: Run, tmp_path: Path, jobs: int) -> None:
     options = ["lp-degree", "--tasks", "shortest-path", "--methods", "pear", "--degrees", "8", "--jobs", str(jobs)]
     # A shell that runs the tests in the background has them ignore Ctrl-C, and so would what they start.
     listen = "import signal; signal.signal(signal.SIGINT, signal.default_int_handler)"
@@ -233,7 +226,7 @@ def test_ctrl_c_stops_and_the_same_command_goes_on(reproduce: Reproduce, tmp_pat
 
 
 def test_missing_data_is_said_before_anything_runs(
-    reproduce: Reproduce, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    reproduce: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("PEAR_DATA", "")  # and put back what --data changes
     result = reproduce("building", "--quick", "--data", tmp_path / "nowhere")

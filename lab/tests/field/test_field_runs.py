@@ -6,12 +6,12 @@ import time
 from pathlib import Path
 from typing import Any
 
+import command_line
 import pytest
 import torch
-from typer.testing import CliRunner, Result
+from typer.testing import Result
 
 import pear
-from pear.cli.app import app
 from pear.tasks import shortest_path
 from pear_lab.experiments import Database, ExperimentError, attempt
 from pear_lab.experiments.database import FILE_NAME
@@ -26,7 +26,7 @@ SMALL = (60, 30, 30)
 
 
 def reproduce(*arguments: object) -> Result:
-    return CliRunner().invoke(app, ["reproduce", "field", *(str(argument) for argument in arguments)])
+    return command_line.run("reproduce", "field", *arguments)
 
 
 def rows(folder: Path) -> list[Any]:

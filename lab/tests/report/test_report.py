@@ -6,16 +6,16 @@ import importlib.util
 import json
 import re
 import sqlite3
-from collections.abc import Callable
+from functools import partial
 from html.parser import HTMLParser
 from pathlib import Path
 from typing import Any
 
+import command_line
 import pytest
 from browser import WIDTHS, Browser
-from typer.testing import CliRunner, Result
+from command_line import Run
 
-from pear.cli.app import app
 from pear.errors import MissingExtraError
 from pear.pages import figure_style
 from pear.pages.page import PageSection, escape_markdown
@@ -543,14 +543,11 @@ def test_without_a_package_the_extra_is_named(
 
 
 @pytest.fixture
-def run(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Callable[..., Result]:
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.setenv("NO_COLOR", "1")
-    monkeypatch.setenv("COLUMNS", "200")
-    return lambda *arguments: CliRunner().invoke(app, ["report", *(str(argument) for argument in arguments)])
+def run(terminal: None) -> Run:
+    return partial(command_line.run, "report")
 
 
-def test_command_writes_where_it_says(filled: Builder, run: Callable[..., Result], tmp_path: Path) -> None:
+def test_command_writes_where_it_says(filled: Builder, run: Run, tmp_path: Path) -> None:
     result = run("--db", filled.path, "--out", "page")
     assert result.exit_code == 0, result.output
     assert "finished and 2 failed runs" in result.output
@@ -559,7 +556,7 @@ def test_command_writes_where_it_says(filled: Builder, run: Callable[..., Result
     assert (tmp_path / "page" / "report.md").is_file()
 
 
-def test_command_takes_the_folder_that_experiments_write_to(run: Callable[..., Result], tmp_path: Path) -> None:
+def test_command_takes_the_folder_that_experiments_write_to(run: Run, tmp_path: Path) -> None:
     settings = {**PROBLEM["knapsack"], "degree": 8, "noise": 0.0, "time_cap": 600.0, "max_epochs": 10_000}
     folder = tmp_path / "pear-output" / "lp"
     with Database(folder / FILE_NAME) as database:
@@ -569,7 +566,7 @@ def test_command_takes_the_folder_that_experiments_write_to(run: Callable[..., R
     assert "2.290 *within 1 sd* (1 of 5 seeds)" in (tmp_path / "pear-output/report/report.md").read_text("utf-8")
 
 
-def test_command_fails_in_one_sentence_and_writes_nothing(run: Callable[..., Result], tmp_path: Path) -> None:
+def test_command_fails_in_one_sentence_and_writes_nothing(run: Run, tmp_path: Path) -> None:
     result = run("--out", "page")
     assert result.exit_code == 2
     assert result.stderr.startswith("Error: there is no database of runs at pear-output")
@@ -590,9 +587,7 @@ TAMPERED = {
 
 
 @pytest.mark.parametrize("field", TAMPERED)
-def test_a_row_that_was_altered_is_named(
-    filled: Builder, run: Callable[..., Result], tmp_path: Path, field: str
-) -> None:
+def test_a_row_that_was_altered_is_named(filled: Builder, run: Run, tmp_path: Path, field: str) -> None:
     value, expected = TAMPERED[field]
     filled.connection.execute(f"UPDATE runs SET {field} = ? WHERE key = 'key3'", (value,))
     filled.connection.commit()
@@ -607,7 +602,7 @@ def test_a_row_that_was_altered_is_named(
     ("field", "value"), [("metrics", '{"normalized_regret": "a"}'), ("metrics", '{"normalized_regret": {}}')]
 )
 def test_a_row_whose_numbers_are_none_is_named(
-    filled: Builder, run: Callable[..., Result], tmp_path: Path, field: str, value: str
+    filled: Builder, run: Run, tmp_path: Path, field: str, value: str
 ) -> None:
     filled.connection.execute(f"UPDATE runs SET {field} = ? WHERE key = 'key6'", (value,))
     filled.connection.commit()
@@ -618,7 +613,7 @@ def test_a_row_whose_numbers_are_none_is_named(
     assert not list((tmp_path / "page").iterdir())
 
 
-def test_a_portfolio_without_its_settings_is_named(builder: Builder, run: Callable[..., Result]) -> None:
+def test_a_portfolio_without_its_settings_is_named(builder: Builder, run: Run) -> None:
     add_portfolio(builder, "prices")
     builder.add("portfolio", "mse", 7, {}, settings={"data": "other"})
     result = run("--db", builder.path, "--out", "page")

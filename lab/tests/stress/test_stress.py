@@ -4,17 +4,17 @@ from __future__ import annotations
 
 import ast
 import json
-from collections.abc import Callable
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
+import command_line
 import numpy as np
 import pytest
-from typer.testing import CliRunner
+from command_line import Run
 
 import pear_lab.judge
-from pear.cli.app import app
 from pear.errors import DataError, ProblemError
 from pear_lab.judge import judge_answer as judge
 from pear_lab.judge.extended_precision import extended_cholesky, factor_extended, wide
@@ -427,14 +427,11 @@ def test_the_goals() -> None:
 
 
 @pytest.fixture
-def command(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Callable[..., Any]:
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.setenv("NO_COLOR", "1")
-    monkeypatch.setenv("COLUMNS", "200")
-    return lambda *arguments: CliRunner().invoke(app, ["stress", "fuzz", *arguments])
+def command(terminal: None) -> Run:
+    return partial(command_line.run, "stress", "fuzz")
 
 
-def test_the_command(command: Callable[..., Any], tmp_path: Path) -> None:
+def test_the_command(command: Run, tmp_path: Path) -> None:
     result = command("--count", "16", "--families", "well scaled,bounds", "--workers", "1")
     assert result.exit_code == 0, result.output
     assert "Every goal is met." in result.output
@@ -445,14 +442,14 @@ def test_the_command(command: Callable[..., Any], tmp_path: Path) -> None:
 
 
 @pytest.mark.usefixtures("broken")
-def test_the_command_fails_where_something_is_wrong(command: Callable[..., Any]) -> None:
+def test_the_command_fails_where_something_is_wrong(command: Run) -> None:
     result = command("--count", "8", "--families", "well scaled", "--workers", "1", "--out", "here")
     assert result.exit_code == 1
     assert "8 wrong" in result.stderr
     assert "counterexamples: here" in result.output
 
 
-def test_the_command_can_be_stopped(command: Callable[..., Any], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_command_can_be_stopped(command: Run, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(
         fuzz, "run_fuzz", lambda *_: FuzzResult({"bounds": FuzzTally("bounds", right=8)}, interrupted=True)
     )

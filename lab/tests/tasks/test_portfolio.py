@@ -11,8 +11,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
+from command_line import run
 from lab_files import working_days, write_prices
-from portfolio_runs import AHEAD, ASSETS, WINDOW, batch, history, invoke, prices, reproduce, small, tiny
+from portfolio_runs import AHEAD, ASSETS, WINDOW, batch, history, prices, reproduce, small, tiny
 from torch import Tensor
 
 import pear
@@ -389,7 +390,7 @@ def test_the_experiments_run_and_the_report_shows_them(prices: Path) -> None:
             assert all((wide >= narrow - 1e-12).all() for narrow, wide in itertools.pairwise(best))
     again = reproduce("mvo", "--data", prices, "--quick", "--seeds", "0-1")
     assert "0 of 8 runs to do" in again.output
-    shown = invoke("report", "--db", "out", "--out", "report")
+    shown = run("report", "--db", "out", "--out", "report")
     assert shown.exit_code == 0, shown.output
     text = Path("report/report.md").read_text("utf-8")
     page = Path("report/report.html").read_text("utf-8")
@@ -457,7 +458,7 @@ def test_the_paper_s_portfolio_numbers_are_there() -> None:
 
 @pytest.mark.usefixtures("tiny")
 def test_an_epoch_is_timed_beside_the_error_of_its_gradients(prices: Path) -> None:
-    result = invoke("bench", "epoch", "--data", prices, "--quick", "--out", "bench")
+    result = run("bench", "epoch", "--data", prices, "--quick", "--out", "bench")
     assert result.exit_code == 0, result.output
     rows = {row["who"]: row for row in json.loads(Path("bench/results.json").read_text("utf-8"))["rows"]}
     assert len(rows) == 6
@@ -465,7 +466,7 @@ def test_an_epoch_is_timed_beside_the_error_of_its_gradients(prices: Path) -> No
     for who in ("pear layer", "pear exact, later epochs", "pear layer, later epochs"):
         assert rows[who]["gradient_error"] < 1e-8
     assert rows["pear mean"]["gradient_error"] is None  # another gradient, on purpose
-    refused = invoke("bench", "epoch", "--data", prices, "--peers", "dqp", "--out", "bench")
+    refused = run("bench", "epoch", "--data", prices, "--peers", "dqp", "--out", "bench")
     assert refused.exit_code == 2
     assert "dqp takes no part in `pear bench epoch`" in refused.output
 
