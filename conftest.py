@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from pathlib import Path
 
 import hypothesis
@@ -33,6 +34,14 @@ def keep_small_ones_sparse(monkeypatch: pytest.MonkeyPatch) -> None:
     """Keep sparse inputs sparse, whatever their size and density."""
     monkeypatch.setattr("pear.problem.quadratic_program.MIN_VARIABLES", 1)
     monkeypatch.setattr("pear.problem.quadratic_program.MAX_SHARE", 1.0)
+
+
+@pytest.fixture
+def keep_thread_count() -> Iterator[None]:
+    """Restore torch's number of threads, which the tested code sets."""
+    before = torch.get_num_threads()
+    yield
+    torch.set_num_threads(before)
 
 
 @pytest.fixture

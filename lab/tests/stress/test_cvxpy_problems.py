@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
@@ -19,15 +18,9 @@ from pear_lab.stress import examine_cvxpy
 from pear_lab.stress.cvxpy_families import CVXPY_FAMILIES, SAMPLES, draw_cvxpy_family
 from pear_lab.stress.examine_cvxpy import CvxpyVerdict
 
+pytestmark = pytest.mark.usefixtures("keep_thread_count")
+
 CI_SEED, CI_COUNT = 7, 36
-
-
-@pytest.fixture(autouse=True)
-def _keep_thread_count() -> Iterator[None]:
-    """Restore the number of threads, which the tested runs set to one."""
-    before = torch.get_num_threads()
-    yield
-    torch.set_num_threads(before)
 
 
 def test_the_defaults_run_on_every_problem() -> None:

@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
-import torch
 from typer.testing import CliRunner
 
 from pear.cli.app import app
@@ -23,15 +21,9 @@ from pear_lab.stress import examine_milp, milp_references
 from pear_lab.stress.journal import Journal
 from pear_lab.stress.milp_families import MILP_FAMILIES, MilpFamilyCase, draw_milp_family
 
+pytestmark = pytest.mark.usefixtures("keep_thread_count")
+
 CI_SEED, CI_COUNT = 7, 24
-
-
-@pytest.fixture(autouse=True)
-def _keep_thread_count() -> Iterator[None]:
-    """Restore the number of threads, which the tested runs set to one."""
-    before = torch.get_num_threads()
-    yield
-    torch.set_num_threads(before)
 
 
 def knapsack(**fields: Any) -> MilpFamilyCase:
