@@ -7,13 +7,14 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
+import task_results
 import torch
-from task_results import results
+from task_results import results, results_of_deaths
 
 import pear
 from pear.engines import (
@@ -126,6 +127,7 @@ def cluster() -> Iterator[Any]:
     os.environ["RAY_USAGE_STATS_ENABLED"] = "0"
     made = Cluster(initialize_head=True, head_node_args={"num_cpus": 2, "include_dashboard": False})
     ray.init(made.address, log_to_driver=False, logging_level="ERROR")
+    ray.cloudpickle.register_pickle_by_value(task_results)  # tests' helpers cannot be imported by Ray's processes
     yield made
     ray.shutdown()
     made.shutdown()
@@ -217,23 +219,8 @@ def test_a_task_says_how_it_goes_has_one_core_and_its_errors_come_back(
     assert (raised.value.samples, raised.value.statuses) == ([3], [2])
 
 
-def dies(times: int) -> Callable[..., str]:
-    """Return a task whose first ``times`` processes kill themselves."""
-
-    def task(tell: Any, folder: str) -> str:
-        died = len(os.listdir(folder))
-        if died < times:
-            Path(folder, str(died)).touch()
-            os.kill(os.getpid(), signal.SIGKILL)
-        return f"done after {died}"
-
-    return task
-
-
 def test_a_task_whose_process_dies_is_done_again_and_given_up_after_two(engine: Engine, tmp_path: Path) -> None:
-    for name in ("once", "always"):
-        (tmp_path / name).mkdir()
-    once, always = results(engine, (dies(1), str(tmp_path / "once")), (dies(99), str(tmp_path / "always")))
+    once, always = results_of_deaths(engine, tmp_path)
     assert once == "done after 1"
     assert always.startswith("its process died 2 times, the last time with WorkerCrashedError (The worker died")
     assert not engine.tasks

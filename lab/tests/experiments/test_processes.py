@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 import multiprocessing
-import os
-import signal
 from pathlib import Path
 from typing import Any
 
 import pytest
-from task_results import results
+from task_results import results, results_of_deaths
 
 from pear.engines import EngineError, TaskMessage, TaskResult, TaskStart, TaskUpdate
 from pear_lab.experiments.processes import start_engine
@@ -47,20 +45,9 @@ def test_what_a_worker_process_sends_back() -> None:
     assert not multiprocessing.active_children()
 
 
-def dies(send: Any, folder: str, times: int) -> str:
-    """A task whose first ``times`` processes kill themselves."""
-    died = len(os.listdir(folder))
-    if died < times:
-        Path(folder, str(died)).touch()
-        os.kill(os.getpid(), signal.SIGKILL)
-    return f"done after {died}"
-
-
 def test_a_task_whose_local_process_dies_is_done_again_and_given_up_after_two(tmp_path: Path) -> None:
-    for name in ("once", "always"):
-        (tmp_path / name).mkdir()
     with start_engine("local", 2) as engine:
-        once, always = results(engine, (dies, str(tmp_path / "once"), 1), (dies, str(tmp_path / "always"), 99))
+        once, always = results_of_deaths(engine, tmp_path)
         assert once == "done after 1"
         assert always == "its process died 2 times, the last time with signal 9 (SIGKILL)"
         assert not engine.tasks
