@@ -119,6 +119,12 @@ class SparseMatrix:
         return self._diagonal
 
     @cached_property
+    def is_diagonal(self) -> bool:
+        """Whether no entry beside the diagonal is stored."""
+        rows = np.repeat(np.arange(self.csr.shape[0]), np.diff(self.csr.indptr))
+        return bool((self.csr.indices == rows).all())
+
+    @cached_property
     def row_squares(self) -> Tensor:
         """The squared length of each row, (1, rows)."""
         return torch.from_numpy(np.asarray(self.csr.multiply(self.csr).sum(1)).reshape(1, -1).astype(float))

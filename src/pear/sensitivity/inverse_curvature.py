@@ -13,7 +13,7 @@ from torch import Tensor
 from pear.optimality.dense_inverse import apply_dense_inverse
 from pear.optimality.duals_and_active_sets import ActiveSet
 from pear.optimality.natural_sizes import positive_size
-from pear.problem.matrix import matrix_row_squares
+from pear.problem.matrix import SparseMatrix, matrix_row_squares
 from pear.problem.quadratic_program import QuadraticProgram
 from pear.sensitivity.convexity import convexity_pattern, lacks_strict_convexity
 from pear.sensitivity.kept_by_sets import keep_by_sets
@@ -29,7 +29,7 @@ def apply_inverse_curvature(qp: QuadraticProgram, e: Tensor) -> Tensor:
         qp: programs with a positive definite H.
         e: (B, n) vectors.
     """
-    if qp.diagonal:
+    if qp.diagonal or (isinstance(qp.H, SparseMatrix) and qp.H.is_diagonal):
         return e / qp.H.diagonal(dim1=1, dim2=2)
     if qp.is_sparse:
         factor: Saddle = qp.prepare_once(
