@@ -2,13 +2,12 @@
 
 import ast
 import gc
-import importlib.util
-import sys
 import types
 from collections import defaultdict
 from pathlib import Path
 
 import pytest
+from scripts import import_script
 
 SOURCE = '''
 """A module."""
@@ -41,14 +40,7 @@ CHANGES = {
 }
 
 
-def loaded(path, name):
-    spec = importlib.util.spec_from_file_location(name, path)
-    module = sys.modules[name] = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
-
-
-mutations = loaded(Path(__file__).parents[2] / "tools" / "mutations.py", "mutations")
+mutations = import_script(Path(__file__).parents[2] / "tools" / "mutations.py")
 
 
 @pytest.fixture
@@ -81,7 +73,7 @@ def test_each_mutant_is_one_change(path):
 
 
 def test_a_change_reaches_functions_that_are_bound_elsewhere(path):
-    count = loaded(path, "counting").count
+    count = import_script(path, "counting").count
     live = defaultdict(list)
     for thing in gc.get_objects():
         if type(thing) is types.FunctionType:

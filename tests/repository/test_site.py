@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import importlib.util
 import re
 from pathlib import Path
-from types import ModuleType
 
 import pytest
 from browser import WIDTHS, Browser
 from built_site import ROOT
+from scripts import import_script
 
 import pear
 
@@ -82,7 +81,7 @@ def test_formulas_are_converted_when_the_site_is_built(site: Path) -> None:
 def test_an_unknown_command_in_a_formula_is_an_error() -> None:
     exceptions = pytest.importorskip("mkdocs.exceptions")
     pytest.importorskip("latex2mathml")
-    hook = loaded(DOCS / "mathematics.py")
+    hook = import_script(DOCS / "mathematics.py")
 
     class Page:
         class file:  # noqa: N801
@@ -122,7 +121,7 @@ def test_links_of_the_readme_lead_somewhere() -> None:
 
 
 def test_every_picture_of_the_idea_is_drawn_by_the_library(tmp_path: Path) -> None:
-    pictures = loaded(ROOT / "tools" / "pictures.py")
+    pictures = import_script(ROOT / "tools" / "pictures.py")
     written = pictures.main(tmp_path)
     shown = re.findall(r"\(images/(idea-[^)]+)\)", (DOCS / "idea.md").read_text("utf-8"))
     assert sorted(path.name for path in written) == sorted(shown)
@@ -133,13 +132,3 @@ def test_every_picture_of_the_idea_is_drawn_by_the_library(tmp_path: Path) -> No
 def texts(path: Path) -> list[str]:
     """Return the texts in a picture; its lines may differ in the last digit between machines."""
     return re.findall(r"<text[^>]*>([^<]+)</text>", path.read_text("utf-8"))
-
-
-def loaded(path: Path) -> ModuleType:
-    """Import a script as a module."""
-    spec = importlib.util.spec_from_file_location(path.stem, path)
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module

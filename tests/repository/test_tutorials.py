@@ -4,30 +4,19 @@ from __future__ import annotations
 
 import importlib.util
 import re
-import sys
 from collections.abc import Iterator
 from pathlib import Path
-from types import ModuleType
 
 import matplotlib as mpl
 import numpy as np
 import pytest
 import torch
+from scripts import import_script
 
 ROOT = Path(__file__).resolve().parents[2]
 
 
-def load_tool() -> ModuleType:
-    spec = importlib.util.spec_from_file_location("tutorials", ROOT / "tools" / "tutorials.py")
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    sys.modules["tutorials"] = module  # where dataclasses look for annotations
-    spec.loader.exec_module(module)
-    return module
-
-
-tutorials = load_tool()
+tutorials = import_script(ROOT / "tools" / "tutorials.py")
 SCRIPTS: dict[str, Path] = tutorials.scripts()
 EACH = pytest.mark.parametrize("name", SCRIPTS)
 # What a script needs beyond the package: extras of pyproject.toml.

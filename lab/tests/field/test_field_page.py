@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import importlib.util
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 import pytest
+from scripts import import_script
 
 from pear_lab.experiments import FILE_NAME, Database, DatabaseError, RunRecord
 from pear_lab.field import left_out
@@ -144,9 +144,5 @@ def test_a_database_without_the_comparison_is_refused(tmp_path: Path) -> None:
 
 
 def test_the_page_of_the_documents_is_that_of_its_database() -> None:
-    spec = importlib.util.spec_from_file_location("study_page", ROOT / "lab" / "studies" / "field_page.py")
-    assert spec is not None
-    assert spec.loader is not None
-    study = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(study)
+    study = import_script(ROOT / "lab" / "studies" / "field_page.py", "study_page")
     assert study.PAGE.read_text("utf-8") == study.text(), "run python lab/studies/field_page.py"

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-import importlib.util
 import json
 from pathlib import Path
-from typing import Any
+from types import ModuleType
 
 import numpy as np
 import pytest
 from real_data import real_data
+from scripts import import_script
 
 from pear.errors import DataError, ProblemError
 from pear_lab.forecasters import study_runs
@@ -42,19 +42,13 @@ SMALL = "ridge,mse-linear,pear-linear,pear-on-ridge"
 
 
 @pytest.fixture(scope="module")
-def study() -> Any:
-    """Import the script of the study."""
-    spec = importlib.util.spec_from_file_location("forecasters_study", SCRIPT)
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
+def study() -> ModuleType:
+    return import_script(SCRIPT)
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("family", FAMILIES)
-def test_every_task_runs(study: Any, family: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_every_task_runs(study: ModuleType, family: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     if family in FILES:
         real_data(FILES[family])
     out = tmp_path / "runs.jsonl"

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib.util
 from pathlib import Path
 from types import ModuleType
 
@@ -10,6 +9,7 @@ import numpy as np
 import pytest
 import torch
 from scipy.optimize import linprog
+from scripts import import_script
 from sklearn.linear_model import Lasso
 
 import pear
@@ -106,12 +106,7 @@ def test_regret_is_that_of_the_library(data) -> None:
 
 @pytest.fixture(scope="module")
 def study() -> ModuleType:
-    spec = importlib.util.spec_from_file_location("spo_paths_study", SCRIPT)
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
+    return import_script(SCRIPT)
 
 
 def test_the_command_goes_on_where_it_was(study, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys) -> None:

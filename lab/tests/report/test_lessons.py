@@ -2,30 +2,20 @@
 
 from __future__ import annotations
 
-import importlib.util
 import re
 import sys
 from pathlib import Path
 from types import ModuleType
 
 import pytest
+from scripts import import_script
 
 ROOT = Path(__file__).resolve().parents[3]
 
 
 @pytest.fixture(scope="module")
 def lessons() -> ModuleType:
-    """Import the script of lessons, with its folder on the import path."""
-    sys.path.insert(0, str(ROOT / "lab" / "studies"))
-    try:
-        spec = importlib.util.spec_from_file_location("lessons", ROOT / "lab" / "studies" / "lessons.py")
-        assert spec is not None
-        assert spec.loader is not None
-        module = importlib.util.module_from_spec(spec)
-        spec.loader.exec_module(module)
-    finally:
-        sys.path.remove(str(ROOT / "lab" / "studies"))
-    return module
+    return import_script(ROOT / "lab" / "studies" / "lessons.py")
 
 
 @pytest.fixture(scope="module")

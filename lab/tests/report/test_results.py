@@ -2,17 +2,13 @@
 
 from __future__ import annotations
 
-import importlib.util
 from pathlib import Path
 
 import pytest
+from scripts import import_script
 
 ROOT = Path(__file__).resolve().parents[3]
-_SPEC = importlib.util.spec_from_file_location("results", ROOT / "lab" / "studies" / "results.py")
-assert _SPEC is not None
-assert _SPEC.loader is not None
-results = importlib.util.module_from_spec(_SPEC)
-_SPEC.loader.exec_module(results)
+results = import_script(ROOT / "lab" / "studies" / "results.py")
 
 
 @pytest.fixture(scope="module")
