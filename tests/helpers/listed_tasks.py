@@ -1,4 +1,4 @@
-"""Tasks whose decisions are all listed, costs for them, and the value and gradient of a loss."""
+"""Tasks whose decisions are all listed, costs for them, the value and gradient of a loss, and a check of it."""
 
 from __future__ import annotations
 
@@ -67,3 +67,14 @@ def costs(task: Listed, batch: int = 5, seed: int = 0, dtype: torch.dtype = torc
 def gradient(loss: nn.Module, predicted: Tensor, true: Tensor) -> tuple[Tensor, Tensor]:
     value = loss(predicted, true)
     return value.detach(), torch.autograd.grad(value, predicted)[0]
+
+
+def check_gradient(loss: nn.Module, predicted: Tensor, true: Tensor, atol: float) -> None:
+    """Compare the gradient of a loss with a central difference in one random direction for all samples."""
+    (found,) = torch.autograd.grad(loss(predicted, true), predicted)
+    direction = torch.randn(predicted.shape, generator=torch.Generator().manual_seed(2)).double()
+    step = 1e-5 * direction
+    with torch.no_grad():
+        difference = (loss(predicted + step, true) - loss(predicted - step, true)) / 2e-5
+    assert bool(found.any())
+    torch.testing.assert_close((found * direction).sum(), difference, rtol=1e-6, atol=atol)

@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from listed_tasks import check_gradient
 from scipy import sparse
 from scipy.optimize import nnls
 from torch import Tensor
@@ -57,14 +58,7 @@ def test_the_angle_is_that_to_the_projection_on_the_cone(problem: pear.Problem) 
 @PROBLEM
 def test_the_gradient_is_that_of_the_loss(problem: pear.Problem) -> None:
     predicted, true = costs(problem)
-    loss = CaVELoss(problem)
-    (gradient,) = torch.autograd.grad(loss(predicted, true), predicted)
-    direction = torch.randn(predicted.shape, generator=torch.Generator().manual_seed(2)).double()
-    step = 1e-5 * direction
-    with torch.no_grad():
-        difference = (loss(predicted + step, true) - loss(predicted - step, true)) / 2e-5
-    assert bool(gradient.any())
-    torch.testing.assert_close((gradient * direction).sum(), difference, rtol=1e-6, atol=1e-9)
+    check_gradient(CaVELoss(problem), predicted, true, 1e-9)
 
 
 def test_the_loss_is_zero_where_the_best_path_is_the_same() -> None:

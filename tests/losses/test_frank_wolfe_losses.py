@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from listed_tasks import check_gradient
 from scipy.optimize import nnls
 from torch import Tensor
 
@@ -64,14 +65,7 @@ def test_items_with_a_square_are_optimal_in_the_hull_of_all_packings(strength: f
 @pytest.mark.parametrize("problem", [PATHS, ITEMS], ids=["paths", "items"])
 def test_the_gradient_is_that_of_the_loss(kind: type[FrankWolfeLoss], strength: float, problem: pear.Problem) -> None:
     predicted, true = costs(problem, 3)
-    loss = kind(problem, strength=strength, cost_unit=1.0)
-    (gradient,) = torch.autograd.grad(loss(predicted, true), predicted)
-    direction = torch.randn(predicted.shape, generator=torch.Generator().manual_seed(2)).double()
-    step = 1e-5 * direction
-    with torch.no_grad():
-        difference = (loss(predicted + step, true) - loss(predicted - step, true)) / 2e-5
-    assert bool(gradient.any())
-    torch.testing.assert_close((gradient * direction).sum(), difference, rtol=1e-6, atol=1e-8)
+    check_gradient(kind(problem, strength=strength, cost_unit=1.0), predicted, true, 1e-8)
 
 
 def test_values_by_hand() -> None:

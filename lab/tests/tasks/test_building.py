@@ -14,11 +14,12 @@ import torch
 from lab_files import BUILDINGS, building_rows, write_building_workbook
 from one_run import execute
 from real_data import real_data
+from split_training import regret_on_test_part, train_on_split
 
 import pear
 from pear.errors import DataError, ProblemError, SolveError
 from pear.losses.methods import make_loss
-from pear.train import FitConfig, fit
+from pear.train import FitConfig
 from pear_lab.data import BuildingData, load_building
 from pear_lab.data.building_data import PROPERTIES, WORKBOOK
 from pear_lab.experiments import Database, Selection, check_data_of_runs, expand
@@ -226,24 +227,10 @@ def test_training_lowers_the_regret_of_instances_not_seen(
         model.linear.weight.fill_(-0.1)  # a start that is wrong about everything
         model.linear.bias.zero_()
 
-    def regret() -> float:
-        with torch.no_grad():
-            predicted = model(split.test.samples.features)
-        return split.test.task.normalized_regret(predicted, split.test.samples.costs)
-
-    before = regret()
-    loss = make_loss(method, split.train.task, **options)
-    score = split.validation.task.normalized_regret
-    fit(
-        model,
-        loss,
-        split.train.samples,
-        split.validation.samples,
-        score,
-        FitConfig(batch_size=4, max_epochs=60, patience=6, start="given"),
-    )
+    before = regret_on_test_part(split, model)
+    train_on_split(split, model, method, options, FitConfig(batch_size=4, max_epochs=60, patience=6, start="given"))
     assert before > 0.05
-    assert regret() < 0.3 * before
+    assert regret_on_test_part(split, model) < 0.3 * before
 
 
 # --- as an experiment -----------------------------------------------------------------------------------------------

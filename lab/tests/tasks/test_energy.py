@@ -12,10 +12,10 @@ import torch
 from lab_files import ENERGY_DAYS, energy_lines, write_energy_files
 from one_run import execute
 from real_data import real_data
+from split_training import regret_on_test_part, train_on_split
 
 from pear.errors import ProblemError
-from pear.losses.methods import make_loss
-from pear.train import FitConfig, fit
+from pear.train import FitConfig
 from pear_lab.data import EnergyData, load_energy
 from pear_lab.data.energy_data import FEATURES
 from pear_lab.experiments import Database, Selection, expand
@@ -67,24 +67,10 @@ def test_training_lowers_the_regret_of_later_days(data: EnergyData, method: str,
         model.linear.weight.zero_()
         model.linear.bias.fill_(0.5)  # below zero nothing would be bought, and a corner has no slope
 
-    def regret() -> float:
-        with torch.no_grad():
-            predicted = model(split.test.samples.features)
-        return split.test.task.normalized_regret(predicted, split.test.samples.costs)
-
-    before = regret()
-    loss = make_loss(method, split.train.task, **options)
-    score = split.validation.task.normalized_regret
-    fit(
-        model,
-        loss,
-        split.train.samples,
-        split.validation.samples,
-        score,
-        FitConfig(batch_size=7, max_epochs=21, patience=6),
-    )
+    before = regret_on_test_part(split, model)
+    train_on_split(split, model, method, options, FitConfig(batch_size=7, max_epochs=21, patience=6))
     assert before > 0.2
-    assert regret() < 0.3 * before
+    assert regret_on_test_part(split, model) < 0.3 * before
 
 
 def test_runs_become_a_table_with_paired_differences(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
