@@ -518,15 +518,16 @@ def test_the_extra_that_brings_pyepo_is_named(monkeypatch: pytest.MonkeyPatch) -
         adapter.pyepo_model(GRID.problem)
 
 
-def test_zero_with_a_sign_is_the_same_vertex() -> None:
+def test_zero_with_a_sign_is_the_same_vertex(monkeypatch: pytest.MonkeyPatch) -> None:
     asked = []
 
     def adjacent(z: Tensor) -> list[Tensor]:
         asked.extend(z.tolist())
         return [1 - row[None] for row in z]
 
-    corners = torch.tensor([[0.0, 1.0]], dtype=torch.float64), torch.tensor([[-0.0, 1.0]], dtype=torch.float64)
+    corners = torch.tensor([[[0.0, 1.0]], [[-0.0, 1.0]]], dtype=torch.float64)
     loss = LAVALoss(pear.Problem(lb=0.0, ub=1.0, n=2), adjacent=adjacent)
     for corner in corners:
-        loss._differences(corner, None)
+        monkeypatch.setattr(loss, "best", lambda true, ids, corner=corner: corner)
+        loss(torch.tensor([[1.0, -2.0]]), torch.tensor([[2.0, -1.0]]))
     assert len(asked) == 1

@@ -96,7 +96,9 @@ def test_memory_is_bounded_and_keeps_what_comes_again(monkeypatch):
         pear.solve(oracle, COSTS[[i]])
         pear.solve(oracle, COSTS[:1])  # the truth, which comes again and again
     assert tours.asked == 7
-    assert len(oracle._calls.memory) == 5
+    for i, asked in ((6, 7), (3, 7), (2, 8)):  # the last five are remembered, and the truth is one of them
+        pear.solve(oracle, COSTS[[i]])
+        assert tours.asked == asked
 
 
 def test_ids_of_samples_reach_a_function_that_takes_them():

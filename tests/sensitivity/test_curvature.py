@@ -15,7 +15,8 @@ from torch import Tensor
 
 import pear
 from pear.optimality.definiteness import is_definite, is_semidefinite
-from pear.sensitivity.convexity import _convexity_sign_by_lanczos, _find_convexity_sign, lacks_strict_convexity
+from pear.problem.matrix import SparseMatrix
+from pear.sensitivity.convexity import convexity_sign, lacks_strict_convexity
 from pear.sensitivity.inverse_curvature import apply_inverse_curvature
 
 SCALES = [1e-6, 1.0, 1e6]
@@ -88,10 +89,18 @@ def test_inverse(diagonal: bool) -> None:
 # --------------------------------------------------------------------------------------------------------- sparse
 
 
-def one_program(H: Any) -> Any:
-    """Return the attributes of a sparse program that ``_find_convexity_sign`` reads."""
+def sign(H: Any) -> int:
+    """Return the sign of the least eigenvalue of a sparse curvature H."""
     csr = sparse.csr_array(H)
-    return SimpleNamespace(H=SimpleNamespace(csr=csr), n=csr.shape[0])
+    size = csr.shape[0]
+    matrices = {name: SparseMatrix(one, shared=True) for name, one in zip("HAG", (csr, *2 * [csr[:0]]), strict=True)}
+    return convexity_sign(replace(pear.Problem(n=size).canonical(torch.ones(1, size)), **matrices))
+
+
+@pytest.fixture
+def no_factors(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let every curvature be too costly to factor."""
+    monkeypatch.setattr("pear.sensitivity.convexity.convexity_pattern", lambda H: SimpleNamespace(direct=False))
 
 
 def chain(shift: float, size: int = 8) -> sparse.csr_array:
@@ -103,12 +112,18 @@ def chain(shift: float, size: int = 8) -> sparse.csr_array:
     return sparse.csr_array(edges.T @ edges + shift * sparse.eye_array(size))
 
 
+SIGNS = [(1.0, 1), (1e-3, 1), (1e-12, 0), (0.0, 0), (-1e-12, 0), (-1e-3, -1)]
+
+
 @every_scale
 def test_sign_of_the_least_eigenvalue(scale: float) -> None:
-    for shift, expected in ((1.0, 1), (1e-3, 1), (1e-12, 0), (0.0, 0), (-1e-12, 0), (-1e-3, -1)):
-        H = scale * chain(shift)
-        assert _find_convexity_sign(one_program(H)) == expected
-        assert _convexity_sign_by_lanczos(H, float(H.diagonal().max())) == expected
+    assert [sign(scale * chain(shift)) for shift, _ in SIGNS] == [expected for _, expected in SIGNS]
+
+
+@every_scale
+@pytest.mark.usefixtures("no_factors")
+def test_sign_of_the_least_eigenvalue_without_a_factor(scale: float) -> None:
+    assert [sign(scale * chain(shift)) for shift, _ in SIGNS] == [expected for _, expected in SIGNS]
 
 
 @every_scale
@@ -117,15 +132,16 @@ def test_sign_of_the_least_eigenvalue(scale: float) -> None:
     [([1.0, 2.0], 1), ([1.0, 0.0], 0), ([0.0, 0.0], 0), ([1.0, -1e-12], 0), ([1.0, -1e-6], -1), ([-1.0, -1.0], -1)],
 )
 def test_sign_of_a_diagonal(scale: float, diagonal: list[float], expected: int) -> None:
-    assert _find_convexity_sign(one_program(sparse.diags_array(scale * np.array(diagonal)))) == expected
+    assert sign(sparse.diags_array(scale * np.array(diagonal))) == expected
 
 
 def test_sign_where_only_the_coupling_is_there() -> None:
     """The sign is found without a diagonal: [[0, 1], [1, 0]] has the eigenvalues ±1."""
-    assert _find_convexity_sign(one_program(np.array([[0.0, 1.0], [1.0, 0.0]]))) == -1
+    assert sign(np.array([[0.0, 1.0], [1.0, 0.0]])) == -1
 
 
 @pytest.mark.parametrize(("known", "expected"), [([], 0), ([0.5], 1), ([-0.5], -1)])
+@pytest.mark.usefixtures("no_factors")
 def test_estimates_that_have_not_settled(monkeypatch: pytest.MonkeyPatch, known: list[float], expected: int) -> None:
     """If Lanczos does not converge, its estimates decide; without any estimate the curvature may be flat."""
 
@@ -133,7 +149,7 @@ def test_estimates_that_have_not_settled(monkeypatch: pytest.MonkeyPatch, known:
         raise ArpackNoConvergence("no convergence", np.array(known), np.zeros((8, len(known))))
 
     monkeypatch.setattr("scipy.sparse.linalg.eigsh", never)
-    assert _convexity_sign_by_lanczos(chain(1.0), 3.0) == expected
+    assert sign(chain(0.0)) == expected
 
 
 def test_a_large_neighbour_makes_nobody_indefinite() -> None:

@@ -17,7 +17,7 @@ from pear.compile.thread_pools import map_in_threads
 from pear.optimality.duals_and_active_sets import ActiveSet
 from pear.problem.matrix import SparseMatrix
 from pear.problem.quadratic_program import QuadraticProgram
-from pear.sensitivity.dense_reduced_systems import DenseReducedSystems, _reduced_spread
+from pear.sensitivity.dense_reduced_systems import DenseReducedSystems
 from pear.sensitivity.sparse_reduced_systems import (
     SparseReducedSystem,
     SparseReducedSystems,
@@ -239,13 +239,21 @@ def test_threads(threads: int, count: int, used: bool, monkeypatch: pytest.Monke
     assert {name.startswith("pear-sparse") for name in names.values()} == {used}
 
 
-def test_units_are_mixed_where_the_largest_entries_of_columns_are_far_apart() -> None:
-    assert _reduced_spread(torch.tensor([[1e-3, 0.0, 1e3], [0.5, 0.25, 0.0]])).tolist() == pytest.approx([1e6, 2.0])
-    nothing = torch.zeros(1, 2, dtype=torch.bool)
-    for rows, mixed in (([[1.0, 1.0], [1.0, 1e-6]], False), ([[1.0, 1e-6]], True)):
-        qp = pear.Problem(Q=np.eye(2), A=rows, b=np.zeros(len(rows))).canonical(torch.ones(1, 2))
-        active = ActiveSet(torch.zeros(1, 0, dtype=torch.bool), nothing, nothing)
-        assert DenseReducedSystems(qp, active)._mixes_units().tolist() == [mixed]
+@pytest.mark.parametrize(
+    ("Q", "row", "e", "expected"),
+    [
+        ([1.0, 1.0], [1.0, 1.0], [1.0, 1.0 + 1e-14], [0.0, 0.0]),  # the rounding of e
+        ([1.0, 1.0], [1.0, 1e-14], [1.0, 0.0], [1e-28, -1e-14]),  # variables in two units, as their columns show
+        ([1e28, 1.0], [1.0, 0.0], [0.0, 1e-14], [0.0, 1e-14]),  # as their curvatures show
+    ],
+)
+def test_a_small_projection_is_rounding_unless_units_are_mixed(
+    Q: list[float], row: list[float], e: list[float], expected: list[float]
+) -> None:
+    qp = pear.Problem(Q=np.diag(Q), A=[row], b=[0.0]).canonical(torch.ones(1, 2))
+    none = torch.zeros(1, 2, dtype=torch.bool)
+    found = DenseReducedSystems(qp, ActiveSet(none[:, :0], none, none)).project(torch.tensor([e], dtype=torch.float64))
+    assert found[0][0].tolist() == pytest.approx(expected, rel=1e-9, abs=0)
 
 
 def test_a_rank_is_decided_for_the_samples_that_did_not_converge(monkeypatch: pytest.MonkeyPatch) -> None:
