@@ -101,7 +101,7 @@ def batch_workspace(m: WorkMemory, worker: int) -> Workspace:
 
 @inner
 def write_zero_batch_results(results: CompiledRegrets, k: int) -> None:
-    """Write zeros to row k of the results, except the status, for a sample that was given up."""
+    """Write zeros to row k of the results, which belongs to a sample of status GIVEN_UP. The status stays."""
     outcome, no = results.outcome, np.bool_(False)
     for j in span(outcome.x.shape[1]):
         outcome.x[k, j] = outcome.bound[k, j] = 0.0
@@ -136,26 +136,26 @@ def run_batch_kernel(
 
     =======  ==========================================================================================================
     START    find a feasible working set and keep it in ``table.predicted``, which stays empty if none is found
-    SOLVE    solve the programs with predicted costs, from the starts in ``table.predicted``, to ``results.outcome``
-    DECIDE   as SOLVE, for calls that need decisions alone: multipliers are not centred
-    PROJECT  project ``samples.predicted`` at the solutions in ``table.predicted``, to ``results.exact``; the code of
-             the outcome is SOLVED if the projection converged
+    SOLVE    solve the programs with predicted costs from the starts in ``table.predicted``; write ``results.outcome``
+    DECIDE   as SOLVE, for calls that need decisions alone: multipliers that are not unique are not centred
+    PROJECT  project the errors in ``samples.predicted`` at the solutions in ``table.predicted``; write the projections
+             to ``results.exact``, and SOLVED to the code of the outcome if the projection succeeded
     REGRET   solve the programs with predicted and with true costs, then compute regret, projection and injection
     =======  ==========================================================================================================
 
     Args:
         task: START, SOLVE, DECIDE, PROJECT or REGRET.
         pair: the programs with the predicted objective. For REGRET, it also describes the true objective.
-        samples: the costs of the samples.
-        table: warm starts. Sample i starts from row ``slots[i]``, and its solution is written back to this row. For
-            REGRET, a program with predicted costs that has no start begins at the solution with the true costs. If
-            ``samples`` has no slots, nothing is kept: ``best`` has row i for sample i, and the states have a row for
-            each worker.
+        samples: the costs of the samples; for PROJECT, the errors.
+        table: warm starts and best decisions. Sample i reads and writes row ``samples.slots[i]``. For REGRET, a sample
+            without a start for its predicted costs begins at its solution for the true costs. For REGRET, ``slots`` may
+            also be empty. Nothing is kept then: sample i writes row i of ``table.best``, and each worker overwrites one
+            row of ``table.predicted`` and of ``table.true`` again and again.
         default: the start of samples without a warm start, as States with one row; without rows, each sample finds a
             start from its constraints. The start must not depend on the samples of a batch, so that no result depends
             on the other samples.
-        strength: β, the strength of the normal injection. If β is negative, ``results.injected`` becomes the error of
-            the objective's gradient.
+        strength: β ≥ 0, the strength of the normal injection; see ``add_normal_component``. A negative number leaves
+            the injection to the caller: ``results.injected`` is then the error of the objective's gradient.
         results: written, row i for sample i.
         team: the threads, the counter by which they share the samples, and memory for each thread.
         count: the number of samples.

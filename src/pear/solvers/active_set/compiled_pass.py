@@ -55,7 +55,7 @@ def fused_pass(problem: Problem, starts: WarmStarts, name: str) -> FusedPass | N
     Args:
         problem: the decision problem, continuous.
         starts: the store of warm starts; the pass on a GPU keeps none.
-        name: the name of the solver. The pass and the pipeline share the plan of the constraints under this name.
+        name: the name under which a problem on a GPU keeps its ``GPUPlan``, which pass and pipeline share.
     """
     if CompiledPass.supports(problem):
         return CompiledPass(problem, starts)

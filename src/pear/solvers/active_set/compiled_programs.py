@@ -128,8 +128,8 @@ class CompiledPrograms:
     def supports_call(self, smoothing: float, cost: Tensor | None = None, fields: dict[str, Any] | None = None) -> bool:
         """Return True if the compiled method takes the programs of a call.
 
-        The result is True for all programs of fewer than ``MIN_VARIABLES`` variables. For larger ones, the solver's
-        function ``supports`` decides. It needs a copy of Q.
+        It takes all programs of fewer than ``MIN_VARIABLES`` variables. The solver's function ``supports`` decides
+        about larger programs only, because its answer needs a copy of Q.
 
         Args:
             smoothing: the coefficient λ of the quadratic smoothing term.
@@ -167,7 +167,7 @@ class CompiledPrograms:
     def has_unique_decisions(self, P: Programs) -> bool:
         """Return True if the decisions of P are certainly unique for every cost.
 
-        Every Hessian of P is then positive definite on the null space of the equality rows.
+        They are if every Hessian of P is positive definite on the null space of the equality rows. Only this is tested.
         """
         if not self.has_own_matrices(P):
             return self._are_all_curved(P)

@@ -1,9 +1,10 @@
 """The dual search: constraints are added, one at a time, to the minimum without inequalities.
 
 It solves programs that share the equality rows and the Hessian, which is positive definite on the null space of these
-rows. With the matrices of ``DualPlan``, the minimum without inequalities is ``x₀ = Yb − Pc``, and a multiplier μᵢ of
-constraint i moves the value of constraint j by ``−Kⱼᵢ μᵢ``. The search computes with these values alone, so that its
-cost does not depend on the number of equalities. Constraints are numbered by variable, then by inequality.
+rows. ``DualPlan`` defines the matrices P, Y and K. For the cost c and the right-hand sides b of the equalities, the
+minimum without inequalities is x₀ = Yb − Pc. A multiplier μ of constraint i lowers the value of constraint j by Kᵢⱼ μ.
+The search computes with the values of the constraints alone, so that its cost does not depend on the number of
+equalities. Constraint i stands for the bounds of variable i if i < n, else for an inequality row.
 """
 
 from __future__ import annotations

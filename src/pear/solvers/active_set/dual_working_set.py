@@ -126,7 +126,7 @@ def factor_dual_working_set(D: ProgramData, states: States, slot: int, w: Worksp
 def is_dual_working_set_kept(D: ProgramData, states: States, slot: int, w: Workspace) -> bool:
     """Return True if the solution in the workspace has the working set that ``states[slot]`` holds.
 
-    The sets are compared, because counted changes may cancel: a constraint with multiplier zero may leave and return.
+    The number of changes cannot tell this, because a constraint with multiplier zero may leave the set and return.
     """
     if states.has_start[slot] != ix.DUAL_START:
         return False
@@ -207,7 +207,7 @@ def depends_on_dual_working_set(D: ProgramData, w: Workspace, i: int) -> bool:
 
 @inner
 def empty_dual_working_set(D: ProgramData, w: Workspace) -> None:
-    """Empty the working set, and set the weights of the constraints.
+    """Empty the working set, and set the weights of the constraints, which ``DualPlan`` defines.
 
     If samples have rows of their own, the weight of a row is estimated from the diagonal of ``DualPlan.response``.
     Later, when the row's entries of the Gram matrix are computed, the weight becomes 0 if the equalities fix the value

@@ -29,7 +29,7 @@ from pear.solvers.active_set.settings import NOISE, REFINEMENTS
 
 @inner
 def project_error_primal(D: ProgramData, error: Array, g: Array, w: Workspace) -> bool:
-    """Write the projection of ``error`` to ``g``, at a working set of the primal method.
+    """Project ``error`` at a working set of the primal method, and write the projection to ``g``.
 
     The superbasic variables are coordinates of the tangent space.
 
@@ -87,10 +87,12 @@ def project_error_primal(D: ProgramData, error: Array, g: Array, w: Workspace) -
 
 @inner
 def correct_error_projection(D: ProgramData, error: Array, w: Workspace) -> float:
-    """Correct the direction p in ``w.step`` so that Jp = 0, and set ``w.error`` to what is left, error − Hp.
+    """Correct the direction in ``w.step`` so that it stays on all rows, and set ``w.error`` to error − Hp.
+
+    p is the part of the direction that belongs to the variables. The rest belongs to the slacks.
 
     Returns:
-        The largest correction of p.
+        The largest correction of an entry of p.
     """
     R, n = D.J.shape
     largest = 0.0
@@ -109,7 +111,7 @@ def correct_error_projection(D: ProgramData, error: Array, w: Workspace) -> floa
 
 @inner
 def project_error_dual(D: ProgramData, error: Array, g: Array, w: Workspace) -> bool:
-    """Write the projection of ``error`` to ``g``, at a working set of the dual method with every tight constraint.
+    """Project ``error`` at a working set of the dual method with every tight constraint; write the projection to ``g``.
 
     Returns:
         False if refinement has not converged, or if the result cannot be told from rounding.

@@ -51,13 +51,13 @@ _APART = 16  # numbers of two cache lines: what two workers write to is never in
 
 
 class DualPlan(NamedTuple):
-    """What the dual method computes once for programs that share the Hessian H and the equality rows A.
+    """What the dual method computes once for programs that share the Hessian H and the p equality rows A.
 
-    P is the inverse of H on the null space of A, C = [I; G], and m is the number of inequalities.
+    P is the inverse of H on the null space of A. C = [I; G] has n rows for the bounds, then the m inequality rows G.
 
     Attributes:
         response: (n, n) P. If the cost changes by dc, the minimum without inequalities moves by −P dc.
-        origin: (n, p) Y. If the right-hand sides b change by db, this minimum moves by Y db.
+        origin: (n, p) Y. If the right-hand sides of A change by db, this minimum moves by Y db.
         gram: (n + m, n + m) the Gram matrix K = C P Cᵀ. A unit of constraint i's multiplier lowers the value of
             constraint j by K_ij. Empty if samples have rows G of their own; each sample then computes the rows of K
             that it needs.
@@ -84,7 +84,8 @@ class Programs(NamedTuple):
         smoothing: λ.
         J: (1 or K, R, n) the R rows [A; G].
         norm: (1 or K, R) squared lengths of the rows.
-        start, row, value: the non-zeros of J by columns; ``value`` is (1 or K, nonzeros). Empty if J itself is used.
+        start, row, value: the non-zeros of J by columns: where each column starts, the rows (nonzeros,), and the values
+            (1 or K, nonzeros). Empty if J itself is used.
         rhs: (1 or K, R) right-hand sides [b; h].
         equalities: p, the number of equality rows.
         lb, ub: (1 or K, n) bounds.
@@ -330,8 +331,8 @@ class SolutionTable(NamedTuple):
         predicted: warm starts of the problems with predicted costs.
         true: warm starts of the problems with true costs.
         best: solutions of the problems with true costs.
-        fingerprints: (K, f) data that ``best`` was computed from: the true cost in the first n columns, then others.
-            NaN if the true problem must be solved again. Without rows, true problems are solved in every call.
+        fingerprints: (K, f) what ``best`` was computed from, see ``SolutionStore``; NaN if the true problem must be
+            solved again. Without rows, true problems are solved in every call.
     """
 
     predicted: States

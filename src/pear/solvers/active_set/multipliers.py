@@ -80,7 +80,7 @@ def set_tight_multipliers(D: ProgramData, w: Workspace) -> None:
 
 @inner
 def centre_multipliers(D: ProgramData, w: Workspace) -> bool:
-    """Move multipliers of tight constraints away from zero if they are zero only because a variable is basic.
+    """Move multipliers of tight constraints away from zero if they are zero only because their variable is basic.
 
     If the multiplier of a tight basic variable grows by t, those of the nonbasic variables change by t times the row of
     B⁻¹J that belongs to the basic variable, where B has the basic columns of the rows J. The function takes half of the

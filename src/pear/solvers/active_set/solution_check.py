@@ -107,7 +107,11 @@ def check_solution_multipliers(D: ProgramData, w: Workspace) -> bool:
 
 @inner
 def check_centred_solution(D: ProgramData, w: Workspace) -> bool:
-    """Centre the multipliers, or restore them if that loses accuracy; return False if both are inaccurate."""
+    """Centre the multipliers; restore them if the centred ones are inaccurate.
+
+    Returns:
+        False if the restored multipliers are inaccurate too.
+    """
     R = len(D.J)
     for k in span(R):
         w.error[k] = w.y[k]
@@ -286,6 +290,6 @@ def checked_stationarity_rounding(D: ProgramData, dual: float, w: Workspace) -> 
 
 @inner
 def mark_unchecked_solution(outcome: CompiledSolutions, k: int) -> None:
-    """Mark row k as given up. The code of a solution that passes overwrites this mark."""
+    """Mark row k as GIVEN_UP. If the sample is solved, its code replaces this mark."""
     outcome.code[k] = ix.GIVEN_UP
     outcome.changes[k] = 0

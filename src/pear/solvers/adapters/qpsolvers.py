@@ -124,7 +124,7 @@ def _qpsolvers_cost_unit(c: Array, group: Group) -> float:
 
 
 def _read_qpsolvers_multipliers(values: Any, size: int, force: float) -> Array:
-    """Return multipliers (size,) in the units of the program, which are ``force`` times those of the solver.
+    """Return the multipliers (size,) of the program: ``force`` times those of the solver.
 
     The result is zero if the solver has returned none.
     """

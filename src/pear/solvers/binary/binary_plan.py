@@ -48,7 +48,7 @@ class BinaryPlan:
         low: (n,) the least value of each variable.
         free: (k,) the positions of the free variables.
         J: (r, k) the columns of the free variables in the r rows, equality rows first.
-        upper, lower: (r,) the limits of these rows.
+        upper, lower: (r,) the limits of Jz: those of the rows, less the products of the rows with ``low``.
         rows: the same rows in the form that the searches read.
         possible: False if the bounds leave no value for some variable.
         answers: the results of earlier searches. The key of a result is the bytes of the program's values (k,).

@@ -198,7 +198,7 @@ def _feasible_branch_value(program: Program, z: Bytes) -> float:
 def _guess_bound_gap(program: Program, work: SearchWorkspace) -> float:
     """Return a guess of the gap between the relaxation and the best selection.
 
-    The guess is one of the least absolute reduced costs.
+    The guess is an absolute reduced cost that few other items undercut, and at least a small share of their mean.
     """
     n, mean = len(program.v), 0.0
     near = min(_NEAR, n - 1)

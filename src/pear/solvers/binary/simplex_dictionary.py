@@ -2,8 +2,8 @@
 
     max v·z,  y = b − Aᵀz,  lo ≤ y ≤ hi,  z_j ∈ {0, 1}
 
-A *dictionary* expresses the basic variables x_B and the objective by the nonbasic variables x_N, which lie at one of
-their bounds:
+A *dictionary* expresses the basic variables x_B and the objective by the nonbasic variables x_N, each of which lies at
+one of its bounds. T and d are its coefficients, and the dots stand for constants:
 
     x_B = … − T x_N,    v·z = … + d·x_N.
 

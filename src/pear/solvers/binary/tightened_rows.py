@@ -92,12 +92,13 @@ def _tighten_row_limits(
 ) -> Array:
     """Add a margin for rounding errors to upper limits (m,).
 
-    The limit of a row of whole coefficients is rounded down to a multiple of their greatest common divisor.
+    The margin is ``slack`` times the absolute limit, or ``extra`` if that is larger. If a row has whole coefficients,
+    its limit is then rounded down to a multiple of their greatest common divisor.
 
     Args:
         limits: (m,) the upper limits.
         extra: (m,) the least margins.
-        slack: the margins relative to the limits.
+        slack: the margins relative to the limits, one number or (m,).
         whole: (m,) bool, True for a row of whole coefficients.
         divisor: (m,) the greatest common divisors of the coefficients.
 

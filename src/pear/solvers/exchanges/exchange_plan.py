@@ -60,8 +60,8 @@ class ExchangePlan(NamedTuple):
         columns, rows: (n,) and (p + m,) the units of decisions and of multipliers of rows.
         norms: (p + m,) lengths of the rows in the units of the data, 1 if a row is empty.
         equalities: p, the number of equalities.
-        lift: what is added to the curvature of a system.
-        shift: what is subtracted from the zeros on the diagonal of the rows, for a row of length one.
+        lift: the entries of D at free variables.
+        shift: the entry of E at a held row whose part at the free variables has length one.
         largest: the largest curvature, or 1 if there is no curvature.
     """
 

@@ -11,11 +11,11 @@ stored as these rank-one *terms*, one for each constraint that was added or drop
 
     M = Σ_k weight_k u_k u_kᵀ      with the vectors      z_k = W u_k
 
-The u_k give changes of multipliers, and the z_k changes of the values of constraints. Both share one vector v_k: it has
-the entries of u_k at constraints that are held after step k, and those of z_k at all others. The missing entries are
-zero, except at the constraint of step k itself. ``since`` is the term with which a held constraint was added, −1 if the
-constraint is not held. The entries of a held constraint before this term belong to z and do not count. Terms change
-only if a constraint is dropped: its entries since it was added, which belong to u, are replaced by those of z.
+The u_k give changes of multipliers, and the z_k changes of the values of constraints. One vector v_k stores both: the
+entries of u_k at constraints that are held after step k, and those of z_k at all others. The entries that are not
+stored are zero, except at the constraint of step k itself. ``since`` is the term with which a held constraint was
+added, −1 if the constraint is not held. In earlier terms, the entry of a held constraint belongs to z_k and does not
+count. Stored terms change only if a constraint is dropped: its entries of u_k are replaced by those of z_k.
 
 A step reads all terms once. They stay in the cache, so that a block needs few registers, and many blocks are on a
 multiprocessor at once.
@@ -127,9 +127,9 @@ def _dual_kernel_correction(  # type: ignore[no-untyped-def]
 
 @triton.jit
 def _dual_kernel_farther_candidate(distance, code, size, other_distance, other_code, other_size):  # type: ignore[no-untyped-def]
-    """Return the distance and the code of the farther of two candidates, and the larger of their sizes.
+    """Return the larger distance with its code, and the larger size; one step of a parallel reduction.
 
-    The function is one step of a parallel reduction.
+    ``distance`` says how far a constraint is violated, ``code`` which constraint and which limit.
     """
     first = (distance > other_distance) | ((distance == other_distance) & (code < other_code))
     larger = tl.maximum(size, other_size)
@@ -164,7 +164,7 @@ def search_dual_kernel(  # type: ignore[no-untyped-def]
 ):  # fmt: skip
     """Search for the minimum subject to bounds and inequalities, starting from the minimum without them.
 
-    A stride is 0 if all samples share the field.
+    If there are equalities, H stands for the matrix K of ``dual_method``. A stride is 0 if all samples share the field.
 
     Args:
         response: (B or 1, n + R, n + R) the matrix W of the module's text.

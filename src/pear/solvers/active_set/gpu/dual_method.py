@@ -31,10 +31,12 @@ _WIDE = 256  # a projection, which waits less than a search, of longer vectors i
 class DualCurvature(NamedTuple):
     """The curvature of a batch in the form that the dual kernel reads; a leading 1 means that samples share a field.
 
+    If there are equalities A, the matrix K = [H Aᵀ; A 0] takes the place of H.
+
     Attributes:
         H: (B or 1, n, n), or (B or 1, n) if H is diagonal.
         response: (B or 1, n + R, n + R) W = C H⁻¹Cᵀ with C = [I; J]. If the multiplier of constraint i grows by one,
-            the value of constraint j falls by W_ij. If there are equalities A, K = [H Aᵀ; A 0] takes the place of H.
+            the value of constraint j falls by W_ij.
         outcome: (B or 1,) int32 RUNNING, or SINGULAR if W does not exist.
     """
 
@@ -164,9 +166,9 @@ class DualMethod(GPUMethod):
         return torch.cat([equalities, w[..., self.n :]], 2)
 
     def _project(self, e: Tensor, response: Tensor, H: Tensor, *kept: Tensor) -> tuple[Tensor, Tensor]:
-        """Project errors (B, decisions) at the solutions that are left in ``kept``.
+        """Project errors (B, decisions) at solutions, with the results of ``GPUSolution.project``.
 
-        The results are those of ``GPUSolution.project``.
+        The tensors after ``e`` are those that ``solve`` leaves in ``GPUSolution.kept``.
         """
         from pear.solvers.active_set.gpu.dual_kernels import project_dual_kernel
 

@@ -22,7 +22,7 @@ class GPUMethod(ABC):
 
     Attributes:
         rooms: the values that ``room`` can have, smallest first.
-        n: variables of the kernel's programs, which may be more than the decisions.
+        n: the number of variables of the kernel's programs, which may be more than the decisions.
         J: (B or 1, R, n) the R rows.
         lower, upper: (B or 1, n or more) bounds; the dual method appends the limits of the rows.
         room: how many slots of the working set (primal method) or rank-one terms (dual method) a sample has memory for.

@@ -150,11 +150,11 @@ class GPUPass:
         return RegretCallResults(*found[:5], status, true_status, found.kkt_residual, reused, repaired), left
 
     def _regret_function(self, call: RegretCall) -> tuple[Callable[..., GPUPassRegrets], tuple[Any, ...], Hashable]:
-        """Return the function that computes the regrets of a call, its last arguments, and its name.
+        """Return a function that computes the regrets of a call, and what it is called with.
 
         Returns:
-            The function, with the arguments: the problem's own programs, predicted costs, true costs, and matrices Q of
-            the call; these matrices; a name under which the function can be captured as a CUDA graph.
+            The function of the result of ``_programs_for_call``, predicted costs, true costs, and the matrices Q that
+            come with the call; these matrices; a name under which the function can be captured as a CUDA graph.
         """
         injection, smoothing, shared, sign = call.injection, call.smoothing, call.shares_curvature, self.problem.sign
         own_true = call.true_Q is self.problem.Q

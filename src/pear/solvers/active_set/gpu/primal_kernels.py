@@ -43,9 +43,9 @@ _PUSH = tl.constexpr(settings.KERNEL_PUSH)
 
 @triton.jit
 def _primal_kernel_nearer_candidate(distance, code, size, other_distance, other_code, other_size):  # type: ignore[no-untyped-def]
-    """Return the distance and the code of the nearer of two candidates, and the sum of their sizes.
+    """Return the smaller distance with its code, and the sum of the sizes; one step of a parallel reduction.
 
-    The function is one step of a parallel reduction.
+    ``distance`` says how far it is to a limit, ``code`` which limit.
     """
     first = (distance < other_distance) | ((distance == other_distance) & (code < other_code))
     return tl.where(first, distance, other_distance), tl.where(first, code, other_code), size + other_size

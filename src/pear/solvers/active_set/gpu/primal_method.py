@@ -147,9 +147,9 @@ class PrimalMethod(GPUMethod):
         )  # fmt: skip
 
     def _project(self, diagonal: bool, e: Tensor, H: Tensor, *kept: Tensor) -> tuple[Tensor, Tensor]:
-        """Project errors (B, decisions) at the solutions that are left in ``kept``.
+        """Project errors (B, decisions) at solutions, with the results of ``GPUSolution.project``.
 
-        The results are those of ``GPUSolution.project``.
+        The tensors after ``e`` are those that ``solve`` leaves in ``GPUSolution.kept``. ``diagonal`` says that H is.
         """
         from pear.solvers.active_set.gpu.primal_kernels import project_primal_kernel
 
