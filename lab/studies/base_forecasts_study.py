@@ -61,7 +61,7 @@ def compare_forecasts(name: str, X: np.ndarray, C: np.ndarray) -> Iterator[tuple
     for way, (base, rows, validation) in ways.items():
         model = pear.DecisionRegressor(PROBLEM, base=base, max_epochs=EPOCHS).fit(X[rows], C[rows], validation)
         lost = float(pear.regret(PROBLEM, model.predict(X[test]), C[test]).mean())
-        yield way, lost, model.history_.choice.split(" of ")[0]
+        yield way, lost, model.history_.choice.split(" won")[0]
 
 
 if __name__ == "__main__":

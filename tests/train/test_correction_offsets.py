@@ -14,16 +14,20 @@ from pear.errors import TrainingError
 from pear.train.base_copies import BaseCopies
 from pear.train.base_forecast import OUT_OF_FOLD, OWN, held_out_base_forecast, make_base_forecast
 from pear.train.blocked_folds import FOLDS, blocked_folds
+from pear.train.correction import Correction
 from pear.train.history import Progress
 from pear.train.long_table import group_long_table
 from pear.train.racing import race_samples
 from pear.train.racing.race_samples import CORRECTIONS
+from pear.train.racing.race_without_base import ALONE
 
 sklearn = pytest.importorskip("sklearn", reason="scikit-learn is not installed; pip install 'pear-dfl[sklearn]'")
 
 from sklearn.base import BaseEstimator, RegressorMixin  # noqa: E402
+from sklearn.dummy import DummyRegressor  # noqa: E402
 from sklearn.ensemble import RandomForestRegressor  # noqa: E402
 from sklearn.linear_model import Ridge  # noqa: E402
+from sklearn.neighbors import KNeighborsRegressor  # noqa: E402
 
 TASK = pear.tasks.shortest_path((3, 3))
 K = TASK.problem.n
@@ -143,6 +147,12 @@ def forest() -> Any:
     return RandomForestRegressor(5, min_samples_leaf=3, random_state=0, n_jobs=1)
 
 
+def winner_of(model: Any) -> str:
+    winner = min(model.history_.race, key=lambda row: row.bound).contender
+    assert isinstance(winner, str)
+    return winner
+
+
 def test_days_that_drift_are_corrected_where_forecasts_of_copies_that_saw_the_held_out_days_are_not() -> None:
     before, after, train, later = [], [], slice(200), slice(200, None)
     for seed in range(2):
@@ -151,7 +161,9 @@ def test_days_that_drift_are_corrected_where_forecasts_of_copies_that_saw_the_he
         old = regressor(None).fit(x[train], c[train], base_forecast=table)
         assert old.history_.epochs == 0
         new = regressor(Ridge(0.1)).fit(x[train], c[train])
-        assert new.history_.epochs > 0
+        bounds = {row.contender: row.bound for row in sorted(new.history_.race, key=lambda row: -row.bound)}
+        assert bounds[CORRECTIONS[OWN]] < 0
+        assert winner_of(new) != "start"
         before.append(pear.normalized_regret(TASK.problem, base.predict(x[later]), c[later]))
         after.append(-new.score(x[later], c[later]))
     assert np.mean(after) < 0.95 * np.mean(before)
@@ -162,14 +174,59 @@ def test_both_corrections_compete_and_the_note_says_which_won() -> None:
     model = regressor(Ridge(1.0)).fit(x, c)
     names = [row.contender for row in model.history_.race]
     assert names[:3] == ["start", *CORRECTIONS.values()]
-    winner = min(model.history_.race, key=lambda row: row.bound).contender
     said = {
         "start": "the base is not corrected",
         CORRECTIONS[OWN]: "the base's own forecasts of the training rows are corrected",
         CORRECTIONS[OUT_OF_FOLD]: "forecasts of the training rows by copies fitted without the row are corrected",
+        ALONE: "the base is left out, and forecasts are those of a model without it",
     }
-    assert model.history_.note.endswith(said[winner])
+    assert model.history_.note.endswith(said[winner_of(model)])
     assert "by copies fitted without the row" in model.history_.note
+
+
+@pytest.mark.parametrize("validation", [False, True])
+def test_a_base_is_left_out_if_a_model_without_it_decides_clearly_better(validation: bool, tmp_path: Path) -> None:
+    x, c = days(260)
+    train, later = slice(160), slice(160, 260)
+    c = c * np.random.default_rng(0).uniform(0.1, 2.0, size=c.shape)
+    noisy = KNeighborsRegressor(1)  # no correction undoes the noise of the costs of another day
+    held_out = (x[200:], c[200:]) if validation else None
+    found = regressor(noisy, max_epochs=16).fit(x[train], c[train], held_out)
+    names = [row.contender for row in found.history_.race]
+    assert names[-1] == winner_of(found) == ALONE
+    assert found.history_.best.metric == found.history_.race[-1].metric
+    assert "the model without the base" in found.history_.choice
+    assert not isinstance(found.model_[1], Correction)
+    plain = regressor(None, max_epochs=16).fit(x[train], c[train], held_out)
+    assert -found.score(x[later], c[later]) < 1.25 * -plain.score(x[later], c[later]) + 0.01
+    found.save(tmp_path / "a.pear")
+    for base in (None, found.base_):  # whether a base is left out is no reason to change a call of load
+        again = pear.DecisionRegressor.load(tmp_path / "a.pear", base=base)
+        np.testing.assert_array_equal(again.predict(x), found.predict(x))
+    found.partial_fit(x[later], c[later])
+    assert np.isfinite(found.predict(x)).all()
+
+
+def test_a_network_may_do_without_its_base() -> None:
+    x, c = days(60)
+    found = regressor(DummyRegressor(), model="mlp", hidden_layer_sizes=(8,)).fit(x, c)
+    assert found.history_.race[-1].contender == ALONE
+    assert np.isfinite(found.predict(x)).all()
+
+
+def test_long_tables_may_do_without_their_base() -> None:
+    x, c = days(60)
+    rows, groups = np.column_stack([np.repeat(x, K, axis=0), np.tile(np.eye(K), (60, 1))]), np.repeat(np.arange(60), K)
+    found = regressor(DummyRegressor()).fit(rows, c.ravel(), groups=groups)
+    assert found.history_.race[-1].contender == ALONE
+    assert found.decide(rows, groups=groups).shape == (60, K)
+
+
+def test_a_module_of_the_user_stays_a_correction() -> None:
+    x, c = days(60)
+    module = regressor(DummyRegressor(), model=torch.nn.Linear(5, K).double()).fit(x, c)
+    assert ALONE not in {row.contender for row in module.history_.race}
+    assert isinstance(module.model_[1], Correction)
 
 
 def test_a_base_that_was_fitted_and_is_as_good_on_these_rows_as_copies_is_corrected_as_it_is() -> None:

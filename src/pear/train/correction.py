@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import torch
@@ -11,6 +11,7 @@ from torch import Tensor, nn
 from pear.errors import ProblemError
 from pear.train.base_forecast import base_forecast_for_fit, base_forecast_for_validation
 from pear.train.history import History, join_history_notes
+from pear.train.model_weights import load_model_weights
 from pear.train.samples.memory_samples import MemorySamples
 from pear.train.samples.sample_source import read_sample_source
 
@@ -26,6 +27,10 @@ class Correction(nn.Module):
             ``nn.Linear`` is set to zero, in place.
         scale: the size of a typical error of the base. An output of 1 then corrects an error of that size, whatever the
             unit of the costs.
+        optional: whether a race may leave the base out.
+
+    Attributes:
+        alone: whether the base is left out. The forecast is then network(features), in the unit of the costs.
 
     Raises:
         ProblemError: the network contains no ``nn.Linear``.
@@ -38,8 +43,9 @@ class Correction(nn.Module):
 
     scale: Tensor
 
-    def __init__(self, network: nn.Module, scale: float = 1.0) -> None:
+    def __init__(self, network: nn.Module, scale: float = 1.0, optional: bool = False) -> None:
         super().__init__()
+        self.optional, self.alone = optional, False
         last = [part for part in network.modules() if isinstance(part, nn.Linear)][-1:]
         if not last:
             raise ProblemError(
@@ -55,7 +61,14 @@ class Correction(nn.Module):
     def forward(self, features: Tensor, offset: Tensor) -> Tensor:
         """Return k corrected forecasts, (B, k), for features (B, …) and base forecasts ``offset`` (B, k)."""
         correction: Tensor = self.network(features)
+        if self.alone:
+            return correction
         return offset + self.scale.to(correction) * correction
+
+    def leave_base_out(self, weights: Mapping[str, Any]) -> None:
+        """Give the network these weights, with which it forecasts costs, and use the base no longer."""
+        load_model_weights(self.network, weights)
+        self.alone = True
 
     def output_layer(self) -> nn.Linear:
         """Return the last layer of the network. Its outputs, times ``scale``, are added to the base forecasts.

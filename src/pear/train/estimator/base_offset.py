@@ -11,6 +11,8 @@ from pear.problem.model import model_input_count
 from pear.problem.pandas_data import check_pandas_columns, pandas_columns
 from pear.train.base_copies import forecast_by_base
 from pear.train.base_forecast import CorrectionOffsets, make_base_forecast, shape_base_forecast
+from pear.train.correction import Correction
+from pear.train.estimator.networks import StandardisedNetwork
 from pear.train.long_table import Array, LongTable
 from pear.train.samples.sample_rows import count_sample_rows
 
@@ -75,6 +77,15 @@ def fit_base_offset(
     made = make_base_forecast(estimator.base, X, y, groups, estimator.gap)
     estimator._corrects, estimator.base_, estimator._base_note = "base", made.base, made.note
     return shape_base_forecast(made.values, shape, "forecasts of the base", groups), made.offsets
+
+
+def leave_base_out(estimator: DecisionRegressor, model: StandardisedNetwork) -> StandardisedNetwork:
+    """Return the trained model of an estimator. If a race has left the base out, the model has one input."""
+    scaled, network = model
+    if not (isinstance(network, Correction) and network.alone):
+        return model
+    estimator._corrects = None
+    return StandardisedNetwork(scaled, network.network)
 
 
 def _base_offset_values(estimator: DecisionRegressor, X: Any, table: Any) -> Any:

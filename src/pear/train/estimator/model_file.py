@@ -59,7 +59,7 @@ def write_model_file(estimator: DecisionRegressor, path: Path) -> None:
         "flat": estimator._flat,
         "long": estimator._long,
         "corrects": estimator._corrects,
-        "base": type(estimator.base_).__name__ if estimator._corrects == "base" else None,
+        "base": type(estimator.base_).__name__ if hasattr(estimator, "base_") else None,
         "epochs": estimator.n_iter_,
         "scale": estimator._scale,
         "updates": estimator.updates_.content() if hasattr(estimator, "updates_") else None,
@@ -146,7 +146,7 @@ def _check_file_base(said: dict[str, Any], path: Path, base: Any) -> None:
             f"{path} holds the correction of a {said['base']}, and a model file does not hold the forecaster itself; "
             "save that in its own way, and pass base=…, fitted as it was"
         )
-    if said["corrects"] != "base" and base is not None:
+    if said["base"] is None and base is not None:
         raise ProblemError(f"the weights in {path} correct no base forecaster; pass no base")
 
 

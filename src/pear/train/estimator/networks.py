@@ -158,6 +158,7 @@ def build_network(estimator: DecisionRegressor, rows: TrainingRows) -> Standardi
     network = SharedNetwork(network) if estimator._long else network
     if rows.offset is None:
         return StandardisedNetwork(scaled, network)
-    corrected = Correction(network, correction_scale(rows.offset, rows.costs)).to(features)
+    optional = rows.offsets is not None and not isinstance(estimator.model, nn.Module)
+    corrected = Correction(network, correction_scale(rows.offset, rows.costs), optional).to(features)
     corrected.check_start(scaled(features[:1]))
     return StandardisedNetwork(scaled, corrected)

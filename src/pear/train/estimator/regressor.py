@@ -18,6 +18,7 @@ from pear.problem import Model, Oracle, Problem
 from pear.problem.pandas_data import check_pandas_rows
 from pear.problem.sample_keys import count_keyed_samples
 from pear.train.estimator import model_file
+from pear.train.estimator.base_offset import leave_base_out
 from pear.train.estimator.daily_updates import daily_update_scale
 from pear.train.estimator.estimator_tables import decision_table, forecast_table, read_table_weights
 from pear.train.estimator.loss_and_config import describe_loss_method, estimator_config, make_estimator_loss
@@ -222,7 +223,7 @@ class DecisionRegressor(RegressorMixin, BaseEstimator):
         display_choice(self.verbose, history)
         notes = describe_time_order(order is not None), self._base_note, history.note, describe_loss_method(self)
         history.note = join_history_notes(*notes)
-        self.model_, self.loss_, self.history_ = model.eval(), loss, history
+        self.model_, self.loss_, self.history_ = leave_base_out(self, model).eval(), loss, history
         self._scale = daily_update_scale(rows.costs)
         self.n_iter_ = max(1, history.epochs + (history.before.epochs if history.before is not None else 0))
         self.smoothing_ = getattr(loss, "chosen_smoothing", None)

@@ -13,14 +13,15 @@ from pear.train.correction import Correction
 from pear.train.fit_job import FitJob
 from pear.train.history import History
 from pear.train.model_weights import load_model_weights
-from pear.train.output_layer import has_fresh_output_layer, trains_output_layer_alone
+from pear.train.output_layer import has_fresh_output_layer
 from pear.train.racing.feature_units import FeatureUnits
 from pear.train.racing.race import Race
 from pear.train.racing.race_checkpoint import STAGE
 from pear.train.racing.race_folds import FOLD_SHARE, decides_better_than_constant, make_race_folds
 from pear.train.racing.race_history import write_race_history
 from pear.train.racing.race_samples import has_time_for_nested_copies
-from pear.train.racing.race_start import GivenRaceStart, NetworkRaceStart, RaceStart, RidgeRaceStart
+from pear.train.racing.race_start import GivenRaceStart, NetworkRaceStart, choose_race_start
+from pear.train.racing.race_without_base import race_without_base
 from pear.train.samples.loader_samples import LoaderSamples
 from pear.train.samples.memory_samples import MemorySamples
 from pear.train.samples.sample_source import SampleSource
@@ -68,13 +69,17 @@ def fit_by_race(
         fresh = not decides_better_than_constant(job.model, folds)
         if fresh and units is not None:
             load_model_weights(job.model, model.state_dict())  # first weights are drawn for standardised features
-    start = _choose_race_start(job, train) if fresh else GivenRaceStart(job.model)
+    start = choose_race_start(job, train) if fresh else GivenRaceStart(job.model)
     contest = None if isinstance(loss, MSELoss) else loss  # the start has the least squared error already
     race = Race(job, contest, folds, whole, start, not isinstance(start, GivenRaceStart), nested)
     if isinstance(start, NetworkRaceStart):
         start.progress = race.progress
     weights = race.run()
-    load_model_weights(model, weights if units is None else units.leave(weights))
+    alone = race_without_base(race, loss, train)
+    if alone is not None and isinstance(model, Correction):
+        model.leave_base_out(alone)
+    else:
+        load_model_weights(model, weights if units is None else units.leave(weights))
     history = write_race_history(race, loss, counted)
     if history.stopped in ("patience", "max_epochs"):
         race.save_end(dict(model.state_dict()), history.as_dict())
@@ -99,11 +104,3 @@ def _nests_copies(job: FitJob, train: SampleSource) -> bool:
     Without a checkpoint, nested copies are fitted if there is time for them.
     """
     return bool(job.file.content(STAGE).get("nested", has_time_for_nested_copies(job, train, FOLD_SHARE)))
-
-
-def _choose_race_start(job: FitJob, train: SampleSource) -> RaceStart:
-    """Return the way to find the first weights: ridge regression for a linear model, a training for a network."""
-    look = train.finite().look()
-    if isinstance(train, MemorySamples) and trains_output_layer_alone(job.model, look.features, look.costs):
-        return RidgeRaceStart(job.model)
-    return NetworkRaceStart(job)

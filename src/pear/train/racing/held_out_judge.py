@@ -15,6 +15,7 @@ from pear.clock import read_clock
 from pear.losses.paired_difference import PairedDifference, paired_difference
 from pear.problem import Model, Problem
 from pear.train.model_weights import Weights, load_model_weights
+from pear.train.samples.memory_samples import MemorySamples
 from pear.train.samples.sample_rows import Keys
 from pear.train.samples.sample_source import SampleSource
 from pear.train.training_loss import problem_of_loss
@@ -95,6 +96,13 @@ class HeldOutJudge:
             assert isinstance(problem, (Problem, Model))
             held_out, self.outcomes = default_validation_outcomes(problem, loss, held_out)
         self.held_out, self.seconds = held_out, read_clock() - began
+
+    def without_offset(self, model: nn.Module) -> HeldOutJudge:
+        """Return a judge of a model that corrects nothing, on the same samples, which must be in memory."""
+        assert isinstance(self.held_out, MemorySamples)
+        judge = copy.copy(self)
+        judge.model, judge.held_out = copy.deepcopy(model), self.held_out.without_offset()
+        return judge
 
     def __call__(self, weights: Weights) -> HeldOutLosses:
         """Return what the decisions of the model with these weights lose."""

@@ -70,6 +70,8 @@ class Race:
         constant: the metric if every forecast is the mean of the training costs; NaN until it is known.
         checks: a ``Check`` after each stage of each contender except the start.
         epochs: the number of epochs that the winner so far was trained on the loss; 0 for the start.
+        winner_losses: the losses of the winner so far; None in a race that was resumed, until another contender wins.
+        first_schedule: the schedule of the loss with which every training begins.
     """
 
     def __init__(
@@ -89,10 +91,11 @@ class Race:
         self.rows: list[RaceRow] = []
         self.checks: list[Check] = []
         self.constant, self.epochs = math.nan, 0
+        self.winner_losses: HeldOutLosses | None = None
         self._start_seconds = 0.0  # expected for the training of the start on all samples
         self._start_losses: HeldOutLosses | None = None  # of the start, if it is a trained network
         self._first_fold: Weights = {}  # of the winner so far
-        self._schedule = save_loss_schedule(loss)  # with which every training begins
+        self.first_schedule = save_loss_schedule(loss)
         self._random = RandomStates(job.model)
         self._screen: RelaxationScreen | None = None
         self._saved: dict[str, Any] = {}  # states from a checkpoint, of contenders that do not exist yet
@@ -137,7 +140,7 @@ class Race:
         else:
             self.starts = [self.start.weights(fold.train) for fold in self.folds]
         self.starting = self._start_losses or self._judge(self.starts, always=True)
-        self._record(RaceRow("start", 0, 1.0, self.starting.metric, 0.0, 0.0, (0.0, 0.0)), self.starts)
+        self._record(RaceRow("start", 0, 1.0, self.starting.metric, 0.0, 0.0, (0.0, 0.0)), self.starts, self.starting)
         if not self.progress.has_time(self.progress.judgement_seconds):
             return
         found = self._judge_in_time("the constant forecast", lambda: [fold.of_constant() for fold in self.folds])
@@ -211,7 +214,7 @@ class Race:
         optimizer = partial(
             make_optimizer, features=look.features, costs=look.costs, config=self.job.config, keep=True, typical=True
         )
-        return Trajectory(self.job, loss, train, start, optimizer, self._schedule)
+        return Trajectory(self.job, loss, train, start, optimizer, self.first_schedule)
 
     def _run_stages(self, field: list[Contender]) -> None:
         """Train and judge contenders stage by stage, each of them until further epochs do not help."""
@@ -306,16 +309,19 @@ class Race:
         )
         found = losses.difference_from(starting)
         numbers = losses.metric, found.mean, found.standard_error, found.interval
-        row = self._record(RaceRow(name, epochs, share, *numbers, screened=screen is not None), weights)
+        row = self._record(RaceRow(name, epochs, share, *numbers, screened=screen is not None), weights, losses)
         if screen is not None:
             screen.note(row, weights)
         return row
 
-    def _record(self, row: RaceRow, weights: list[Weights]) -> RaceRow:
-        """Add the row of a contender, and return it. If it is the winner so far, keep its weights in the first fold."""
+    def _record(self, row: RaceRow, weights: list[Weights], losses: HeldOutLosses) -> RaceRow:
+        """Add the row of a contender, and return it.
+
+        If it is the winner so far, keep its losses and its weights in the first fold.
+        """
         self.rows.append(row)
         if not row.screened and row == self.winner:
-            self._first_fold, self.epochs = weights[0], row.epochs
+            self._first_fold, self.epochs, self.winner_losses = weights[0], row.epochs, losses
         return row
 
     def _train_again(self, whole: RaceSamples) -> Weights:

@@ -10,6 +10,7 @@ from pear.train.base_forecast import OUT_OF_FOLD, OWN
 from pear.train.history import Check, History, split_history_seconds
 from pear.train.racing.race import Race
 from pear.train.racing.race_samples import CORRECTIONS
+from pear.train.racing.race_without_base import ALONE
 from pear.train.training_loss import training_loss_seconds
 
 logger = logging.getLogger("pear")
@@ -56,6 +57,7 @@ def describe_corrected_forecasts(race: Race) -> str:
     said = {
         CORRECTIONS[OWN]: "the base's own forecasts of the training rows are corrected",
         CORRECTIONS[OUT_OF_FOLD]: "forecasts of the training rows by copies fitted without the row are corrected",
+        ALONE: "the base is left out, and forecasts are those of a model without it",
     }.get(race.winner.contender, "the base is not corrected")
     if not race.nested:
         said += "; as the base is slow to fit, the copies that forecast the training rows of a fold saw held-out rows"

@@ -14,7 +14,8 @@ class RaceRow:
     """The result of a contender of a race on the held-out samples.
 
     Attributes:
-        contender: "start", "fresh model", "correction", or a name in ``race_samples.CORRECTIONS``.
+        contender: "start", "fresh model", "correction", a name in ``race_samples.CORRECTIONS``, or
+            ``race_without_base.ALONE``.
         epochs: the number of epochs on the loss.
         share: the position of the contender's weights on the way from the weights of the start (0) to the trained
             weights (1).

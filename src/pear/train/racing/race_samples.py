@@ -67,6 +67,12 @@ class RaceSamples:
         ways = {CORRECTIONS[kind]: train.with_offset(values) for kind, values in offsets.items()}
         return cls(own, {name: training_labels(way, job.config, job.model) for name, way in ways.items()})
 
+    def without_offset(self) -> RaceSamples:
+        """Return the same samples, which must be in memory, for a model that corrects nothing."""
+        assert isinstance(self.train, MemorySamples)
+        plain = self.train.without_offset()
+        return RaceSamples(plain, {CORRECTION: plain})
+
     def of_contender(self, name: str) -> SampleSource:
         """Return the samples of the contender with this name."""
         return self.corrections.get(name, self.train)

@@ -18,9 +18,10 @@ from pear.losses.mse import MSELoss
 from pear.train.fit_job import FitJob
 from pear.train.model_weights import Weights
 from pear.train.optimizer import make_optimizer
-from pear.train.output_layer import fit_output_layer, standardise_output_layer
+from pear.train.output_layer import fit_output_layer, standardise_output_layer, trains_output_layer_alone
 from pear.train.racing.race_progress import RaceEndedError, RaceProgress
 from pear.train.racing.trajectory import Trajectory
+from pear.train.samples.memory_samples import MemorySamples
 from pear.train.samples.sample_source import SampleSource
 
 DECAY = 0.01
@@ -114,3 +115,11 @@ class NetworkRaceStart:
         if not trajectory.finished:
             raise RaceEndedError("time_cap")
         return trajectory.average
+
+
+def choose_race_start(job: FitJob, train: SampleSource) -> RaceStart:
+    """Return the way to find the first weights: ridge regression for a linear model, a training for a network."""
+    look = train.finite().look()
+    if isinstance(train, MemorySamples) and trains_output_layer_alone(job.model, look.features, look.costs):
+        return RidgeRaceStart(job.model)
+    return NetworkRaceStart(job)

@@ -96,6 +96,11 @@ class MemorySamples:
         assert isinstance(self.features, tuple)
         return replace(self, all=self.all._replace(features=(self.features[0], offset)))
 
+    def without_offset(self) -> MemorySamples:
+        """Return the same samples for a model that corrects nothing."""
+        assert isinstance(self.features, tuple)
+        return replace(self, all=self.all._replace(features=self.features[0]), offsets=None)
+
     def seen(self) -> MemorySamples:
         """Return the samples that training uses, with the ids that they have among all samples."""
         return self if self.left_out is None else MemorySamples(self.at((~self.left_out).nonzero()[:, 0]))
