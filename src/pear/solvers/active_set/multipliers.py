@@ -160,8 +160,8 @@ def most_wrong_multiplier(D: ProgramData, w: Workspace, rough: bool, first: bool
     Args:
         D: the program.
         w: the workspace.
-        rough: whether multipliers are compared without their natural sizes. This is enough to choose a direction, but
-            not to stop.
+        rough: whether multipliers are compared with the largest entry of the gradient instead of their natural sizes.
+            This is enough to choose a direction, but not to stop.
         first: whether the first variable with a wrong sign is returned instead of the most wrong one.
     """
     N, allowed = len(D.J) + D.n, SIGN * (largest_compiled_size(w.grad, D.n) if rough else 1.0)

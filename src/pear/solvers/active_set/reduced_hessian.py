@@ -83,9 +83,10 @@ def drop_rounding_of_tangent(D: ProgramData, w: Workspace, t: int) -> bool:
 
 @inner
 def set_reduced_hessian_product(D: ProgramData, w: Workspace, t: int) -> None:
-    """Set ``w.step`` to σQz, where σ is the sign and z the tangent direction of the superbasic variable at position t.
+    """Set ``w.step`` to σQz, where z is the tangent direction of the superbasic variable at position t.
 
-    Rows of Q are added, one for each variable that z moves, because most such directions move few variables.
+    σ is 1 to minimise and −1 to maximise. The function adds up rows of Q, one for each variable that z moves, because
+    most such directions move few variables.
     """
     R, n = D.J.shape
     for j in span(n):

@@ -87,13 +87,14 @@ def violated_side_in_phase_one(w: Workspace, v: int, n: int, spread: float) -> f
     """Return −1 if variable v is below its lower bound, 1 if it is above its upper bound, and 0 if it is between them.
 
     Violations that rounding explains do not count. Rounding is relative to a natural size
-    (``pear.optimality.natural_sizes``): for a slack, the size of the terms of its row at the start.
+    (``pear.optimality.natural_sizes``): for a slack, the size of the terms of its row at the start; for another
+    variable, its own size, but at least ``spread``.
 
     Args:
         w: the workspace.
-        v: the variable.
+        v: the variable, or slack.
         n: the number of variables without slacks.
-        spread: the size that rounding in the other variables gives to a variable at zero.
+        spread: the natural size of a variable near zero, which rounding in the other variables moves.
     """
     size = max(abs(w.x[v]), min(spread, w.up[v] - w.lo[v])) if v < n else w.terms[v - n]
     slop = START_SLOP * size
@@ -165,7 +166,8 @@ def phase_one_ratio_test(w: Workspace, entering: int, direction: float) -> tuple
     """Find how far a variable can move until a basic variable, or the variable itself, meets a bound.
 
     Args:
-        w: the workspace. ``w.column`` has the rates of the basic variables, and ``w.step`` the sides that they violate.
+        w: the workspace. For each basic variable, ``w.column`` has the rate at which it falls as the other variable
+            rises, and ``w.step`` the side that it violates, as ``violated_side_in_phase_one`` returns it.
         entering: the variable that moves.
         direction: 1 upwards, −1 downwards.
 
@@ -211,7 +213,7 @@ def search_phase_two(D: ProgramData, w: Workspace, careful: bool) -> bool:
         D: the program.
         w: the workspace.
         careful: whether every multiplier is compared with its natural size from the first step on. If False, this
-            begins only after STALLED steps of length zero.
+            begins only after more than STALLED steps of length zero in a row.
 
     Returns:
         False if no such minimum is found.

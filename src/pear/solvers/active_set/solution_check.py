@@ -141,7 +141,7 @@ def check_solution_feasibility(D: ProgramData, w: Workspace) -> bool:
     """Measure every slack relative to its natural size, and mark the tight constraints in ``w.held``.
 
     Returns:
-        False if a constraint is violated, or is held and has a slack other than zero.
+        False if a constraint is violated, or if it is held and has slack, by more than FEASIBLE.
     """
     R, n = D.J.shape
     measure_compiled_sizes(D, w)

@@ -84,17 +84,17 @@ class SolutionStore:
 
     @staticmethod
     def void_solutions(table: SolutionTable, slots: Index) -> None:
-        """Mark the solutions of the true problems in these rows (B,) as void, so that they are solved again."""
+        """Void the solutions of the true problems in the rows ``slots`` (B,), so that they are computed again."""
         if len(table.fingerprints):
             table.fingerprints[slots] = np.nan
 
     def void_changed(self, table: SolutionTable, slots: Index, mark: Array | float, smoothing: float) -> None:
-        """Mark the solutions of true problems whose curvature or λ has changed as void.
+        """Void the solutions of true problems whose curvature or λ has changed, and write ``mark`` and λ to the table.
 
         Args:
             table: the table.
             slots: (B,) row numbers.
-            mark: fingerprint of the curvature, (B, n) or one number.
+            mark: the fingerprint of the present curvature, (B, n) or one number for all samples.
             smoothing: the coefficient λ of the quadratic smoothing term.
         """
         if not len(table.fingerprints):
@@ -137,10 +137,10 @@ class SolutionStore:
 
     @staticmethod
     def _without_large_inverses(table: SolutionTable, count: int) -> SolutionTable:
-        """Return the part of a table that is saved, for its first ``count`` rows.
+        """Return the part of a table that is saved; ``count`` of its rows are in use.
 
-        Inverses of bases take nearly all of the space. If they are too large, they are left out. Every basis is then
-        inverted again when it is next used, both by this process and by one that reads the file.
+        Inverses of bases take nearly all of the space. If they are too large, they are left out, and every basis is
+        marked as old. It is then inverted again when it is next used, by this process and by one that reads the file.
         """
         both = (table.predicted, table.true)
         if sum(states.inverse[:count].nbytes for states in both) <= MOST_BYTES:

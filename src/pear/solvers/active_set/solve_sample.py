@@ -141,7 +141,11 @@ def solve_sample_by_dual(
 
 @inner
 def solve_sample_from_working_set(D: ProgramData, w: Workspace) -> int:
-    """Solve from the working set in ``w``, and check the solution; return SOLVED, CLOSE or GIVEN_UP."""
+    """Search from the working set in ``w`` by the primal method, and check the solution.
+
+    Returns:
+        SOLVED, CLOSE or GIVEN_UP.
+    """
     if not (set_nonbasic_variables(D, w) and search_phase_one(D, w)):
         return ix.GIVEN_UP
     begin_phase_two(D, w)

@@ -146,8 +146,8 @@ class _HighsMilpJob:
     Attributes:
         batch: the programs of the call.
         group: the group.
-        matrix: the rows [A; G] in scaled units.
-        units: the scaled units.
+        matrix: the rows [A; G], scaled by ``units``.
+        units: the scale factors of rows and variables.
         members: the positions of the programs in the batch.
         clock: the division of the time.
         candidates: receives the points. No other thread writes to the rows of these programs.
@@ -220,8 +220,8 @@ def _highs_model_without_cost(
     Args:
         batch: the programs.
         group: the group of the sample.
-        matrix: the rows [A; G] in scaled units.
-        units: the scaled units.
+        matrix: the rows [A; G], scaled by ``units``.
+        units: the scale factors of rows and variables.
         i: the position of the sample.
     """
     lower, upper = group_row_limits(batch, group, i)
@@ -241,7 +241,8 @@ def _highs_model_without_cost(
 def _run_highs_for_cost(highs: highspy.Highs, cost: Array, seconds: float) -> Status:
     """Solve the model for a cost (n,), within these seconds, and return the status that HiGHS claims.
 
-    The solve begins without a basis. The basis of another sample could decide between equal solutions.
+    The solve begins without a basis, because the basis of another sample could decide between equal solutions. If
+    HiGHS cannot tell whether the model is unbounded or infeasible, a second solve with costs of zero decides.
     """
     columns = np.arange(len(cost), dtype=np.int32)
     highs.setOptionValue("time_limit", seconds)
@@ -257,7 +258,8 @@ def _run_highs_for_cost(highs: highspy.Highs, cost: Array, seconds: float) -> St
 def _run_highs(highs: highspy.Highs) -> highspy.HighsModelStatus:
     """Run HiGHS on its model and return the model's status.
 
-    If another user of HiGHS's thread pool made the run fail, HiGHS runs again.
+    If the run fails because another user of HiGHS has opened its thread pool with another size, the pool is reset, and
+    HiGHS runs again.
     """
     highs.clearSolver()
     if highs.run() == highspy.HighsStatus.kError and highs.getModelStatus() == highspy.HighsModelStatus.kNotset:

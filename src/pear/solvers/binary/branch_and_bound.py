@@ -198,7 +198,7 @@ def _feasible_branch_value(program: Program, z: Bytes) -> float:
 def _guess_bound_gap(program: Program, work: SearchWorkspace) -> float:
     """Return a guess of the gap between the relaxation and the best selection.
 
-    The guess is an absolute reduced cost that few other items undercut, and at least a small share of their mean.
+    The guess is the absolute reduced cost that ``_NEAR`` items do not exceed, but at least a small share of the mean.
     """
     n, mean = len(program.v), 0.0
     near = min(_NEAR, n - 1)
@@ -320,7 +320,7 @@ class SearchLimits(NamedTuple):
         A: (n, M) the coefficients, at most 1 in absolute value, one column for each of M rows. The last column, of −1,
             counts the items taken.
         b: (M,) the limits of the rows; that of the count is 0.
-        width: (M,) how far below its limit a row may be: infinite for inequalities, n for the count.
+        width: (M,) how far below its limit a row may be: infinite for a row without a lower limit, n for the count.
         budget: (1,) the largest number of nodes per sample. Another thread stops the search by setting it to 0.
     """
 

@@ -39,7 +39,9 @@ def _dual_leaving_row(node: Node) -> int:
 
 @inner
 def compute_dual_ratios(node: Node, p: int, sign: float, work: SearchWorkspace) -> int:
-    """Write the ratio of each column that can move the basic variable of row ``p`` to ``work``.
+    """Write to ``work`` the ratio of each column that can move the basic variable of row ``p``.
+
+    The ratio is the size of the column's entry in the perturbed objective, divided by that of its entry in row ``p``.
 
     Args:
         node: the dictionary.

@@ -44,8 +44,7 @@ class Program(NamedTuple):
         v: (n,) values of the items.
         A: (n, M) coefficients, one row per item. The last column, of −1, counts the items.
         b: (M,) limits.
-        width: (M,) upper bounds of the slacks y of the rows: infinite for inequalities, finite for equalities and for
-            the count.
+        width: (M,) upper bounds of the slacks y of the rows: infinite for a row without a lower limit, n for the count.
         close: the largest difference of two values that counts as rounding.
     """
 

@@ -30,7 +30,7 @@ class TightenedRows:
         A: (n, M) the coefficients, one column for each row. Each row is divided by a power of two, so that no
             coefficient exceeds 1. The last column, for the count, is −1.
         b: (M,) the upper limits of these rows; that of the count is 0.
-        width: (M,) how far below its upper limit a row may be: infinite for inequalities, n for the count.
+        width: (M,) how far below its upper limit a row may be: infinite without a lower limit, n for the count.
         weights: (n,) whole weights ≥ 0, for a program with one row that dynamic programming solves; None otherwise.
         capacity: the whole limit of this row.
     """

@@ -208,9 +208,9 @@ def _mark_constraints_to_exchange(P: ExchangePlan, S: ExchangeSamples, i: int, w
 def _measure_exchange_point(P: ExchangePlan, S: ExchangeSamples, i: int, w: ExchangeMemory) -> None:
     """Compute the gradient and the slacks of sample i, and the natural sizes of their terms.
 
-    ``pear.optimality.natural_sizes`` defines these sizes. The ratio of a number to its size is mostly the same in
-    equilibrated units as in the units of the data. Sizes that compare entries of a vector depend on the units, and are
-    computed in those of the data.
+    ``pear.optimality.natural_sizes`` defines these sizes. Most of them can be computed in equilibrated units, because
+    the ratio of a number to its size is the same in all units. Sizes that compare different entries of a vector depend
+    on the units, and are computed in those of the data.
     """
     n, rows, p = len(P.curvature), len(P.rows), P.equalities
     x, v, gradient, hx = S.x[i], S.v[i], w.variables[GRADIENT], w.variables[HX]

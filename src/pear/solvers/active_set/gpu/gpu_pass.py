@@ -259,9 +259,10 @@ class GPUPass:
         return predicted.joined(plan.solve(replace(true.qp, c=c[B:]), self._curvature(true)))
 
     def _curvature(self, programs: GPUPrograms) -> DualCurvature | None:
-        """Return what the dual method computes from H alone. It is computed once for a problem.
+        """Return what the dual method computes from H alone. It is kept until λ or the plan changes.
 
-        The result is None if H differs by sample or comes with the call, or if the method does not need it.
+        The result is None if H differs by sample, comes with the call or is not positive definite, or if the method
+        does not need the result.
         """
         plan, qp = self._current_plan, programs.qp
         if not plan.needs_inverse or programs is not self._own or len(qp.H) > 1 or not programs.definite:
@@ -311,7 +312,7 @@ class GPUPass:
         return own[torch.tensor(keys, device=problem.device)] if shared and keys is not None else None
 
     def _own_programs(self, smoothing: float) -> GPUPrograms | None:
-        """Return the programs of the whole problem, prepared once for each λ; None if no kernel takes them."""
+        """Return the programs of the whole problem, kept until λ changes; None if no kernel takes them."""
         if self._smoothing != smoothing:
             problem, self._own, self._smoothing = self.problem, None, smoothing
             self._store, self._curvatures = CudaGraphStore(), {}
@@ -331,5 +332,5 @@ class GPUPass:
 
     @staticmethod
     def _read_flag(flags: Tensor) -> bool:
-        """Return True if any flag is True. The call, made once for each λ of a problem, waits for the device."""
+        """Return True if any flag is True. The call waits for the device; it is made only when λ has changed."""
         return bool(flags.any())

@@ -117,9 +117,9 @@ class GPUPlan:
         return solution
 
     def _choose_method(self, solution: GPUSolution) -> None:
-        """Choose the method by the solutions of the first batch, unless their working sets had too little room.
+        """Choose the method by the solutions of the first batch. The call waits for the device.
 
-        In that case a later batch decides. The call waits for the device.
+        If some working set had too little room, and the method can get more room, a later batch decides.
         """
         no_room = bool(solution.no_room.any())
         if no_room and self.method.wider() is not None:

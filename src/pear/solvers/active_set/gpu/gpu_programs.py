@@ -89,7 +89,9 @@ class GPUPrograms:
         return replace(twice, sizes=replace(twice.sizes, **{name: join(name) for name in _CURVATURE}))
 
     def with_curvature(self, Q: Tensor, sign: float, smoothing: float) -> GPUPrograms:
-        """Return the programs with the curvature Q of a call in place of their own. ``usable`` says which Q are sound.
+        """Return the programs with the curvature Q of a call in place of their own.
+
+        ``usable`` of the result is True where Q is symmetric, and H is definite and of moderate size.
 
         Args:
             Q: (n, n) or (B, n, n), not yet checked.
