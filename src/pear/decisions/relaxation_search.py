@@ -39,7 +39,8 @@ class SearchedRelaxations(TensorRecord):
 
     Attributes:
         complete: (B,) bool, whether every branch was closed.
-        x: (B, n) the best integer point that the search found; NaN if it found none better than the given value.
+        x: (B, n) the best integer point that the search found; NaN if it found none with a lower objective than the
+            given ``value``.
         bound: (B,) a proven lower bound of the objective; −inf if the search is not complete, inf if no point is
             feasible.
         ray: (B,) bool, whether a checked direction proves that the relaxation is unbounded.
@@ -58,7 +59,7 @@ class _RelaxationNode(NamedTuple):
 
     Attributes:
         objective: the optimum of the relaxation.
-        terms: the sum of the absolute terms of the optimum, to which tolerances are relative.
+        terms: ``Σⱼ |cⱼ xⱼ|`` at the optimum, for the cost c and the point x. Tolerances are relative to it.
         lb: (n,) lower bounds of the variables.
         ub: (n,) upper bounds of the variables.
         at: the number of the fractional variable at which the node is split.
@@ -75,7 +76,7 @@ class _RelaxationNode(NamedTuple):
     def halves(self) -> list[tuple[Tensor, Tensor]]:
         """Return the bounds (lb, ub) of the two halves of the node, split at the fractional variable.
 
-        The half nearer to the optimum comes last, and is split first.
+        The half that is nearer to the fractional value comes last, and is searched first.
         """
         # value may exceed a bound by rounding; each half must contain a whole number
         middle = min(max(math.floor(self.value), float(self.lb[self.at])), float(self.ub[self.at]) - 1.0)
@@ -89,7 +90,7 @@ def search_relaxations(qp: QuadraticProgram, value: Tensor, nodes: int = NODES) 
     """Search integer programs for points with a lower objective than ``value``, by branch and bound.
 
     Args:
-        qp: B integer programs.
+        qp: B integer programs with a linear objective.
         value: (B,) objectives of feasible points; infinite if none is known.
         nodes: the largest number of linear programs per sample.
     """
@@ -107,7 +108,7 @@ class _RelaxationSearch:
     Attributes:
         qp: B integer programs.
         nodes: the largest number of linear programs per sample.
-        best: the objective of each sample's best point so far.
+        best: the objective of each sample's best point so far; at first the given ``value``.
         x: (B, n) the best point that the search has found.
         bound: the least optimum of each sample's closed branches.
         spent: the number of linear programs of each sample so far.
@@ -143,7 +144,8 @@ class _RelaxationSearch:
     def _next_halves(self, i: int) -> list[tuple[Tensor, Tensor]]:
         """Return the bounds of the two halves of sample i's next open node.
 
-        Open nodes without a better point are closed. If none is left, or if the search gives up, the result is [].
+        Nodes whose optimum is not better than the sample's best point are closed first. If no open node is left, or if
+        the search gives up, the result is [].
         """
         stack = self.open[i]
         while stack:
@@ -163,6 +165,8 @@ class _RelaxationSearch:
 
     def _solve_nodes(self, samples: list[int], lb: Tensor, ub: Tensor) -> Tensor:
         """Solve the relaxations of K nodes, store better integer points, and add nodes that must be split to ``open``.
+
+        The search of a sample gives up if a relaxation cannot be solved, or if too many of its integers are fractional.
 
         Args:
             samples: the number of the sample of each node.
@@ -210,25 +214,26 @@ class _RelaxationSearch:
 
 
 def _relaxation_solvers(lp: QuadraticProgram) -> list[Backend]:
-    """Return the solvers for the nodes. They end at a vertex, where more integer variables have whole values."""
+    """Return the solvers for the nodes: those that end at a vertex, where integer variables are more often whole."""
     rows = [row for row in resolve_backends("auto", "lp", lp.is_sparse) if row.vertex]
     # for sparse programs the first solver must be installed; PEAR's own solver of dense programs always is
     return [row for row in rows if not lp.is_sparse or row.installed][:_LP_SOLVERS]
 
 
 def round_relaxation(qp: QuadraticProgram, x: Tensor, fractional: Tensor) -> tuple[Tensor, Tensor]:
-    """Round every fractional integer up or down so that no row is violated, while the other variables stay the same.
+    """Round integer variables up or down, each in a direction that violates no row if only this variable is rounded.
 
     A binary variable without a cost is often fractional although 0 or 1 would be as good. If both directions are
-    possible, the integer is rounded to the cheaper value, or down if both cost the same.
+    possible, the variable is rounded to the cheaper value, or down if both cost the same.
 
     Args:
         qp: B programs.
         x: (B, n) points that satisfy the rows.
-        fractional: (B, n) bool, the integers to round.
+        fractional: (B, n) bool, the integer variables to round. All other variables stay the same.
 
     Returns:
-        (B, n) rounded points, and (B,) bool, whether all integers of a point could be rounded at the same time.
+        (B, n) rounded points, and (B,) bool, whether a point still satisfies all rows after all its roundings. All are
+        False, and no point is rounded, if there is nothing to round or too much.
     """
     sample, at = fractional.nonzero(as_tuple=True)
     rounded = x.clone()
@@ -254,9 +259,9 @@ def _relaxation_row_slacks(qp: QuadraticProgram, x: Tensor) -> Tensor:
 
 
 def _relaxation_columns_to_round(matrix: Any, sample: Tensor, at: Tensor) -> Tensor:
-    """Return K columns of the matrices (B or 1, r, n) of B samples. Shape (K, r).
+    """Return K columns of the matrices (B or 1, r, n) of B samples, as rows of a tensor (K, r).
 
-    Entry k of the result is column ``at[k]`` of the matrix of sample ``sample[k]``.
+    Row k of the result is column ``at[k]`` of the matrix of sample ``sample[k]``.
     """
     if matrix.is_sparse:
         return torch.from_numpy(matrix.csr[:, at.numpy()].toarray().T)

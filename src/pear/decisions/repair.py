@@ -4,7 +4,7 @@ For a given working set of active constraints, the optimality conditions are one
 optimal if no inactive constraint is violated and no multiplier has the wrong sign, however inexact the candidate was.
 Otherwise constraints are exchanged (block principal pivoting): violated constraints enter the working set, and
 constraints whose multiplier has the wrong sign leave it. All these wrong constraints are exchanged at once. If their
-number has not fallen for more than three exchanges in a row, only the last in order is exchanged until it falls again.
+number has not fallen for more than three exchanges in a row, only the last of them is exchanged until it falls again.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ class RepairResult:
         sharpened: (B,) KKT residuals in extended precision, for points that float64 is too coarse to verify; NaN for
             other points.
         systems: the factorised systems if one factorisation solved the whole batch, otherwise None.
-        verdict: the verification if one factorisation solved the whole batch, otherwise None.
+        verdict: the verification if one factorisation or one compiled call solved the whole batch, otherwise None.
     """
 
     x: Tensor
@@ -72,7 +72,7 @@ def repair(qp: QuadraticProgram, x: Tensor, duals: Duals, working: ActiveSet, ma
         duals: the multipliers of these points. If multipliers are not unique, the result has those nearest to
             ``duals``.
         working: guessed working sets.
-        max_exchanges: the largest number of changes of a sample's working set.
+        max_exchanges: the largest number of changes of a sample's working set; ``repair_sparse`` may make more before.
     """
     start = Start(x, duals, working, torch.ones_like(x[:, 0], dtype=torch.bool))
     compiled = repair_sparse(qp, start, max_exchanges) if qp.is_sparse else None
@@ -118,7 +118,7 @@ def repair_sparse(qp: QuadraticProgram, start: Start, max_exchanges: int) -> Rep
 def _repair_by_exchanges(
     qp: QuadraticProgram, found: RepairResult, start: Duals, wrong: ActiveSet, todo: Tensor, cheap: bool, most: int
 ) -> None:
-    """Exchange constraints of k samples and solve again, until the samples are solved or a limit is reached.
+    """Exchange constraints of k samples and solve again, until the samples are solved or ``most`` is reached.
 
     Args:
         qp: the programs of the whole batch.
@@ -236,7 +236,8 @@ def _refine_repaired(
 ) -> tuple[Tensor, Duals, ActiveSet, Verification]:
     """Refine the points of samples whose working set has no wrong constraint.
 
-    A constraint is wrong if it is inactive and violated, or active with a multiplier of the wrong sign.
+    A constraint is wrong if it is inactive and violated, or active with a multiplier of the wrong sign. A point that
+    stays inexact moves downhill, along a direction without curvature, up to a constraint, which is exchanged next.
 
     Args:
         systems: the reduced systems of the working sets.
@@ -244,7 +245,7 @@ def _refine_repaired(
         working: the working sets.
 
     Returns:
-        Points (B, n), multipliers, the constraints to exchange next, and the verification.
+        Points (B, n), multipliers, the constraints to exchange next, and the verification before such a move.
     """
     qp, x, duals = verdict.qp, verdict.x, verdict.duals
     # if no constraint is wrong and the point is not exact yet: refine, then solve more carefully
@@ -279,7 +280,7 @@ def _find_repair_limit(
         where: (B,) bool, the samples that move along the direction.
 
     Returns:
-        The wrong constraints, to which the first constraint is added, and the step lengths (B, 1).
+        The wrong constraints of ``verdict`` and the constraint that is met first, and the step lengths (B, 1).
     """
     qp, x, wrong = verdict.qp, verdict.x, verdict.wrong
     rates = torch.cat([matvec(qp.G, direction), -direction, direction], 1)
@@ -307,14 +308,14 @@ def _take_repair_step(
 ) -> tuple[Tensor, Duals]:
     """Add a solution of the reduced system to points and multipliers, and return both.
 
-    The multipliers of bounds follow from the gradient. A sample whose system could not be factored does not change.
+    The multiplier of an active bound balances the gradient. A sample whose system could not be factored does not move.
 
     Args:
         qp: the programs.
         working: the working sets.
         x: (B, n) points.
         duals: the multipliers of the points.
-        solve: solves the reduced systems.
+        solve: a function that solves the reduced systems.
         where: (B,) bool, the samples to change; None changes all.
     """
     rows = torch.where(working.rows, qp.h - matvec(qp.G, x), 0.0)
@@ -328,14 +329,14 @@ def _take_repair_step(
 
 
 def _choose_repair_exchanges(wrong: ActiveSet, fewest: Tensor, patience: Tensor) -> tuple[ActiveSet, Tensor, Tensor]:
-    """Choose the constraints to exchange: all wrong constraints, or only the last in order.
+    """Choose the constraints to exchange: all wrong constraints, or only the last in the order rows, lower, upper.
 
-    Only the last is exchanged if the number of wrong constraints has not fallen and ``patience`` is 0.
+    Only the last is exchanged if the number of wrong constraints is not below ``fewest`` and ``patience`` is 0.
 
     Args:
         wrong: the wrong constraints.
         fewest: (B,) the smallest number of wrong constraints so far.
-        patience: (B,) the number of further exchanges of all wrong constraints that need not lower ``fewest``.
+        patience: (B,) how often all wrong constraints may still be exchanged although ``fewest`` does not fall.
 
     Returns:
         The chosen constraints, and the updated ``fewest`` and ``patience``.
@@ -369,7 +370,7 @@ class FailedRepairs(dict[tuple[int, bytes], str]):
     """Guessed working sets from which a repair failed, each with the name of the first solver that led to this guess.
 
     A repair that fails from a guess nearly always fails from the same guess of another solver, too, because both
-    candidates agree to several digits. A more accurate candidate of the same solver is repaired again.
+    candidates agree to several digits. A later candidate of the same solver is more accurate, and is repaired again.
     """
 
     def add_failed(self, index: Tensor, guess: ActiveSet, solver: str) -> None:

@@ -21,12 +21,12 @@ class Smoothing:
     """A smoothing λ that the user has given or that "auto" has chosen.
 
     Attributes:
-        value: λ, the curvature that is added in every direction, for variables measured in ``units``.
+        value: λ if it is added in every direction, for variables measured in ``units``; otherwise 0.
         units: (n,) the unit of each variable, or None if all units are 1. In the user's variables, ``value /
             units[j]²`` is added to the curvature of variable j.
         note: one sentence that says how λ was chosen.
-        floor: the least curvature of a problem with a Q, in the same units. Along each direction in which Q has less
-            curvature than ``floor``, the difference is added. 0 adds nothing.
+        floor: λ if it is the least curvature of a problem with a Q, for variables measured in ``units``; otherwise 0.
+            Along each direction in which Q has less curvature than ``floor``, the difference is added.
     """
 
     value: float
@@ -40,7 +40,7 @@ class Smoothing:
         return cls(float(value), note=f"smoothing is {float(value):g}, as it was given")
 
     def times(self, factor: float) -> Smoothing:
-        """Return this smoothing with λ multiplied by a factor."""
+        """Return this smoothing with ``value`` and ``floor`` multiplied by a factor."""
         if factor == 1:
             return self
         note = f"{self.note}; {factor:g} times it"
@@ -66,17 +66,17 @@ class Smoothing:
         return scaled if missing is None else problem_with_curvature(scaled, missing)
 
     def added_curvature(self, problem: Problem) -> Matrix | None:
-        """Return the curvature that raises Q to ``floor`` in every direction, in ``units``; None if Q lacks none.
+        """Return the curvature that raises Q to ``floor`` in every direction; None if nothing must be added.
 
-        The result is (n, n), or (B, n, n) for a Q per sample. It is the curvature of the minimised objective, and
-        therefore positive semidefinite also for maximisation.
+        The result is for variables in ``units`` and has shape (n, n), or (B, n, n) for a Q per sample. It is the
+        curvature of the minimised objective, and therefore positive semidefinite also for maximisation.
         """
         return self._missing(self._in_units(problem))
 
     def curvature_for_user(self, problem: Problem) -> Matrix | None:
         """Return all curvature that this smoothing adds to a problem, in the user's variables; None if it adds none.
 
-        The result is the diagonal (n,), or a matrix (n, n) or (B, n, n) if a Q lacks curvature.
+        From ``value``, the result is the diagonal (n,) of a matrix. From ``floor``, it is a matrix (n, n) or (B, n, n).
         """
         units = torch.ones(problem.n, dtype=torch.float64) if self.units is None else self.units.double()
         if self.floor > 0:
@@ -89,7 +89,7 @@ class Smoothing:
         return problem if self.units is None else problem_in_units(problem, self.units.to(problem.device))
 
     def _missing(self, scaled: Problem) -> Matrix | None:
-        """Return the curvature that raises the Q of a problem in ``units`` to ``floor``; None if Q lacks none."""
+        """Return the curvature that raises the Q of a problem in ``units`` to ``floor``; None if none must be added."""
         if self.floor == 0 or scaled.Q is None:
             return None
         return missing_curvature(minimised_problem_curvature(scaled), self.floor)

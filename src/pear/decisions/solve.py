@@ -35,8 +35,9 @@ def solve(
     known: Any = None,
     **overrides: Any,
 ) -> Solution:
-    """Solve ``min (or max) ½zᵀQz + cᵀz (+ φ)`` for every row of ``cost``.
+    """Solve ``min (or max) ½zᵀQz + cᵀz (+ φ(z))`` for every row of ``cost``.
 
+    The cost c of a sample is its row of ``cost``. Q and the smooth term φ belong to the problem, if it has any.
     The answer of a solver is only a candidate: it is verified, and its active set is repaired if necessary. The
     returned decision satisfies the optimality conditions to rounding. An integer problem is solved in integers, and the
     proof of optimality is checked.
@@ -46,9 +47,9 @@ def solve(
             to costs. If the model also predicts right-hand sides, the elastic problem of its recourse is solved. The
             function of an ``Oracle`` decides; its decisions are not checked for optimality and have the status CLAIMED.
         cost: (B, n) or (n,) costs as a tensor, array or list; or (B, k) or (k,) values, which a cost map maps to costs.
-        smoothing: λ ≥ 0, which adds ½λ‖z‖² to the minimised objective. "auto" chooses λ_j for each variable from costs
-            and decisions, and adds ``½ Σ λ_j z_j²``; if the problem has a Q, it adds curvature only along directions in
-            which Q has less. The choice is logged. It does not depend on the units of variables and costs.
+        smoothing: λ ≥ 0, which adds ``½λ‖z‖²`` to the minimised objective. "auto" chooses λ_j for each variable from
+            costs and decisions, and adds ``½ Σ λ_j z_j²``. If the problem has a Q, it adds only what Q lacks of this
+            curvature. The choice is logged. It does not depend on the units of variables and costs.
         solver: "auto" or a name that ``pear solvers`` lists.
         on_failure: "raise" raises an error that names the samples without a solution. "mask" warns instead; these
             samples get NaN and a status.
@@ -57,7 +58,8 @@ def solve(
             gaps, "mask" returns the best points found. Continuous problems ignore the limit.
         known: the known values of each sample, if the model has any: a dictionary from their names to arrays (B, …), a
             DataFrame, or an array if only one value is known; see ``Model.with_known``.
-        **overrides: Q, A, b, G, h, lb or ub for this call, shared or one per sample.
+        **overrides: Q, A, b, G, h, lb or ub, which replace those of the problem in this call, shared by all samples or
+            one per sample.
 
     Returns:
         A ``Solution``, with floating-point results in the dtype and on the device of ``cost``.

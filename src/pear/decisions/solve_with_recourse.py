@@ -25,7 +25,7 @@ def solve_with_recourse(model: Model, values: Tensor, smoothing: float | str, so
         solver: "auto" or a name that ``pear solvers`` lists.
 
     Returns:
-        The solution in the variables and constraints of the user's problem, without slacks.
+        The solution in the variables and constraints of the user's problem, without slack variables.
     """
     n = model.problem.n
     if model.problem.is_integer:
