@@ -67,7 +67,8 @@ class PricedConstraints:
         Args:
             equalities: (B, p) a number for each of the p equalities.
             rows: (B, r) a number for each of the r inequality rows.
-            lower, upper: (B, n) a number for each bound of the n variables. Columns of infinite bounds are dropped.
+            lower, upper: (B, n) a number for each bound of the n variables. Bounds that are infinite in all samples get
+                no column.
         """
         parts = [equalities, rows, lower[:, self.lower], upper[:, self.upper]]
         return torch.cat([part.double() for part in parts], 1).cpu().numpy()

@@ -61,7 +61,8 @@ def find_violations(model: Model, z: Tensor, values: Tensor) -> dict[str, list[V
         values: (B, k) values.
 
     Returns:
-        The violations of each field "b", "h", "lb" and "ub". The field "b" has one entry for each direction.
+        The violations by the field of the constraints: "b", "h", "lb" or "ub". The list of "b" has two entries, too
+        little and too much; the other lists have one.
     """
     assert model.constraint_map is not None
     assert model.recourse is not None

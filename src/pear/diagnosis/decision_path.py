@@ -5,10 +5,10 @@ The derivative of the optimal value with respect to t is eᵀz*(t). The regret i
 values in this file are those of the minimised problem.
 
 z*(t) is piecewise constant for linear and integer programs and piecewise linear for quadratic programs, so that z̄ is a
-sum over pieces. A piece is found as follows. Let z*(t) and z*(t + τ) be known, with difference d, and let H be the
-curvature of the objective. Every point of the straight line between the two decisions is optimal up to a duality gap of
-κ/4 with ``κ = −τ eᵀd − dᵀHd``, and the trapezoid rule on this line errs by at most κ/2. If κ = 0, the line is a piece.
-Two constant pieces of a linear program meet at the t where their values are equal; the integral over both is exact.
+sum over pieces. A piece is found as follows. Let z*(t) and z*(t + τ) be known, let d be their difference, and let H be
+the curvature of the objective. With ``κ = −τ eᵀd − dᵀHd``, every point of the straight line between the two decisions
+is optimal up to a duality gap of κ/4. The integral of eᵀz along this line is that of eᵀz*(t) up to an error of κ/2.
+If κ = 0, the line is a piece. Two constant pieces of a linear program meet at the t where their costs are equal.
 
 The search treats all samples together and solves one batch of programs in each round.
 """
@@ -48,7 +48,7 @@ class DecisionPath:
         mean: (B, n) the mean decision z̄.
         margin: (B,) the smallest t at which the decision under c + t e changes; for a quadratic program, the smallest t
             at which the decision leaves its first straight line. 1 if there is no such t.
-        pieces: (B,) int64, the number of pieces of the path, on each of which z*(t) is constant or a straight line.
+        pieces: (B,) int64, the number of pieces of the path. On a piece, z*(t) is constant or moves along a line.
         found: (B,) bool, False for samples on which the search gave up.
         size: (B,) ``Σⱼ (|cⱼ| + |eⱼ|) (|zⱼ*(0)| + |zⱼ*(1)|)``, to which accuracies are relative.
     """
@@ -82,7 +82,9 @@ def follow_decision_path(
 
 @dataclass
 class _DecisionPathIntervals:
-    """K intervals of t, the share of the error, in which the decisions are not yet known. Each belongs to one sample.
+    """K intervals of t in which the decisions under c + t e are not yet known. Each belongs to one sample.
+
+    The symbols are those of the module's docstring.
 
     Attributes:
         rows: (K,) sample of each interval.
@@ -190,7 +192,7 @@ class _DecisionPathSearch:
     Attributes:
         qp: the relaxed programs; None for an oracle, whose objective is linear.
         linear: whether the objective is linear.
-        jumps: whether decisions can jump.
+        jumps: whether decisions can jump while t grows, because the objective is not strictly convex.
         by_solve: whether ``pear.solve`` finds the decisions, because there are integers or an oracle.
         straight: (B,) the largest κ (see the module) at which a line counts as a piece.
         tolerance: (B,) the largest excess cost of a decision that counts as optimal.
@@ -287,9 +289,10 @@ class _DecisionPathSearch:
         return worst <= _INSIDE * (1 + z.abs().amax(1))
 
     def _integrate_straight(self, todo: _DecisionPathIntervals) -> _DecisionPathIntervals:
-        """Integrate the intervals that are pieces, and return the other intervals.
+        """Add the intervals that are pieces to ``pieces``, and return the other intervals.
 
-        An interval is a piece if the decision moves along the straight line between the decisions at both ends.
+        An interval is a piece if the straight line between the decisions at both ends is optimal. If decisions can
+        jump, it is also a piece if the line of decisions from one end stays optimal up to the other end.
         """
         if self.jumps:  # a decision that is optimal at both ends is optimal between them; prefer the one under ĉ
             todo = todo[~self._continue_from_end(todo, todo.start, todo.first, self.straight, last=True)]
@@ -301,7 +304,7 @@ class _DecisionPathSearch:
         return todo[~straight]
 
     def _split(self, todo: _DecisionPathIntervals) -> _DecisionPathIntervals:
-        """Decide at a point inside every interval, and return the intervals on both sides that are not integrated yet.
+        """Decide at a point inside every interval, and return the intervals on both sides that are no pieces yet.
 
         The search gives up on samples that have no decision at the point.
         """
@@ -320,17 +323,17 @@ class _DecisionPathSearch:
     def _continue_from_end(
         self, todo: _DecisionPathIntervals, t: Tensor, best: Tensor, allowed: Tensor, last: bool
     ) -> Tensor:
-        """Continue the line of decisions from one end of each interval to t, and integrate it where it stays optimal.
+        """Extend the decision at one end of each interval along its slope to t, and add optimal lines to ``pieces``.
 
         Args:
             todo: the K intervals.
             t: (K,) a point of each interval.
             best: (K, n) the decisions at t.
-            allowed: (B,) largest excess cost of the extended decision over ``best``.
+            allowed: (B,) how much more than ``best`` the extended decision of each sample may cost at t.
             last: True to extend the last decision backwards, False to extend the first decision forwards.
 
         Returns:
-            A mask (K,) of the intervals that were integrated up to t.
+            A mask (K,) of the intervals whose line was added.
         """
         end, z, slope = (todo.end, todo.last, todo.last_slope) if last else (todo.start, todo.first, todo.first_slope)
         reached = z + (t - end)[:, None] * slope
@@ -346,8 +349,9 @@ class _DecisionPathSearch:
     def _next_point(self, todo: _DecisionPathIntervals) -> Tensor:
         """Return the point t (K,) of each of K intervals to decide at next.
 
-        The decisions at both ends of an interval are continued as straight lines. The point is where these lines meet
-        or where they cost the same. If this is not inside the interval, the point is the middle of the interval.
+        The decisions at both ends of an interval are continued as straight lines. The point is where these lines cost
+        the same if the objective is linear. Otherwise ``depth`` selects in turn where their eᵀz are equal, where they
+        cost the same (if decisions can jump), and the middle. A point outside the interval is replaced by the middle.
         """
         e, d, length = self.error[todo.rows], todo.last - todo.first, todo.end - todo.start
         gap = self._excess(todo.rows, todo.start, todo.last, todo.first)  # of the last decision at the start

@@ -41,24 +41,30 @@ def diagnose(
 ) -> Diagnosis:
     """Measure what the errors of a forecast cost, and which errors cause the cost. No gradient is needed.
 
-    The regret of every sample is attributed to the predicted values. With the true cost c, the predicted cost ĉ and the
-    error e = ĉ − c, the parts are ``e ∘ (z̄ − ẑ)``, entry by entry, with the opposite sign if the problem maximises.
-    Here ẑ is the decision under ĉ, and z̄ is the mean of the decisions under ``c + t e`` for t from 0 to 1. The parts
-    are the gradient of regret, integrated from c to ĉ, and add up to the regret exactly. If the active set does not
-    change between c and ĉ, each part is half the product of the error and the gradient at ĉ. For a model that also
-    predicts right-hand sides, the parts come from up to 16 steps between truth and forecast, and the regret includes
-    the cost of violations under the truth.
+    The regret of every sample is attributed to the predicted values. Let c be the true and ĉ the predicted cost, and
+    e = ĉ − c the error. Let ẑ be the decision under ĉ, and z̄ the mean of the decisions under ``c + t e`` for t from 0
+    to 1. The part of cost j is ``e_j (z̄_j − ẑ_j)``, with the opposite sign if the problem maximises. If a cost map M
+    computes the costs, the part of value j is its error times entry j of ``Mᵀ(z̄ − ẑ)``. The parts are the gradient of
+    regret, integrated from truth to forecast, and add up to the regret exactly. If the active set does not change
+    between c and ĉ, each part is half the product of the error and the gradient at ĉ.
+
+    The squared error of every sample is split into a part that moves the smoothed decision and a part that the
+    constraints absorb (see ``Diagnosis``).
+
+    For a model that also predicts right-hand sides, the regret includes the cost of violations under the truth. Its
+    parts come from up to 16 steps between truth and forecast, and the squared error is not split.
 
     Args:
         problem: the decision problem. Integers stay integers. A ``Model`` maps predicted values (B, k) to costs and
-            right-hand sides. The constraints of an ``Oracle`` are not known; its squared error is split on its
+            right-hand sides. The constraints of an ``Oracle`` are not known; the squared error is split on its
             relaxation.
         predicted: (B, n) predicted costs, or (B, k) predicted values: a tensor, array, DataFrame or list.
         true: the true costs or values, of the same shape as ``predicted``.
-        groups: (B,) a label for each sample, or dates, which are grouped by hour, month or weekday.
+        groups: (B,) a label for each sample, or dates. Dates are grouped by the hour of the day if it varies, otherwise
+            by the month if it varies, otherwise by the weekday.
         names: names of the predicted values; if omitted, those of the columns or of the model.
-        smoothing: the smoothing λ of the problem on which the squared error is split; "auto" chooses λ as ``PEARLoss``
-            does.
+        smoothing: the smoothing λ of the problem by which the squared error is split; "auto" chooses λ as ``PEARLoss``
+            does. The attribution of regret is not smoothed.
         solver: "auto" or a name that ``pear solvers`` lists.
         known: the known values of each sample, if the model has any; see ``Model.with_known``.
 
@@ -158,7 +164,7 @@ def _diagnose_program(
     smoothing: float | Literal["auto"],
     solver: str,
 ) -> tuple[dict[str, Tensor], dict[str, Any], list[str]]:
-    """Return the parts of the squared error, and which constraints bind and at what prices.
+    """Return the parts of the squared error, which constraints bind, and their shadow prices.
 
     Args:
         problem: the problem with its names.
@@ -213,7 +219,7 @@ def _diagnose_oracle(
 
 
 def _decide_for_diagnosis(problem: Problem, cost: Tensor, solver: str) -> Solution | VerifiedSolutions:
-    """Return the optimal decisions under costs (B, n). ``pear.regret`` judges by the same decisions."""
+    """Return the optimal decisions under costs (B, n), which are those of ``pear.regret``."""
     if problem.is_integer or not problem.has_program:
         return solve(problem, cost, solver=solver)
     solved = solve_continuous_programs(problem, cost, 0.0, solver)

@@ -148,7 +148,7 @@ class Diagnosis:
         return _ratio_of_sums(self.tangent, self.squared_error)
 
     def samples(self) -> pandas.DataFrame:
-        """Return a table with a row for each sample: regret, best value, parts of the squared error, margin and flags.
+        """Return a table with a row for each sample: its regret, its share of all regret, and more of the attributes.
 
         If there are groups, the first column is the group. The index is that of the given tables, or else counts the
         samples from 0.
@@ -189,8 +189,8 @@ class Diagnosis:
         """Return a table of the ways to violate the true right-hand sides, the costliest first.
 
         The column ``samples`` counts the samples with such a violation, and ``amount`` is the mean violation in these
-        samples. The columns ``cost`` and ``best_cost`` are what the violations by decisions and by best decisions cost
-        in all samples together; they are NaN if the recourse has no prices.
+        samples. The column ``cost`` is what the violations by the decisions under the forecast cost in all samples
+        together; ``best_cost`` is the same for the best decisions. Both are NaN if the recourse has no prices.
         """
         count = (self.violation > 0).sum(0)
         columns = {
@@ -204,9 +204,11 @@ class Diagnosis:
         return _diagnosis_frame(columns).sort_values("cost", ascending=False, kind="stable", ignore_index=True)
 
     def by_group(self) -> pandas.DataFrame:
-        """Return a table of the groups, the costliest first: samples, regret, share, normalised regret, tangent share.
+        """Return a table of the groups, the costliest first.
 
-        The column ``dearest_value`` names the predicted value whose errors cost most in the group.
+        The columns are the number of samples, the regret and its share of the regret of all samples, the mean and the
+        normalised regret, the tangent share of the squared error, and ``dearest_value``: the name of the predicted
+        value whose errors cost most in the group.
 
         Raises:
             ProblemError: no groups were given.

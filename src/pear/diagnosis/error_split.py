@@ -3,9 +3,9 @@
 Let e = ĉ − c be the error of the predicted cost, H the curvature of the smoothed problem, and P e the projection of
 H⁻¹e onto the directions that the active constraints allow. The squared error eᵀH⁻¹e is the sum of the tangent part eᵀPe
 and the normal part nᵀHn with ``n = H⁻¹e − P e``. The decision under c + t e has the derivative −P e with respect to t.
-The mean of eᵀPe between c and ĉ is therefore ``eᵀ(z*(c) − z*(ĉ))``, where z* is the decision under a cost. This is
-exact even if the active set changes between c and ĉ. If the objective has a smooth term φ, H changes, too, and the
-tangent part is eᵀPe at ĉ instead.
+The tangent part is the mean of eᵀPe for t from 0 to 1, which is ``eᵀ(z*(c) − z*(ĉ))``; z* is the smoothed decision
+under a cost. This is exact even if the active set changes between c and ĉ. If the objective has a smooth term φ, H
+changes, too, and the tangent part is eᵀPe at ĉ instead.
 """
 
 from __future__ import annotations
@@ -83,14 +83,17 @@ def unsplit_error(count: int) -> dict[str, Tensor]:
 def _clip_error_part(value: Tensor, whole: Tensor) -> Tensor:
     """Return a part (B,) of the squared error ``whole`` (B,), clipped to [0, whole].
 
-    Values clearly outside become NaN.
+    Values outside by more than rounding become NaN.
     """
     outside = torch.maximum(-value, value - whole) > EXACT * whole
     return torch.where(outside, torch.nan, torch.minimum(value.clamp(min=0), whole))
 
 
 def _smoothing_to_split(problem: Problem, true: Tensor, scale: Smoothing) -> Smoothing:
-    """Return the smoothing ``scale``, or a larger one if the curvature H of the smoothed problem is singular."""
+    """Return the smoothing ``scale``; if it leaves H singular, one with λ = a hundredth of the mean curvature.
+
+    H is the curvature of the smoothed problem. If it is zero, the mean size of the true costs replaces its mean.
+    """
     qp = scale.problem(problem).canonical(true, scale.value)
     if problem.phi is not None or not bool(lacks_strict_convexity(qp).any()):
         return scale

@@ -32,7 +32,7 @@ class SteppedParts:
         parts: (B, k) the part of each value; NaN in samples that were not followed, or if the function has no value at
             a point of the sample.
         followed: (B,) bool, False for samples that were left out because there would be too many points.
-        steps: the number of steps.
+        steps: the number of steps from the true to the predicted values.
     """
 
     parts: Tensor
@@ -64,7 +64,8 @@ def follow_forecast_steps(
         true: (B, k) true values.
         predicted: (B, k) predicted values.
         ends: (B,) the function at the true values, and (B,) at the predicted values.
-        weight: (B,) samples with the largest weight are followed if ``most`` is too small for all samples.
+        weight: (B,) the importance of each sample. If ``most`` is too small for all samples, even with a single step,
+            those with the largest weights are followed.
         most: largest number of points at which the function is evaluated. At least one sample is followed in any case.
         at: number of points that are evaluated in one call.
     """

@@ -113,8 +113,8 @@ class _NonzeroCoefficients:
 def _scaling_exponents(entries: _NonzeroCoefficients, whole: NDArray[np.bool_]) -> tuple[Array, Array]:
     """Return powers of ten for rows and columns that bring the largest entry of every row and column near 1.
 
-    The method is Ruiz's equilibration in logarithms. Without integer variables, the result is the one of several
-    equally good ones that leaves the most rows and variables unchanged.
+    The method is Ruiz's equilibration in logarithms. Without integer variables, all rows may be multiplied by a power
+    of ten by which all columns are divided. The power that leaves the most rows and columns unchanged is chosen.
 
     Args:
         entries: the coefficients.
@@ -180,7 +180,7 @@ def _find_big_coefficients(
 
 
 def _list_scaling_steps(what: str, names: tuple[str, ...], exponents: Array) -> str:
-    """Return a text that lists the factors other than 1, and the rows or variables that get them.
+    """Return a text that lists up to four factors other than 1, and the rows or variables that get them.
 
     Args:
         what: beginning of the text.

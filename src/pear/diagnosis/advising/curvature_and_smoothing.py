@@ -82,8 +82,8 @@ def advise_on_smoothing(
     Args:
         s: problem and samples.
         sampled: the sampled decisions, or None.
-        seconds: time limit. Variables that lack a bound and are the same in all decisions need additional solves. If
-            these would take longer than the limit, the smoothing is found without them.
+        seconds: time limit. The ranges of variables that lack a bound and are the same in all decisions need additional
+            solves. If these would take longer than the limit, the smoothing is chosen without these ranges.
         findings: receives the finding.
 
     Returns:
@@ -115,8 +115,5 @@ def advise_on_smoothing(
 
 
 def _no_smoothing_ranges(variables: Tensor) -> Tensor:
-    """Return (k,) NaN, which means an unknown range, for each of k variables.
-
-    Finding the ranges would take too long.
-    """
+    """Return NaN, an unknown range, for each of k variables, (k,): finding the ranges would take too long."""
     return torch.full((len(variables),), torch.nan, dtype=torch.float64)

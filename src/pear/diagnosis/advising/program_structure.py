@@ -58,7 +58,7 @@ def _describe_program_size(s: AdviceSubject, findings: Findings) -> None:
 def _describe_structure_per_sample(s: AdviceSubject, findings: Findings) -> None:
     """Add a finding that names the fields that differ between samples.
 
-    If b, h, lb or ub differ, say how to predict them.
+    If b, h, lb or ub differ and are not predicted, a second finding says how to predict them.
     """
     if not s.per_sample:
         return
@@ -105,9 +105,10 @@ def _describe_program_sparsity(s: AdviceSubject, findings: Findings) -> None:
 
 
 def _find_program_blocks(s: AdviceSubject, findings: Findings) -> None:
-    """Add a finding on independent blocks, if there are several: connected components of variables and rows.
+    """Add a finding on independent blocks of variables, if there are several.
 
-    Problems with a smooth term φ, which may connect any variables, and problems with fields per sample get no finding.
+    Variables belong to the same block if a row, an entry of Q, or a chain of these connects them. Problems with a
+    smooth term φ, which may connect any variables, and problems with fields per sample get no finding.
     """
     if s.problem.phi is not None or s.per_sample or (s.A.shape[0] + s.G.shape[0] == 0 and s.Q is None):
         return

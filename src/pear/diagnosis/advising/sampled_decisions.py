@@ -261,7 +261,7 @@ class _SampledDecisionsExamination:
         findings.add("stakes", sentence, to_do=different == 1, **numbers)
 
     def _judge_mean(self, rows: Tensor, best: Tensor) -> RegretOutcome | None:
-        """Return the regret of deciding by the mean of all samples' values, or None if the mean allows no decision.
+        """Return the regret of deciding by the mean of all samples' values, or None if there is no decision under it.
 
         Integers are relaxed.
 

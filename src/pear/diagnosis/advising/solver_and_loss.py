@@ -52,7 +52,9 @@ def advise_on_solvers(s: AdviceSubject, smoothing: Smoothing | None, findings: F
 def _choose_advised_solver(
     s: AdviceSubject, what: str, problem: Problem, cost: torch.Tensor, smoothing: float
 ) -> tuple[str, str]:
-    """Return the solver that "auto" uses for a problem: the first installed one in its order that accepts the problem.
+    """Return the solver that "auto" uses for a problem: the first installed one that accepts the problem.
+
+    The order is that of the table of solvers, or that of the expected times if they are known.
 
     Args:
         s: problem and samples.
@@ -62,7 +64,7 @@ def _choose_advised_solver(
         smoothing: the smoothing λ.
 
     Returns:
-        The name of the solver, and a sentence that says why it is the first.
+        The name of the solver, and a sentence that says why "auto" uses it.
     """
     qp = problem[[0]].canonical(cost, smoothing)
     kind = backend_kind(qp) if problem.phi is None else "qp"
