@@ -125,7 +125,8 @@ class Engine(ABC):
 
         Args:
             on_update: a function that is called with each update, in this thread.
-            seconds: the longest time to wait; with 0, only updates that have already arrived are reported.
+            seconds: the longest time to wait; with 0, only updates that have already arrived are reported. An engine
+                that runs tasks in this process does not interrupt a task when this time is up.
 
         Raises:
             EngineError: the engine cannot continue.

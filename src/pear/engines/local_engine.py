@@ -40,7 +40,7 @@ class LocalEngine(Engine):
         return 1
 
     def wait(self, on_update: OnUpdate, seconds: float | None = None) -> None:
-        """Run the next task, unless ``seconds`` is 0."""
+        """Run the next task to its end, however long it takes; if ``seconds`` is 0, run none."""
         if seconds == 0 or not self._waiting:
             return
         ticket = self._waiting.popleft()
