@@ -63,9 +63,9 @@ def walk_forward(
 ) -> WalkForward:
     """Compare forecasters, trained on the past, by what their decisions cost on the rows that follow.
 
-    Every forecaster is trained on the training rows of a fold and forecasts the test rows of this fold. The decisions
-    under the forecasts are paid for at the true costs. The comparison also includes a constant forecast, "mean of the
-    training costs": a forecaster that loses more than this forecast is worth nothing.
+    For each fold of the rows, every forecaster is trained on the training rows and forecasts the test rows. The
+    decisions under the forecasts are paid for at the true costs. The comparison also includes a constant forecast,
+    "mean of the training costs": a forecaster that loses more than this forecast is worth nothing.
 
     Args:
         problem: the decision problem, with its integers. With a ``Model``, forecasters forecast the k values that the
@@ -75,19 +75,20 @@ def walk_forward(
         forecasters: the forecasters by name. A forecaster is an estimator with ``fit(X, y)`` and ``predict(X)``
             (scikit-learn, LightGBM, ``DecisionRegressor``), of which a copy is trained on every fold, and for every
             column if the estimator has a single output; or a function ``(X_train, C_train, X_test) -> forecasts``; or a
-            table (N, k) of forecasts that were made elsewhere. A pair ``(estimator, table)`` has its own features: an
-            array with a row for each sample, or, with groups, for each value.
+            table (N, k) of forecasts that were made elsewhere. A pair of an estimator or a function and a table of
+            features uses this table in place of X: a row for each sample, or, with groups, for each value.
         splits: the number of test folds, each trained on all rows before it; ``pear.TimeSplits`` for a gap, a rolling
-            window or other sizes; a splitter of scikit-learn; or pairs of row numbers.
+            window or other sizes; a splitter of scikit-learn; or pairs of the rows to train on and the rows to test on.
         groups: (N·k,) for long tables, the id of the sample that each row belongs to, such as its day. Then X may have
             a row for each forecast value, C may be of shape (N·k,), and one model forecasts all values. Every group has
             k rows in the order of the problem's values. Samples are in the order of the groups' first rows.
         retrain: whether forecasters are trained again for every fold. If False, they are trained once, on the training
             rows of the first fold.
         reference: the name of the forecaster that the others are compared with; if omitted, the first one.
-        block: length of the blocks of the bootstrap, in rows; if omitted, about the cube root of the number of tested
-            rows. Choose a span, such as a week or a season, after which losses no longer depend on earlier ones.
-        progress: a function that is called after each fold of each forecaster.
+        block: length in rows of the blocks of the bootstrap, which gives the intervals; if omitted, about the cube root
+            of the number of tested rows. Choose a span, such as a week or a season, after which losses no longer
+            depend on earlier ones.
+        progress: a function that is called with a ``WalkProgress`` after each fold of each forecaster.
         known: the known values of each of the N samples, if the model has any; see ``Model.with_known``. A
             ``DecisionRegressor`` of this model is trained with the known values of its training rows.
 

@@ -46,7 +46,7 @@ class WalkForward:
         seconds: the time of training and forecasting over all folds, by the name of the forecaster.
         notes: sentences on how the comparison was made.
         reference: the name of the forecaster that the others are compared with.
-        block: length of the blocks of the bootstrap; None for about the cube root of T.
+        block: length in rows of the blocks of the bootstrap, which gives intervals; None for about the cube root of T.
         seed: the seed of the bootstrap.
     """
 
