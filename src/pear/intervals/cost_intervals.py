@@ -150,7 +150,7 @@ class CostIntervals:
         problem: Problem | Model | None = None,
         known: Any = None,
     ) -> IntervalRecord:
-        """Return bounds on the cost of each past sample, from the samples before it, beside the realised costs.
+        """Return bounds on the cost or regret of each past sample, from the samples before it, and what was realised.
 
         The samples of ``calibrate`` are neither used nor changed.
 
@@ -162,6 +162,9 @@ class CostIntervals:
             gap: the number of samples directly before a sample that are not used for it, because their true values are
                 still unknown when the sample is decided.
             problem, known: as for ``calibrate``.
+
+        Raises:
+            ProblemError: the samples are too few for any bound at this level; the message says how many are needed.
         """
         if isinstance(gap, bool) or not isinstance(gap, (int, np.integer)) or gap < 0:
             raise ProblemError(f"gap must be a whole number of samples, at least 0; got {gap!r}")

@@ -43,10 +43,11 @@ class CostResiduals(NamedTuple):
 class CostResidualScale(NamedTuple):
     """The scale of residuals as a function of the size of the planned cost: ``constant + slope·size``.
 
+    The scale is at least a thousandth of ``typical``. If ``typical`` is 0, the scale is 1.
+
     Attributes:
         constant, slope: the coefficients, at least 0.
-        typical: the mean absolute value of the residuals to which the coefficients were fitted. If it is 0, the scale
-            is 1.
+        typical: the mean absolute value of the residuals to which the coefficients were fitted.
     """
 
     constant: float
@@ -116,8 +117,8 @@ class CostResidualScores:
         """Return a lower and an upper bound, each of which a new score misses with a probability of at most ``tail``.
 
         The upper bound is the smallest score for which the weights of all scores up to this score sum to at least
-        ``(1 − tail)·(total weight + 1)``. The lower bound is its mirror image. Both are infinite if there are too few
-        scores.
+        ``(1 − tail)·(total weight + 1)``. The lower bound is minus the upper bound of the scores with reversed signs.
+        Both are infinite if there are too few scores.
 
         Example:
             >>> scores = CostResidualScores()

@@ -111,6 +111,11 @@ def read_forecasts_and_truth(problem: Problem | Model, predicted: Any, true: Any
 def read_cost_values(problem: Problem | Model, given: Any, name: str) -> tuple[Any, Tensor]:
     """Return the problem and the k values of each sample, (B, k) in float64, on the device that computes decisions.
 
+    Args:
+        problem: the problem or model.
+        given: the values, (B, k) or a table.
+        name: what the values are called in messages.
+
     Raises:
         ProblemError: the shape is wrong, or a number is not finite.
     """

@@ -58,7 +58,7 @@ class IntervalRecord:
         """Return the coverage with its standard error and 95 % interval, from blocks of neighbouring samples.
 
         Args:
-            block: the number of samples in a block; None for about the cube root of the number of samples.
+            block: the number of samples in a block; None for about the cube root of the number of samples with bounds.
         """
         covered = self.covered[self.bounded].astype(float)
         return paired_difference(covered, np.zeros_like(covered), block)

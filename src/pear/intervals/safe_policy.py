@@ -40,7 +40,7 @@ class SafeDecisions:
         acted: (B,) bool, True for the plan, False for the fallback.
         planned: (B,) what the plan costs if its forecast comes true. Unless the policy has a limit, the cost of the
             fallback under the same forecast is subtracted.
-        bound: (B,) the bound on what ``planned`` turns out to be: an upper bound of costs, a lower bound of gains.
+        bound: (B,) the bound on the realised value of ``planned``: an upper bound of costs, a lower bound of gains.
         limit: the value with which the bound is compared; 0 if the policy has no limit.
         variables: names of the n variables.
     """
@@ -82,7 +82,8 @@ class SafePolicy:
         order, half_life, rate: as for ``CostIntervals``.
 
     Attributes:
-        residuals: the residuals of the calibration samples.
+        residuals: for each calibration sample, the realised minus the planned cost of the plan; without a limit, of the
+            difference in cost between the plan and the fallback. Gains count as negative costs.
 
     Example:
         >>> import numpy as np, pear
