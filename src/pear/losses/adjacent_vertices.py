@@ -45,11 +45,11 @@ def adjacent_vertices_in_problem(problem: Problem, z: Tensor) -> list[Tensor]:
 def adjacent_vertices(z: Array, G: Array, h: Array, lb: Array, ub: Array, A: Array | None = None) -> Array:
     """Find all vertices that share an edge with the vertex ``z``.
 
-    At z, the variables N are at a bound, the variables F are not, and the rows K are tight. Let y ≥ 0 be the distances
-    by which a direction moves away from each of these bounds and rows. Eliminating the variables F from the rows K
-    leaves the equations ``My = 0``. Their solutions y ≥ 0 are the feasible directions. If z is not degenerate, M is
-    empty, and every unit vector y is an edge. Otherwise the edges are the extreme rays of the cone
-    ``{y ≥ 0, My = 0}``. Rows of A stay tight.
+    At z, the variables N are at a bound, the variables F are between their bounds, and the rows K are tight: all rows
+    of A, and some of G. Let the entries of y be the distances by which a direction from z moves away from the bounds of
+    N and from the rows of G in K. Rows of A stay tight. Eliminating the variables F from the rows K leaves the
+    equations ``My = 0``. The feasible directions are the cone ``{y ≥ 0, My = 0}``, and the edges at z are its extreme
+    rays. If z is not degenerate, M has no rows, and the unit vectors are these rays.
 
     Args:
         z: (n,) a vertex.
@@ -150,10 +150,10 @@ def _adjacent_ray_pairs(
 
 
 def _eliminate_vertex_columns(G_KF: Array) -> tuple[Array, Array]:
-    """Return two matrices that eliminate the variables between their bounds from the tight rows.
+    """Return two matrices that eliminate the f variables between their bounds from the k tight rows.
 
     Args:
-        G_KF: (k, f) the coefficients of these f variables in the k tight rows.
+        G_KF: (k, f) the coefficients of these variables in these rows, those of A included.
 
     Returns:
         An orthonormal basis (k − f, k) of the vectors orthogonal to all columns of G_KF, and the pseudo-inverse (f, k)

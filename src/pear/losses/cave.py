@@ -22,18 +22,20 @@ from pear.setting_checks import check_share_setting
 
 
 class CaVELoss(DrawingLoss):
-    """``ℓ = u (1 − cos(−ĉ, p))``, where p is the projection of −ĉ on the cone of the constraints active at z*(c).
+    """Cone-aligned vector estimation (Tang and Khalil, 2024): ``ℓ = u (1 − cos(−ĉ, p))``.
 
-    ĉ and c are the predicted and the true costs, z*(c) is the best decision under c, and u is the unit of the costs.
-    The cone consists of all non-negative combinations of the normals of these constraints. If it contains −ĉ, then
-    z*(c) is optimal in the relaxation under ĉ, and the loss is zero (cone-aligned vector estimation; Tang and Khalil,
-    2024). The projection is exact: ``p = −ĉ − d``, where d is the projection of −ĉ on the feasible directions at z*(c),
-    the solution of a verified QP. For maximisation every cost changes its sign. The best decision of a sample with an
-    id is computed once. A training step solves one continuous QP per sample, also for an integer problem.
+    ĉ and c are the predicted and the true costs, u is the unit of the costs, and cos is the cosine of the angle between
+    two vectors. z*(c) is the best decision under c. The cone at z*(c) consists of all non-negative combinations of the
+    normals of the constraints that are active there. p is the projection of −ĉ on this cone. If the cone contains −ĉ,
+    then z*(c) is optimal in the relaxation under ĉ, and the loss is zero. The projection is exact: ``p = −ĉ − d``,
+    where d is the projection of −ĉ on the feasible directions at z*(c), the solution of a verified QP. For maximisation
+    every cost changes its sign. The best decision of a sample with an id is computed once. A training step solves one
+    continuous QP per sample, also for an integer problem.
 
-    With ``inner_ratio`` r the loss compares −ĉ with a point inside the cone, ``(1 − r) p/‖p‖ + r a``, where a is the
-    mean of the unit normals. This point replaces the inexact projection of CaVE+, which ends early. With
-    ``solve_ratio`` below 1, some batches use −ĉ in place of p and solve nothing (CaVE Hybrid).
+    With ``inner_ratio`` r > 0, the loss compares −ĉ with ``(1 − r) p/‖p‖ + r a`` instead of p. Here a is the mean of
+    the unit normals of the active constraints. This point inside the cone replaces the inexact projection of CaVE+,
+    whose solver is stopped early. With ``solve_ratio`` below 1, some batches use −ĉ in place of p and solve nothing
+    (CaVE Hybrid).
 
     Args:
         problem: the decision problem, dense, with a linear objective; an ``Oracle`` must have a relaxation.
@@ -67,8 +69,8 @@ class CaVELoss(DrawingLoss):
     def values(self, predicted: Tensor, true: Tensor, ids: list[Hashable] | None) -> Tensor:
         """Compute the loss of each sample, (B,).
 
-        The gradient treats p as a constant. It is exact, because p has the smallest angle to −ĉ in the cone. With
-        ``inner_ratio`` the point inside the cone is a constant, too.
+        The gradient treats p as a constant. It is still exact by the envelope theorem, because p has the smallest angle
+        to −ĉ in the cone. With ``inner_ratio`` the point inside the cone is treated as a constant, too.
         """
         best = self.best(true.double(), ids)
         ascent = -self.problem.sign * predicted
