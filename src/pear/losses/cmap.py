@@ -11,11 +11,11 @@ from pear.losses.solution_pool import PooledSolutions
 class CMAPLoss(PoolLoss):
     """``ℓ = ĉᵀz*(c) − min_v ĉᵀv`` over the solutions v of a pool, mean over the batch.
 
-    The gradient is ``z*(c) − v`` for the v of the minimum. ĉ and c are the predicted and the true costs, and z*(c) is
-    the best decision under c. The pool holds earlier solutions (see ``PoolLoss``). This is the contrastive MAP loss
-    (Mulamba et al., 2021). ``NCELoss`` uses the mean of the pool; this loss uses only the solution that is cheapest
-    under the forecast, and is zero if that solution is z*(c). The paper's variant with ĉ − c instead of ĉ has the same
-    gradient. For maximisation every cost changes its sign.
+    ĉ and c are the predicted and the true costs, and z*(c) is the best decision under c. The pool holds earlier
+    solutions (see ``PoolLoss``). Let v be the solution of the pool that is cheapest under ĉ. The gradient is
+    ``z*(c) − v``, and the loss is zero if v is z*(c). This is the contrastive MAP loss (Mulamba et al., 2021).
+    ``NCELoss`` compares z*(c) with the mean of the pool instead of v. The paper's variant with ĉ − c instead of ĉ has
+    the same gradient. For maximisation every cost changes its sign.
 
     Args:
         problem, decide, solve_ratio, pool_size, seed, mse_weight, cost_unit: as for ``PoolLoss``.

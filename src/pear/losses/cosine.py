@@ -14,8 +14,8 @@ class CosineLoss(DecisionLoss):
 
     ĉ and c are the predicted and the true costs, and u is their unit. The decisions of a linear objective depend only
     on the direction of the costs, and so does this loss. It solves nothing; only the default metric of ``fit`` uses the
-    problem. ``CaVELoss`` compares ĉ with all costs that have the same best decision as c. The distance ``1 − cos`` is
-    that of its publication (Tang and Khalil, 2024).
+    problem. ``CaVELoss`` measures the same distance, ``1 − cos``, to all costs that have the same best decision as c
+    (Tang and Khalil, 2024).
 
     Args:
         problem, cost_unit: as for ``DecisionLoss``.
@@ -32,7 +32,7 @@ class CosineLoss(DecisionLoss):
     """
 
     def values(self, predicted: Tensor, true: Tensor, ids: list[Hashable] | None) -> Tensor:
-        """Compute u (1 − cos) of each sample, (B,); it is u if predicted or true costs are zero."""
+        """Compute ``u (1 − cos(ĉ, c))`` of each sample, (B,); it is u if all its predicted or true costs are zero."""
         with self.timed("gradient"):
             return self.settle_unit(true) * cosine_distance(predicted, true)
 

@@ -15,7 +15,10 @@ from pear.problem.tensor_conversion import to_batch_tensor
 
 
 def check_cost_pair(predicted: Tensor, true: Tensor) -> None:
-    """Raise ProblemError if predicted and true costs differ in shape, or seem to be swapped."""
+    """Raise ProblemError if predicted and true costs differ in shape, or seem to be swapped.
+
+    They seem to be swapped if the true costs require a gradient and the predicted costs do not.
+    """
     if true.requires_grad and not predicted.requires_grad and torch.is_grad_enabled():
         raise ProblemError(
             "the true costs require a gradient and the predicted ones do not, so that the two are probably swapped; "
@@ -52,13 +55,14 @@ def true_curvature_of_pair(problem: Problem, Q: Any, true_Q: Any, batch: int) ->
     """Return the curvature of the true objective; None if no curvature is predicted.
 
     Args:
-        problem: the decision problem, whose Q is the default of ``true_Q``.
-        Q: predicted curvature, or None.
-        true_Q: (n, n) or (B, n, n) true curvature, or None.
+        problem: the decision problem.
+        Q: (n, n) or (B, n, n) predicted curvature; None if no curvature is predicted.
+        true_Q: (n, n) or (B, n, n) true curvature; None for the Q of the problem.
         batch: B, the number of samples.
 
     Raises:
-        ProblemError: one of the two curvatures is missing, or ``true_Q`` has a wrong shape.
+        ProblemError: ``true_Q`` is given without Q; Q is given, but neither ``true_Q`` nor a Q of the problem; or
+            ``true_Q`` has a wrong shape.
     """
     if Q is None and true_Q is not None:
         raise ProblemError(

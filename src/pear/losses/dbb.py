@@ -17,13 +17,13 @@ class DBBLoss(DecisionLoss):
     """``ℓ = mean |cᵀz*(ĉ) − cᵀz*(c)|``, with the gradient ``(z*(ĉ + λw) − z*(ĉ)) / λ``, where w = ∂ℓ/∂z*(ĉ).
 
     ĉ and c are the predicted and the true costs, and z*(c) is the best decision under c. The loss differentiates a
-    black-box solver by interpolation (Vlastelica et al., 2020). w contains the factor 1/B of the mean, so that the step
-    λw depends on the size of the batch, and on the sample's weight if samples have weights. For maximisation every cost
-    changes its sign. Each training step solves two problems per sample.
+    black-box solver by interpolation (Vlastelica et al., 2020): the backward pass moves the costs by λw and solves
+    again. For a batch of B samples, w contains the factor 1/B of the mean, or the share of the sample in the weights of
+    the batch. The step λw therefore depends on the batch. For maximisation every cost changes its sign. Each training
+    step solves two problems per sample.
 
     Args:
-        interpolation: λ > 0, the size of the step λw along which the backward pass moves the costs. w is in the unit of
-            the costs, so that λ has no unit.
+        interpolation: λ > 0. It has no unit, because w is in the unit of the costs.
         problem, decide, mse_weight, cost_unit: as for ``DecisionLoss``.
 
     Example:

@@ -31,21 +31,26 @@ _ROW_FIELDS = frozenset(FIELDS) - {"Q"}
 
 
 class DecisionLayer(DecisionModule):
-    """The decision z*(c, Q, A, b, G, h, lb, ub) as a layer with exact derivatives, for any loss on the decision.
+    """The decision z*(c, Q, A, b, G, h, lb, ub) as a layer with exact derivatives, for any loss L of the decision.
 
-    For an upstream gradient w, the backward pass solves the reduced system ``[H Jᵀ; J 0][p; q] = [w; 0]`` with the
-    factorisation of the forward pass. H is the curvature, and J has the active rows of A and G. The system contains
-    only the variables that are not at a bound; p is zero for the others. All derivatives of the loss L follow from p, q
-    and the decision z. With ∂c for ∂L/∂c and so on, they are ``∂c = −p``, ``∂Q = −½(p zᵀ + z pᵀ)``,
-    ``∂(right-hand sides) = q``, ``∂J = −(v pᵀ + q zᵀ)`` with the multipliers v, and for a variable at a bound
-    ``∂bound = w − Hp − Jᵀq``. For a maximum, ∂c and ∂Q have the opposite sign. Inactive constraints have derivative
-    zero, and weakly active constraints count as active. If rows are linearly dependent, right-hand sides get the
-    derivative of least norm, with rows scaled to length one.
+    For the upstream gradient w = ∂L/∂z at the decision z, the backward pass solves the reduced system
+
+        [H Jᵀ; J 0][p; q] = [w; 0]
+
+    with the factorisation of the forward pass. H is the curvature of the objective, smoothing included. J has the
+    active rows of A and G, and v are their multipliers. The system contains only the variables that are not at a bound;
+    p is zero for the others. With ∂c for ∂L/∂c and so on, the derivatives are
+
+        ∂c = −p,    ∂Q = −½(p zᵀ + z pᵀ),    ∂(right-hand sides of J) = q,    ∂J = −(v pᵀ + q zᵀ),
+
+    and ``∂bound = w − Hp − Jᵀq`` for a variable at a bound. For a maximum, ∂c and ∂Q have the opposite sign. Inactive
+    constraints have derivative zero, and weakly active constraints count as active. If rows are linearly dependent,
+    right-hand sides get the derivative of least norm, with rows scaled to length one.
 
     Args:
         problem: the decision problem; an integer problem is relaxed. The cost map of a ``Model`` maps predicted values
             to costs. If the model also predicts right-hand sides, the layer solves the elastic problem of its recourse.
-        smoothing: λ ≥ 0, or "auto".
+        smoothing: λ ≥ 0, the curvature that is added to the objective; or "auto" (see ``calibrate``).
         solver: "auto" or a name that ``pear solvers`` lists.
         on_failure: "raise" raises an error for failed samples. "mask" warns, and failed samples have decisions and
             derivatives of zero.
@@ -220,7 +225,7 @@ def _check_unchanged_matrices(matrices: list[tuple[str, Tensor, int]]) -> None:
         matrices: the name of each matrix, its tensor, and the version of the tensor in the forward pass.
 
     Raises:
-        ProblemError: a matrix has another version now.
+        ProblemError: the version of a matrix has changed.
     """
     for name, value, version in matrices:
         if value._version != version:

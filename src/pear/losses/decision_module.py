@@ -64,11 +64,12 @@ class DecisionModule(nn.Module):
     λ.
 
     Args:
-        problem: the decision problem; an integer problem is relaxed, and an ``Oracle`` must have a relaxation. With a
-            ``Model``, predicted values replace costs.
+        problem: the decision problem; an integer problem is relaxed, and an ``Oracle`` must have a relaxation. A
+            ``Model`` is given predicted values instead of costs.
         smoothing: λ ≥ 0, or "auto".
         solver: "auto" or a name that ``pear solvers`` lists.
-        on_failure: "raise" raises an error for failed samples; "mask" leaves them out, with a warning.
+        on_failure: "raise" raises an error for failed samples. "mask" warns; a loss then leaves them out, and a layer
+            returns decisions of zero.
 
     Attributes:
         given: the problem as the user gave it, with its integers or as an oracle.
@@ -114,10 +115,10 @@ class DecisionModule(nn.Module):
     def decision_device(self) -> torch.device | None:
         """The device that computes decisions; None until a call has costs on another device than the problem.
 
-        The first such call chooses the device and logs the reason. It chooses the CPU if one core is faster for a batch
-        of this size, and otherwise the device of the costs, to which the problem is copied. A problem on a GPU stays
-        there. Assign "cpu" or "cuda" to choose the device yourself. Assign None, or another problem, to let the next
-        call choose again.
+        The first such call chooses the device and logs the reason. It chooses the CPU if, for a batch of this size, one
+        core is faster than the device of the costs. Otherwise it chooses the device of the costs, to which the problem
+        is then copied. A problem on a GPU stays there. Assign "cpu" or "cuda" to choose the device yourself. Assign
+        None, or another problem, to let the next call choose again.
         """
         return self._decision_device
 
@@ -195,10 +196,11 @@ class DecisionModule(nn.Module):
     def calibrate(self, costs: Any, keys: Tensor | Iterable[Hashable] | None = None, times: float = 1.0) -> float:
         """Choose λ for ``smoothing="auto"`` from costs and the decisions under them; return λ.
 
-        Variable j gets ``λ_j = ρ s / u_j²``. u_j is the range of the variable, s is what it costs a sample to take
-        another sample's decision, per unit of squared distance, and ρ is 0.5. The choice does not depend on the units
-        of costs and variables. If the objective has a Q, "auto" adds only the curvature that Q lacks, and the returned
-        λ is 0. A λ that was chosen before does not change.
+        Variable j gets the curvature ``λ_j = ρ s / u_j²``, with ρ = 0.5. u_j is the range of the variable. s is how
+        much more a sample typically pays for the decision of another sample than for its own, per unit of squared
+        distance; distances are measured in the u_j. The choice does not depend on the units of costs and variables. If
+        the problem has a Q, "auto" adds only the curvature that Q lacks, and the returned λ is 0. A λ that was chosen
+        before does not change.
 
         Args:
             costs: (N, n) true costs, preferably of the training set; with a cost map (N, k) true values.

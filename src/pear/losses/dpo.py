@@ -66,8 +66,8 @@ class DPOLoss(DrawingLoss):
         """Perturb costs (B, n) by standard normal noise (m, B, n).
 
         Returns:
-            The perturbed costs (m, B, n), and their derivative with respect to the noise, divided by their derivative
-            with respect to the costs, (B, n) or a scalar.
+            The perturbed costs (m, B, n), and the divisor of the gradient, (B, n) or a scalar: their derivative with
+            respect to the noise, divided by their derivative with respect to the costs.
         """
         size = cost.new_tensor(self.problem.sign * sigma * unit)
         return cost + size * noise, size
@@ -98,6 +98,7 @@ class DPOMultiplicativeLoss(DPOLoss):
         """Multiply costs (B, n) by log-normal noise of mean 1.
 
         Returns:
-            The perturbed costs (m, B, n), and σĉ (B, n), which is replaced by infinity for costs ĉ of 0.
+            The perturbed costs (m, B, n), and σĉ (B, n), the divisor of the gradient. For a cost ĉ of 0 the divisor is
+            infinite, so that the gradient is zero.
         """
         return cost * (sigma * noise - 0.5 * sigma**2).exp(), torch.where(cost == 0, torch.inf, sigma * cost)

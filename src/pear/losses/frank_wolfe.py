@@ -146,8 +146,10 @@ def find_frank_wolfe_points(
 class FrankWolfeLoss(DecisionLoss):
     """A loss of the regularised decision ``z_λ(ĉ) = argmin_z ĉᵀz + ½λu‖z‖²`` over the hull of all decisions.
 
+    ĉ are the predicted costs, and u is the unit of the costs. For maximisation every cost changes its sign.
+
     Args:
-        strength: λ > 0, in units u of the costs; ĉ are the predicted costs.
+        strength: λ > 0, in units u.
         max_iter: the largest number of decisions per sample in a step. If a sample needs more, its point is not the
             best one, and ``last.gap`` bounds how much lower the objective of the best point is.
         problem, decide, mse_weight, cost_unit: as for ``DecisionLoss``.
@@ -192,7 +194,8 @@ class FrankWolfeLoss(DecisionLoss):
 class _FrankWolfePoint(torch.autograd.Function):
     """A point of the hull as an autograd function of the costs.
 
-    If the costs change by dc, the point moves by −rate · dc, projected onto the span of ``directions``.
+    If the costs change by dc, the point moves by ``−rate · dc``, projected onto the span of ``directions``. ``rate`` is
+    1/λ, with a minus for maximisation, where λ is the factor of ``½‖z‖²`` in the objective.
     """
 
     @staticmethod

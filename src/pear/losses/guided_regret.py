@@ -1,9 +1,9 @@
 """``guided_regret``: the regret R plus the guidance F times its strength α, with gradients in closed form.
 
 Let f be the smoothed objective, ĉ the predicted and c the true costs, z* the decision under ĉ, and z° the best decision
-under c. F is the suboptimality of z° under the forecast,
+under c. R is the suboptimality of z* under the true costs, and F that of z° under the forecast,
 
-    F(ĉ) = f(z°; ĉ) − f(z*; ĉ).
+    R(ĉ) = f(z*; c) − f(z°; c),    F(ĉ) = f(z°; ĉ) − f(z*; ĉ).
 
 F is convex in ĉ, never negative, and zero only if z° is optimal under the forecast. It is the Fenchel–Young loss of the
 smoothed problem. The two decisions of the regret suffice to compute F, because ``R + F = (ĉ − c)ᵀ(z° − z*)``. The
@@ -60,7 +60,8 @@ def guidance_gap(given: GuidedCall) -> Tensor:
 def guided_regret(inputs: tuple[Any, Any, Any, Any], given: GuidedCall) -> Tensor:
     """Compute the regret plus guidance, ``R + α F``, in the dtype of the predicted costs.
 
-    F is as in the module, and α is ``call.guidance``. The result is differentiable if an input requires a gradient.
+    The module defines R and F, and α is ``call.guidance``. The result is differentiable if an input requires a
+    gradient.
 
     Args:
         inputs: predicted costs, true costs, predicted curvature and true curvature, which may require gradients.
@@ -73,7 +74,7 @@ def guided_regret(inputs: tuple[Any, Any, Any, Any], given: GuidedCall) -> Tenso
 
 
 def _guided_value(given: GuidedCall) -> Tensor:
-    """Compute ``R + α F`` without derivatives."""
+    """Compute ``R + α F``, as defined in the module, without derivatives."""
     call, parts, shares, each = given.call, given.parts, given.shares, given.parts.value
     if parts.extra is not None:
         each = each + parts.extra

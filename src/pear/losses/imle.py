@@ -36,10 +36,10 @@ class IMLELoss(DrawingLoss):
     Args:
         samples: the number of perturbations per sample and step.
         sigma: σ, the size of the perturbations in units u of the costs.
-        interpolation: λ > 0, the size of the step λw along which the backward pass moves the costs; it has no unit.
+        interpolation: λ > 0. The backward pass moves the perturbed costs by the step λw. λ has no unit.
         kappa: κ, about how many entries of a decision are chosen.
-        two_sided: whether the gradient uses the central difference ``(z*(… + λw) − z*(… − λw)) / 2λ``, which needs one
-            more decision per perturbation.
+        two_sided: whether the gradient uses the central difference ``(z*(t + λw) − z*(t − λw)) / 2λ`` at the perturbed
+            costs t, which needs one more decision per perturbation.
         problem, decide, seed, mse_weight, cost_unit: as for ``DrawingLoss``.
 
     Example:
@@ -99,7 +99,7 @@ class IMLELoss(DrawingLoss):
     def adapt_step(self, difference: Tensor) -> None:
         """Do nothing. ``AIMLELoss`` overrides this method to adapt λ after a backward pass.
 
-        ``difference`` (B, n) is the gradient of the pass times the length of the step.
+        ``difference`` (B, n) is λ times the gradient with respect to the predicted costs.
         """
 
 
@@ -150,7 +150,7 @@ class AIMLELoss(IMLELoss):
         return self.alpha * float(cost.norm() / up.double().norm())
 
     def adapt_step(self, difference: Tensor) -> None:
-        """Adapt α to the number of non-zero entries of ``difference`` (B, n), which are those of the gradient."""
+        """Adapt α to the number of non-zero entries of ``difference`` (B, n), which is λ times the gradient."""
         found = float((difference != 0).sum() / len(difference))
         self.entries = MEMORY * self.entries + (1 - MEMORY) * found
         change = RATE if self.entries < self.target else -RATE

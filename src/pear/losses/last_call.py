@@ -73,10 +73,10 @@ class LastCall:
 
     @property
     def weakly_active(self) -> Tensor:
-        """The number of weakly active constraints of each sample, (B,); computed on first use."""
+        """The number of constraints that are weakly active at each sample's decision, (B,); computed on first use."""
         return self._verified.weak.count()
 
     @property
     def tangent_dim(self) -> Tensor:
-        """The dimension of each sample's tangent space, (B,); computed on first use."""
+        """The dimension of the tangent space of the active constraints, (B,), per sample; computed on first use."""
         return self._verified.systems.tangent_dim()

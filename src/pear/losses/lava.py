@@ -26,10 +26,10 @@ class LAVALoss(DecisionLoss):
     """The mean of ``ĉᵀ(z*(c) − v)`` over the vertices v adjacent to z*(c); terms below τu count as zero.
 
     ĉ and c are the predicted and the true costs, and z*(c) is the best vertex of the relaxation under c. If no adjacent
-    vertex is cheaper, z*(c) is optimal under ĉ. The mean is that of an array (B, k), where k is the largest number of
-    adjacent vertices of a sample in the batch; missing entries are zero. For maximisation every cost changes its sign.
-    For samples with ids, nothing is solved after the first epoch, because their best vertices are stored; adjacent
-    vertices are stored for all samples.
+    vertex is cheaper, z*(c) is optimal under ĉ. Let k be the largest number of adjacent vertices of a sample in the
+    batch. The loss of a sample is the sum of its terms divided by k, and the loss of the batch is the mean over the
+    samples. For maximisation every cost changes its sign. Adjacent vertices are stored for all samples, best vertices
+    for samples with ids. If all samples have ids, nothing is solved after the first epoch.
 
     Args:
         problem: the decision problem; an integer problem is relaxed.
@@ -70,7 +70,7 @@ class LAVALoss(DecisionLoss):
         self._away_in = self.problem
 
     def values(self, predicted: Tensor, true: Tensor, ids: list[Hashable] | None) -> Tensor:
-        """Compute the loss of each sample: the mean of its row of the padded array (B, k)."""
+        """Compute the loss of each sample, (B,): the sum of its terms, divided by the k that the class defines."""
         # in float64: a vertex rounded to float32 violates the constraints that meet in it
         away = self._differences(self.best(true.double(), ids), ids)
         with self.timed("gradient"):
@@ -80,7 +80,7 @@ class LAVALoss(DecisionLoss):
             return sums / max(int(counts.max()), 1)
 
     def _dearer(self, away: list[_LavaDifferences], predicted: Tensor, true: Tensor) -> Tensor:
-        """Return how much more z*(c) costs than each adjacent vertex under the forecast; 0 below the threshold.
+        """Return how much more z*(c) costs than each adjacent vertex under the forecast; 0 for values below τu.
 
         The result has one dimension, with the adjacent vertices of the first sample, then those of the second, and so
         on. It is not padded, because a degenerate vertex may have thousands of neighbours and another one a hundred.

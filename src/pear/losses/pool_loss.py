@@ -59,7 +59,7 @@ class PoolLoss(DrawingLoss):
 
     @property
     def pools(self) -> SolutionPools:
-        """The pools of the solutions so far. Assigning another problem empties them."""
+        """The pools of the solutions so far. Assigning another problem to ``problem`` empties them."""
         if self._pools_of is not self.problem:
             self._pools, self._pools_of = SolutionPools(self.problem.n, self.pool_size), self.problem
         return self._pools
@@ -145,11 +145,13 @@ class PoolLoss(DrawingLoss):
     def _name_constraint_sets(self, ids: list[Hashable] | None, count: int) -> list[Hashable]:
         """Return a name of each sample's set of constraints; equal constraints have equal names.
 
-        The name is a digest of the sample's constraints, or None if all samples have the same constraints. If an
-        ``Oracle`` with fields per sample decides, or a function that takes ids, the name is the sample's id.
+        The name is a digest of the sample's constraints, or None if all samples have the same constraints. Two cases
+        have no digest, and the name is the sample's id: ``decide`` is a function with an argument ``keys``; or the
+        problem is an ``Oracle`` with such a function or with fields per sample.
 
         Args:
-            ids: the sample ids, or None.
+            ids: the sample ids; None for the numbers 0, 1, … if the problem has fields per sample, and for no ids
+                otherwise.
             count: the number of samples.
         """
         problem, task = self.problem, getattr(self._decide, "__self__", None)
