@@ -1,7 +1,7 @@
 """``run_batch_kernel``, the one compiled function that Python calls for every task and every batch, and its tasks.
 
 Numba compiles an entry point together with everything that it calls. The tasks call nearly the same functions, so that
-one entry point for all tasks saves time.
+one entry point for all tasks saves most of the time that compiling takes.
 """
 
 from __future__ import annotations
@@ -43,7 +43,10 @@ def run_batch_worker(
     team: ThreadTeam,
     count: int,
 ) -> None:
-    """Run a task as one thread of a team. The thread takes a few samples at a time, until no sample is left."""
+    """Run a task as one thread of a team. The thread takes a few samples at a time, until no sample is left.
+
+    The arguments are those of ``run_batch_kernel``.
+    """
     worker = fetch_add(team.turn, ix.WORKER, 1)
     w = refer(batch_workspace(team.memory, worker))
     first = fetch_add(team.turn, ix.SAMPLE, team.step)

@@ -202,8 +202,8 @@ class CompiledPass:
     def _true_curvature(self, P: Programs, call: RegretCall, table: SolutionTable, slots: Index) -> Array | None:
         """Return Q of the true objective, in the form of ``Programs.Q``; None if the objective is not convex.
 
-        If Q has the fingerprint of the last call, convexity is not tested again. If Q has changed, the kept solutions
-        of the problems with true costs are discarded.
+        A sample's Q is compared, by its fingerprint, with that of the last call. Convexity is not tested again if no Q
+        has changed. If some Q has changed, the kept solution of that sample's problem with true costs is discarded.
         """
         Q, n = call.true_Q, self.problem.n
         plain = isinstance(Q, Tensor) and Q.shape == (len(call.true), n, n)

@@ -54,11 +54,12 @@ class CompiledProjector(NamedTuple):
         return FusedRowResponse(p, multipliers[:, :equalities], multipliers[:, equalities:], good & accurate)
 
     def _row_multipliers(self, based: Index, active: ActiveSet, w: Tensor, p: Tensor) -> tuple[Tensor, Tensor]:
-        """Solve ``Jᵀq = w − Hp`` on the free variables for the multipliers q of the active rows among the R rows J.
+        """Return the multipliers q of the R rows J that satisfy Jᵀq = w − Hp at the free variables.
 
-        The basis determines q, unless a basic variable is at a bound or the slack of a tight row is basic. Each of
-        these leaves a direction in which q is not determined. The result is then the solution of least norm, with rows
-        scaled to length one on the free variables.
+        H is the Hessian. Rows that are not tight have multipliers of zero. The basis determines q, unless a basic
+        variable is at a bound or the slack of a tight row is basic. Each such variable or slack leaves a direction in
+        which q is not determined. The result is then the solution of least norm, with rows scaled to length one on the
+        free variables.
 
         Args:
             based: (k,) positions of samples with a basis; the other arguments are about these samples alone.
@@ -108,14 +109,14 @@ class CompiledProjector(NamedTuple):
 
     @staticmethod
     def _least_norm(q: Tensor, directions: Tensor, norm: Tensor) -> Tensor:
-        """Return q without its part along the directions in which q is not determined.
+        """Return the multipliers q without their part along the directions in which they are not determined.
 
         The result is NaN if these directions depend linearly on each other.
 
         Args:
             q: (k, R) multipliers of the R rows.
             directions: (k, R, R) matrices whose non-zero rows are these directions.
-            norm: (k, R) squared lengths of the rows of J.
+            norm: (k, R) squared lengths of the rows, on the free variables.
         """
         if not q.shape[1]:
             return q

@@ -182,6 +182,9 @@ def search_dual_kernel(  # type: ignore[no-untyped-def]
         status: (K, B) int32, written: OPTIMAL, NO_ROOM if more than ``most_terms`` terms are needed, SINGULAR, or
             INFEASIBLE if a constraint cannot be satisfied together with those that are held.
         decisions: how many of the variables are decisions. The others are multipliers of equalities.
+        rows: whether there are inequality rows.
+        width: a power of two, at least n + R.
+        chunk: how many terms, or rows of a matrix, are read at once.
     """
     out = tl.program_id(0).to(tl.int64)
     sample = out % B

@@ -37,7 +37,7 @@ class DualCurvature(NamedTuple):
         H: (B or 1, n, n), or (B or 1, n) if H is diagonal.
         response: (B or 1, n + R, n + R) W = C H⁻¹Cᵀ with C = [I; J]. If the multiplier of constraint i grows by one,
             the value of constraint j falls by W_ij.
-        outcome: (B or 1,) int32 RUNNING, or SINGULAR if W does not exist.
+        outcome: (B or 1,) int32 RUNNING, or SINGULAR if H is not positive definite or K has no inverse.
     """
 
     H: Tensor

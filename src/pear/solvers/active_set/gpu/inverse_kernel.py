@@ -1,4 +1,4 @@
-"""Inverses of a batch of matrices on a GPU. The dual method starts from the inverse of every sample's H.
+"""Inverses of positive definite matrices on a GPU. The dual method starts from the inverse of every sample's H.
 
 One thread block inverts a matrix that fits into its registers. A larger matrix is cut into blocks H = [A B; Bᵀ C] of
 half the size. The inverses of A and of the Schur complement S = C − BᵀA⁻¹B then give H⁻¹ by products. A multiprocessor
@@ -23,15 +23,15 @@ _ROUNDOFF = tl.constexpr(rule.ROUNDOFF)
 
 
 def invert_by_kernel(H: Tensor, more: int = 0) -> tuple[Tensor, Tensor]:
-    """Invert matrices without waiting for the device.
+    """Invert positive definite matrices without waiting for the device.
 
     Args:
-        H: (B, n, n), contiguous.
+        H: (B, n, n), symmetric and contiguous.
         more: how many rows and columns are added to the result; they are not written.
 
     Returns:
-        (B, n + more, n + more) H⁻¹ in the first rows and columns, and (B,) int32 RUNNING, or SINGULAR if H has no
-        inverse.
+        (B, n + more, n + more) H⁻¹ in the first rows and columns, and (B,) int32 RUNNING, or SINGULAR if H is not
+        positive definite, up to rounding.
     """
     B, n, _ = H.shape
     inverse = H.new_empty(B, n + more, n + more)

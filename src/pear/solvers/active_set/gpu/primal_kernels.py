@@ -97,6 +97,10 @@ def search_primal_kernel(  # type: ignore[no-untyped-def]
         rounds: the largest number of steps for each cost.
         elastic: whether the last variable t is the share of the initial violation that is left. Once t is zero,
             it stays zero. If t is still free in a solution, the kernel raises the cost of t.
+        rows: whether there are rows.
+        width, height: powers of two, at least n and at least R.
+        slots: the room for the working set.
+        chunk: how many rows of a matrix are read at once.
     """
     block = tl.program_id(0).to(tl.int64)
     sample = block % B
