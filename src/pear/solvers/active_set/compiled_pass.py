@@ -99,9 +99,10 @@ class CompiledPass:
     def decide_with_rows(
         self, cost: Tensor, smoothing: float, keys: list[Hashable] | None, fields: dict[str, Any]
     ) -> FusedPassDecisions | None:
-        """Return the decisions of a batch as ``decide`` does, but by the primal method alone.
+        """Return the decisions of a batch as ``decide`` does, with multipliers and tight constraints.
 
-        The bases of the primal method give derivatives with respect to right-hand sides and bounds.
+        The primal method alone finds them, because its bases give derivatives with respect to right-hand sides and
+        bounds.
         """
         prepared = self.programs.prepare(cost, smoothing, keys, fields)
         if prepared is None:

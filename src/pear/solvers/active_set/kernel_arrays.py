@@ -348,7 +348,7 @@ class CompiledRegrets(NamedTuple):
         outcome: solutions of the problems with predicted costs.
         value: (B,) regrets.
         exact: (B, n) gradients.
-        injected: (B, n) gradients with the normal component, or errors if the strength of the injection is negative.
+        injected: (B, n) gradients with the normal component. If its strength is negative, errors before projection.
     """
 
     outcome: CompiledSolutions

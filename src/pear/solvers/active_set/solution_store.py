@@ -67,8 +67,8 @@ class SolutionStore:
     def table(self, keys: list[Hashable] | None, B: int) -> tuple[SolutionTable, Index]:
         """Return a table for the regrets of B samples, and (B,) the row of each sample in the table.
 
-        If there are no keys, or if the stored table would be too large, the table is not kept, and the row numbers have
-        shape (0,).
+        If there are no keys, or if the stored table would be too large, the table is a temporary one, and the row
+        numbers have shape (0,).
         """
         return self._stored_rows(keys) or (kernel_thread_table(B, *self.sizes), _NO_SLOTS)
 

@@ -157,7 +157,10 @@ class DualMethod(GPUMethod):
         return GPUSolution.of(qp, point, since[..., n:], status, method=self, kept=kept, projection=self._project)
 
     def _row_multipliers(self, w: Tensor, p: int) -> Tensor:
-        """Return (K, B, p + R) multipliers of all p equalities and of the inequalities, from w (K, B, n + R)."""
+        """Return (K, B, p + R) multipliers of all p equalities and of the inequalities, from w (K, B, n + R).
+
+        Equalities that were left out, because they follow from others, get multipliers of zero.
+        """
         k = len(self.independent)
         if k == p:
             return w[..., self.n - k :]

@@ -56,7 +56,7 @@ class GPUPassRegrets(NamedTuple):
     solution: GPUSolution
 
     def copied(self) -> GPUPassRegrets:
-        """Return a copy whose tensors are not in the memory of a CUDA graph. ``good`` is copied to the CPU."""
+        """Return a copy outside of the memory of a CUDA graph, with ``good`` on the CPU. ``solution`` is not copied."""
         value, residual = torch.stack([self.value, self.kkt_residual])
         exact, injected, x, best = torch.stack(self[1:5])
         return GPUPassRegrets(value, exact, injected, x, best, residual, self.good.cpu(), self.solution)

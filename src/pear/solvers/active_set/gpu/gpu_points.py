@@ -35,7 +35,7 @@ class GPUPoints:
 
     @classmethod
     def verified(cls, programs: GPUPrograms, c: Tensor, solution: GPUSolution) -> GPUPoints:
-        """Verify the solutions of a kernel and their multipliers for costs c (K, n); return both with the result."""
+        """Verify the solutions of a kernel for costs c (K, n), and return them with the result."""
         qp, x = replace(programs.qp, c=c), solution.x
         working = ActiveSet(solution.rows, solution.lower, solution.upper)
         fixed = working.fixed

@@ -108,9 +108,9 @@ class GPUSolution:
         return self.projection(e, *self.kept)
 
     def joined(self, other: GPUSolution) -> GPUSolution:
-        """Return the solutions of this batch, then those of another one.
+        """Return the solutions of this batch, then those of ``other``.
 
-        The method ``project`` of the result is that of this batch alone.
+        The method ``project`` of the result projects at the solutions of this batch alone.
         """
         both: dict[str, Any] = {name: torch.cat([getattr(self, name), getattr(other, name)]) for name in _BY_POINT}
         return replace(self, **both)
