@@ -80,7 +80,7 @@ class ForecastJudge:
     def rows_and_costs(
         problem: Problem | Model, keys: list[Hashable] | None
     ) -> tuple[Problem, Callable[[Tensor], Tensor]]:
-        """Return the plain problem of the samples with these ids, and the function from values to float64 costs."""
+        """Return the plain problem of the samples with these ids, and a function that maps values to float64 costs."""
         plain, cost_map = split_cost_model(problem)
         if cost_map is None:
             return select_by_keys(plain, keys), Tensor.double

@@ -2,9 +2,9 @@
 
 The regularised decision under costs ĉ is ``argmin_z ĉᵀz + ½λ‖z‖²`` over the convex hull of all decisions, with λ > 0.
 It is the point of the hull nearest to ``−ĉ/λ``. Frank-Wolfe methods find it from best decisions under other linear
-costs. This file uses Wolfe's variant (1976). After each new decision, it finds the nearest point in the hull of the
-decisions kept so far, and drops the decisions that this point does not need. It ends after finitely many decisions,
-with a point as exact as the linear algebra.
+costs. This file uses Wolfe's variant (1976). After each new decision, it finds the point nearest to ``−ĉ/λ`` in the
+hull of the decisions kept so far, and drops the decisions that this point does not need. It ends after finitely many
+decisions, with a point as exact as the linear algebra.
 """
 
 from __future__ import annotations

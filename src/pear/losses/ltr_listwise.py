@@ -17,11 +17,11 @@ from pear.setting_checks import check_positive_setting
 class ListwiseLTRLoss(PoolLoss):
     """``ℓ = −u Σ_v p(v; c) log p(v; ĉ)`` over the solutions v of a pool, where p(v; c) ∝ exp(−cᵀv / τu).
 
-    ĉ and c are the predicted and the true costs, u is the unit of the costs, and τ is ``temperature``. The pool holds
-    earlier solutions (see ``PoolLoss``). p(v; c) is a probability of the solution v, larger for cheaper solutions. The
-    loss is least if the forecast gives each solution the probability that it has under the true costs (listwise
-    learning to rank, Mandi et al., 2022). The least value is not zero but u times the entropy of p(·; c). For
-    maximisation every cost changes its sign.
+    ℓ is the loss of a sample, and the loss of a batch is the mean. ĉ and c are the predicted and the true costs, u is
+    the unit of the costs, and τ is ``temperature``. The pool holds earlier solutions (see ``PoolLoss``). p(v; c) is a
+    probability of the solution v, larger for cheaper solutions. The loss is least if the forecast gives each solution
+    the probability that it has under the true costs (listwise learning to rank, Mandi et al., 2022). The least value is
+    not zero but u times the entropy of p(·; c). For maximisation every cost changes its sign.
 
     Args:
         temperature: τ > 0, in units u of the costs: a solution that costs τu more is e times less likely.

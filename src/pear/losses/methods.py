@@ -50,7 +50,7 @@ REQUIREMENTS: dict[str, str] = {
 
 
 class MethodTask(Protocol):
-    """The interface of a task that a method can train on; LAVA also needs a method ``adjacent``.
+    """The interface of a task that a method can train on. LAVA also needs a method ``adjacent`` (see ``OwnProblem``).
 
     The default metric of ``pear.fit`` uses the decisions of ``decide``. If these are optimal decisions of ``problem``,
     the task may have an attribute ``decides_problem`` that is True, and ``pear.fit`` then solves ``problem`` instead.
@@ -302,8 +302,12 @@ def own_loss_names() -> tuple[str, ...]:
 def check_loss_plugin(name: str, value: Any) -> Method:
     """Check the method of another package, and return it as a ``Method``.
 
+    Args:
+        name: the name under which the package adds the method.
+        value: the object that the package adds: a ``Method``, or a class or function that makes a loss.
+
     Raises:
-        PluginError: ``value`` is neither a ``Method`` of this name nor a class or function that makes a loss.
+        PluginError: ``value`` is none of these, or a ``Method`` of another name.
     """
     if isinstance(value, Method):
         if value.name != name:
@@ -348,9 +352,8 @@ def make_loss(name: Any, task: MethodTask | Problem | Model, **options: Any) -> 
     """Make the loss of a method for a task, or for a problem of your own.
 
     Args:
-        name: the name of a method of ``METHODS`` or of a plug-in; or a class or another argument of ``as_method``.
-        task: a ``Problem`` or a ``Model``; or an object with a name, a problem, ``decide``, ``decide_relaxed`` and,
-            for LAVA, ``adjacent``.
+        name: the name of a method, or any other argument of ``as_method``, such as a loss class.
+        task: a ``Problem``, a ``Model``, or a ``MethodTask``.
         options: keyword arguments of the loss; they replace the settings of the method.
 
     Returns:

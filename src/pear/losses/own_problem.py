@@ -15,10 +15,10 @@ from pear.problem.sample_keys import select_by_keys, select_model_by_keys
 
 
 class OwnProblem:
-    """A task made of a user's problem, which ``pear.solve`` decides.
+    """A task made of a user's problem, which ``pear.solve`` decides. It has the interface of ``MethodTask``.
 
     Args:
-        problem: the decision problem. If it has fields per sample, ``keys`` selects its rows.
+        problem: the decision problem. If it has fields per sample, the ``keys`` of a method select its rows.
 
     Example:
         >>> import pear

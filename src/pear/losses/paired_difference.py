@@ -29,7 +29,7 @@ class PairedDifference(NamedTuple):
     Attributes:
         mean: the mean difference.
         standard_error: the standard error of the mean from blocks of consecutive samples; inf for a single sample.
-        interval: the ends of the block-bootstrap interval.
+        interval: the lower and the upper end of the block-bootstrap interval; −inf and inf for a single sample.
         block: the number of consecutive samples in a block.
     """
 
@@ -66,7 +66,7 @@ def paired_difference(
     Args:
         a: (N,) losses of the samples in time order.
         b: (N,) other losses of the same samples.
-        block: the number of consecutive samples in a block; None chooses about the cube root of N.
+        block: the number of consecutive samples in a block; None for about the cube root of N.
         weight: (N,) how much each sample counts in the mean; None for equal weights. With weights, each difference d is
             replaced by ``μ + (w/w̄)(d − μ)``, where μ is the weighted mean of all differences, w the weight of the
             sample, and w̄ the mean weight.
@@ -147,7 +147,12 @@ def _means_of_difference_blocks(difference: NDArray[np.float64], block: int) -> 
 
 
 def _widening_of_difference_interval(degrees: float, level: float) -> float:
-    """Return the ratio of the quantiles of Student's t and of the normal distribution, which widens the interval."""
+    """Return the factor that widens the interval: the quantile of Student's t over that of the normal distribution.
+
+    Args:
+        degrees: the degrees of freedom of Student's t.
+        level: the probability of the interval, whose upper end is the quantile of ``(1 + level) / 2``.
+    """
     from scipy.special import ndtri, stdtrit
 
     return float(stdtrit(degrees, (1 + level) / 2) / ndtri((1 + level) / 2))

@@ -50,18 +50,18 @@ class PEARLoss(DecisionModule):
     Args:
         problem: the decision problem. If its fields differ by sample, ``keys`` selects its rows. With a ``Model`` that
             predicts values ŷ, costs are ``ĉ = M ŷ + known`` with the matrix M of its cost map, and gradients are those
-            with respect to ŷ. If the model predicts right-hand sides, the loss is the regret with recourse, plus the
-            least possible violation if the forecast is infeasible.
+            with respect to ŷ. If the model predicts right-hand sides, R is the regret with recourse, and the loss also
+            contains the least violation that an infeasible forecast allows.
         smoothing: λ, the curvature added to the objective. "auto" chooses λ once, from true costs and the decisions
             under them: in ``calibrate``, which ``pear.fit`` calls with the training set, or else in the first call.
-            The choice does not depend on units.
+            The choice does not depend on the units of costs and variables.
         injection: β. A vector of β times the length of g is added to g, in the direction of the component of
-            ``H⁻¹(ĉ − c)`` that P removes. With 0 the gradient is exact.
+            ``H⁻¹(ĉ − c)`` that P removes, where H is the curvature of f. With 0 the gradient is exact.
         guidance: α before the first ``step()``. Every step multiplies α by 0.995. With 0 the loss is PEAR as
             published. Assigning another α starts the schedule again. The current α is part of ``state_dict``.
         solver: "auto" or a name that ``pear solvers`` lists.
-        on_failure: "raise", or "mask" to leave failed samples out of the loss, with a warning. ``pear.fit`` leaves
-            INACCURATE samples out of a step in both cases.
+        on_failure: "raise" raises an error for failed samples; "mask" leaves them out of the loss, with a warning.
+            ``pear.fit`` leaves INACCURATE samples out of a step in both cases.
         reduction: "mean" (over the samples that are solved), "sum" or "none".
 
     Attributes:

@@ -38,10 +38,11 @@ class PyEPOLoss(DecisionLoss):
 
     ``PyEPOLoss(task.problem, pyepo.func.SPOPlus, task.decide)``, for example, trains like ``SPOPlusLoss``.
 
-    The PyEPO loss gets the inputs that its arguments name, among predicted costs, true costs, the best decisions and
-    their values. Some losses (DBB, DPO, I-MLE) return decisions z instead of a loss; the value then is the mean of
-    ``|cᵀz − cᵀz*(c)|``. A loss with a pool of solutions (NCE, learning to rank) gets its data set from ``make``, as in
-    ``lambda model: NCE(model, dataset=optDataset(model, X, C))``.
+    A PyEPO loss has some of the arguments ``pred_cost``, ``true_cost``, ``true_sol`` and ``true_obj``: the predicted
+    and the true costs, and the best decisions and their values. It is called with those that it has. Some losses (DBB,
+    DPO, I-MLE) return decisions z instead of a loss. The value then is the mean of ``|cᵀz − cᵀz*(c)|``, with the true
+    costs c and the best decisions z*(c). A loss with a pool of solutions (NCE, learning to rank) gets its data set from
+    ``make``, as in ``lambda model: NCE(model, dataset=optDataset(model, X, C))``.
 
     Args:
         problem: the decision problem, with a linear objective and the same constraints for every sample.

@@ -47,7 +47,7 @@ class RecourseJudge:
         self.best = self.value(self.best_decision)
 
     def _solve_integers(self, decider: RecourseDecider, values: RecourseValues) -> Tensor:
-        """Solve the elastic problem with its integers; return its solutions (B, n + slacks)."""
+        """Solve the elastic problem with its integers; return its solutions (B, n + s), which end with its s slacks."""
         solution = decider.solve_integers(values, self.keys)
         report_failures(solution.status, "raise", "the problem", gap=solution.gap, unchecked=solution.unchecked)
         return solution.x

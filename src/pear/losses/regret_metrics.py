@@ -105,8 +105,8 @@ def regret(
     Decisions respect integers and use no smoothing. For a model that predicts right-hand sides, regret is the realised
     cost of the decision under the forecast, recourse included, minus the least cost under the truth.
 
-    If several decisions are equally good under the forecast, the decision that the solver returns counts. Forecasts of
-    trees often tie, because they repeat values. Another solver may then report another regret for the same forecast.
+    If several decisions are equally good under the forecast, the one that the solver returns counts, and the regret may
+    depend on the solver. Forecasts of decision trees often have several best decisions, because they repeat values.
 
     Args:
         problem: the decision problem. A ``Model`` maps predicted values (B, k) to costs.
@@ -156,9 +156,10 @@ def normalized_regret(
     to wrong decisions to the value of the best decisions, and has no unit. If nothing is lost, it is 0. If something is
     lost and all best values are 0, or tiny compared with the regret, it is infinite; use ``pear.regret`` instead.
 
+    The arguments are those of ``pear.regret``, and ``weight``.
+
     Args:
-        weight: (B,) how much each sample counts in both sums; by default all count alike. The other arguments are those
-            of ``pear.regret``.
+        weight: (B,) how much each sample counts in both sums; by default all samples count equally.
 
     Example:
         >>> import pear

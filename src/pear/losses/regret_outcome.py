@@ -44,7 +44,7 @@ class RegretOutcome(NamedTuple):
             chosen: (B, n) decisions.
             best: (B, n) best decisions under the true costs.
             true: (B, n) true costs.
-            true_Q: true curvature; the problem's own if omitted.
+            true_Q: (n, n) or (B, n, n) true curvature; the problem's own if omitted.
         """
         paid, ideal = (problem.objective(z.double(), true.double(), Q=true_Q) for z in (chosen, best))
         return cls(problem.sign * (paid - ideal), ideal)

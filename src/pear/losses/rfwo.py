@@ -15,7 +15,7 @@ class RFWOLoss(FrankWolfeLoss):
     ĉ and c are the predicted and the true costs, z*(c) is the best decision under c, λ is ``strength``, and u is the
     unit of the costs. The regularised decision z_λ (Dalle et al., 2022) changes continuously with the costs, so that
     the loss has a gradient, ``−P c / (λu)``. z_λ is a convex combination of decisions, and P projects on the directions
-    between them. The gradient is exact if all weights of the combination are positive. For maximisation every cost
+    between them. The gradient is exact for almost all ĉ if ``max_iter`` suffices. For maximisation every cost
     changes its sign. A training step computes decisions one after another, as many as the hardest sample needs.
 
     Args:

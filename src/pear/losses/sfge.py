@@ -38,8 +38,8 @@ class SFGELoss(DrawingLoss):
             sides if it has a recourse.
         decide: maps costs (B, n) to best decisions (B, n), or, for a model that predicts right-hand sides, predicted
             values (B, k) to decisions; ``pear.solve`` on ``problem`` if omitted.
-        task_loss: maps decisions (N, n) and true costs (N, n), or, for a model that predicts right-hand sides, true
-            values (N, k), to the loss of each decision (N,); the regret if omitted.
+        task_loss: L, a function of N decisions (N, n) and their true costs (N, n), or true values (N, k) if the model
+            predicts right-hand sides. It returns the loss of each decision, (N,). L is the regret if omitted.
         samples: the number of random forecasts per sample and step.
         sigma: σ, the standard deviation of the random forecasts, in units u.
         seed, mse_weight: as for ``DrawingLoss``; ``mse_weight`` must be 0 if right-hand sides are predicted.
@@ -166,8 +166,8 @@ class SFGELoss(DrawingLoss):
     def settle_unit(self, costs: Tensor) -> float:
         """Return the unit of the costs; for ``cost_unit="auto"`` the first call chooses it from true costs (B, n).
 
-        If right-hand sides are predicted, ``costs`` are true values (B, k), and the first call also chooses and stores
-        a unit for each of the k values.
+        If right-hand sides are predicted, ``costs`` are true values (B, k). For "auto" the first call then also chooses
+        and stores a unit for each of the k values.
         """
         if self.model is not None and self._units is None and self.cost_unit == "auto":
             self._units = torch.tensor([self.typical_deviation(column[:, None]) for column in costs.T]).double()

@@ -31,7 +31,7 @@ class SolutionPool:
     """The P distinct solutions for one set of constraints.
 
     Args:
-        rows: (k, n) the solutions with which the pool begins.
+        rows: (k, n) the solutions with which the pool begins. If there are any, ``load_state`` must name them.
         size: the largest number of solutions.
 
     Attributes:
@@ -46,9 +46,13 @@ class SolutionPool:
         return len(self._places)
 
     def add(self, names: Iterable[bytes], solutions: Tensor) -> None:
-        """Add those solutions (k, n) whose names are new; the others count as added again.
+        """Add those solutions whose names are new; the others count as added again.
 
-        In a full pool, a new solution replaces the oldest one.
+        In a full pool, a new solution replaces the one that has not been added for the longest time.
+
+        Args:
+            names: the names of the solutions, as ``name_pooled_solutions`` computes them.
+            solutions: (k, n) the solutions.
         """
         new: dict[int, int] = {}
         for source, name in enumerate(names):

@@ -14,8 +14,8 @@ class SPOPlusLoss(DecisionLoss):
 
     ĉ and c are the predicted and the true costs, and z*(c) is the best decision under c. The loss is a convex upper
     bound of the regret (Elmachtoub and Grigas, 2022). For maximisation every cost changes its sign. Each training step
-    solves one problem per sample. For an integer problem, ``decide`` may return exact decisions or those of the
-    relaxation. The relaxation gives another loss, which is much faster.
+    solves one problem per sample. For an integer problem, ``decide`` may return decisions of the relaxation, which is
+    much faster; the loss then bounds the regret of these decisions.
 
     Args:
         problem, decide, mse_weight, cost_unit: as for ``DecisionLoss``.

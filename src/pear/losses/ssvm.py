@@ -16,7 +16,7 @@ from pear.setting_checks import check_positive_setting
 
 
 class SSVMLoss(DecisionLoss):
-    """``ℓ = max_z [ĉᵀ(z*(c) − z) + μu Δ(z, z*(c))]``; gradient ``z*(c) − z'`` with z' the decision of the maximum.
+    """``ℓ = max_z [ĉᵀ(z*(c) − z) + μu Δ(z, z*(c))]``; gradient ``z*(c) − z'``, where z' attains the maximum.
 
     ĉ and c are the predicted and the true costs, and z*(c) is the best decision under c. This is the structured hinge
     loss with a rescaled margin (Taskar et al., 2005), one of the methods that Elmachtoub and Grigas (2022) compare

@@ -55,8 +55,8 @@ class _SurrogateDecision(torch.autograd.Function):
 def estimate_gradient_by_score(values: Tensor, noise: Tensor) -> Tensor:
     """Estimate the derivative of E f(x + ε) with respect to x as the mean of ``(f_m − b_m) ε_m`` over perturbations m.
 
-    f_m is f(x + ε_m), and ε is standard normal. The baseline b_m is the mean of the other values. It does not change
-    the expectation of the estimate, and removes most of its variance; with a single perturbation it is zero.
+    f_m is f(x + ε_m), and ε is standard normal. The baseline b_m is the mean of f over the other perturbations. It does
+    not change the expectation of the estimate, and removes most of its variance. With a single perturbation it is zero.
 
     Args:
         values: (m, B) f at m perturbations of each sample.
