@@ -1,9 +1,10 @@
 """The rule that decides which constraints are active.
 
 At an inexact point the active set can only be guessed: a constraint counts as active if its slack is no larger than its
-multiplier, after both are divided by units. At an exact solution every tight constraint is active, whatever its
-multiplier is. A tight constraint whose multiplier is zero is called weakly active. The active set of an exact solution
-therefore depends on the decision alone, and not on which of several possible multipliers a solver returns.
+multiplier, after each is divided by its unit (see ``guess_active_set``). At an exact solution every tight constraint is
+active, whatever its multiplier is. A tight constraint whose multiplier is zero is called weakly active. The active set
+of an exact solution therefore depends on the decision alone, and not on which of several possible multipliers a solver
+returns.
 """
 
 from __future__ import annotations

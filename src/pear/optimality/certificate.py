@@ -21,8 +21,8 @@ def is_infeasibility_certificate(qp: QuadraticProgram, duals: Duals) -> Tensor:
 
     Args:
         qp: the programs.
-        duals: the multipliers y in ``equality`` (B, p) and u in ``inequality`` (B, m), which may be multiplied by any
-            positive number; ``bound`` is ignored.
+        duals: the multipliers, of which ``equality`` (B, p) is y and ``inequality`` (B, m) is u. Negative entries of u
+            count as zero, and ``bound`` is ignored. A positive factor of all multipliers does not change the result.
 
     Returns:
         (B,) bool.
@@ -43,9 +43,9 @@ def is_infeasibility_certificate(qp: QuadraticProgram, duals: Duals) -> Tensor:
 def is_unboundedness_certificate(qp: QuadraticProgram, direction: Tensor) -> Tensor:
     """Return whether a direction d proves that the objective of a feasible program has no lower bound.
 
-    The proof requires Hd = 0, Ad = 0, Gd ≤ 0, no finite bound that limits d, and a clearly negative cᵀd. The tolerance
-    of each row is the rounding error of its own terms, so that a curvature of 1e-12 on one variable is not mistaken for
-    0.
+    The proof requires Hd = 0, Ad = 0, Gd ≤ 0 in the rows with a finite limit, no finite bound that limits d, and a
+    clearly negative cᵀd. The tolerance of each row of H, A and G is the rounding error of its own terms, so that a
+    curvature of 1e-12 on one variable is not mistaken for 0.
 
     Args:
         qp: the programs. The proof is valid only for programs that have a feasible point.

@@ -36,6 +36,8 @@ def is_definite(Q: Tensor, sign: float = 1.0, smoothing: float = 0.0) -> Tensor:
 def is_semidefinite(Q: Tensor, sign: float = 1.0, smoothing: float = 0.0) -> Tensor:
     """Return whether ``sign·Q + smoothing·I`` is positive semidefinite up to rounding.
 
+    An eigenvalue may be as low as minus ``rule.INDEFINITE`` times the largest absolute entry of Q.
+
     Args:
         Q: (B or 1, n, n) symmetric matrices.
         sign: 1 or −1.

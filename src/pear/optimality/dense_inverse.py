@@ -15,9 +15,9 @@ from pear.problem.matrix import matrix_row_squares
 def apply_dense_inverse(H: Tensor, A: Tensor, G: Tensor, active: ActiveSet, e: Tensor) -> Tensor:
     """Compute H⁻¹e, or ``(H + ρJᵀJ)⁻¹ e`` if H is singular, where the rows of J are the tight constraints.
 
-    The rows of J are scaled to length one, and tight bounds are rows of the identity. ρ is the largest diagonal entry
-    of H. The matrix H + ρJᵀJ is definite if the decision is unique. If this matrix is singular, too, the result has the
-    least norm.
+    J has the rows of A and the tight rows of G, scaled to length one, and for each tight bound a row of the identity. ρ
+    is the largest diagonal entry of H. The matrix H + ρJᵀJ is definite if the decision is unique. If it is singular,
+    the result is the least-squares solution of least norm.
 
     Args:
         H: (B or 1, n, n) convex curvature.

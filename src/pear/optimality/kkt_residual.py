@@ -74,12 +74,16 @@ def kkt_gradient(qp: QuadraticProgram, x: Tensor, duals: Duals, curvature: Tenso
 def kkt_residual(qp: QuadraticProgram, x: Tensor, duals: Duals) -> Tensor:
     """Compute the largest scaled violation of the optimality conditions at points x.
 
-    Primal violations are |Ax − b|, (Gx − h)₊ and violations of the bounds. They are divided by the length of the row
-    and by the primal unit, which is the largest entry of the decision. Dual violations are the residual of stationarity
-    and multipliers of the wrong sign. They are divided by the dual unit, which is the largest among the entries of the
-    cost, the entries of Hx, and a fraction of the terms that Hx is summed from. Violations of complementarity are
-    products of a multiplier and its slack, divided by both units. Both units have a small minimum, which matters only
-    for decisions near zero and is computed from ``least_size``.
+    All rows count as scaled to length one, and multipliers as those of the scaled rows.
+
+    * Primal violations are |Ax − b|, the positive part of Gx − h, and violations of the bounds. They are divided by the
+      primal unit, the largest absolute entry of the decision.
+    * Dual violations are the residual of stationarity and multipliers of the wrong sign. They are divided by the dual
+      unit, which is the largest among the absolute entries of the cost and of Hx, and a fraction of the terms that Hx
+      is summed from.
+    * Violations of complementarity are products of a multiplier and its slack, divided by both units.
+
+    Both units have a small minimum, which is computed from ``least_size`` and matters only for decisions near zero.
 
     Args:
         qp: the programs.
@@ -124,9 +128,10 @@ def stationarity_rounding(duals: Duals, sizes: Sizes, units: PointSizes) -> Tens
     """Bound the rounding errors (B,) of the residual of stationarity, in the dual unit of the KKT residual.
 
     If multipliers of dependent rows cancel each other, their terms may be 1e16 times the cost. The rounding errors are
-    then as large as the cost, and a residual of zero proves nothing. The absolute multiplier of a variable's bound is
-    subtracted from the error of the variable, because a smaller error does not change the sign of the multiplier. The
-    result is negative if all errors are smaller. For a variable whose bounds coincide, the error counts as zero.
+    then as large as the cost, and a residual of zero proves nothing. An error in the residual of a variable at a bound
+    only changes the multiplier of the bound. It does no harm if it is too small to change the sign of this multiplier.
+    The absolute multiplier is therefore subtracted from the error of the variable, and the result is negative if no
+    error does harm. For a variable whose bounds coincide, the error counts as zero.
 
     Args:
         duals: the multipliers of the points.

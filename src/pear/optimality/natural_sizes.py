@@ -63,7 +63,8 @@ class Sizes:
         norms_A: (B or 1, p) lengths of the rows of A, 1 for an empty row.
         norms_G: (B or 1, m) lengths of the rows of G, 1 for an empty row.
         abs_b: (B or 1, p) absolute values of b, but at least the smallest normal float64.
-        abs_h: (B or 1, m) absolute values of h, but at least the smallest normal float64, also for infinity.
+        abs_h: (B or 1, m) absolute values of h, but at least the smallest normal float64, which also stands for an
+            infinite h.
         abs_lb: (B or 1, n) absolute values of lb, 0 for infinity.
         abs_ub: (B or 1, n) absolute values of ub, 0 for infinity.
         width: (B or 1, n) distances between the bounds, but at least the smallest normal float64.
@@ -144,7 +145,7 @@ class PointSizes:
         cost: (B, 1) the largest entry of ``abs_c``.
         size: (B, 1) the largest entry of ``abs_x``, but at least ``rule.FLOOR`` times the result of ``least_size``.
         least: (B, 1) the smallest dual unit: the least possible ``size``, times the largest diagonal entry of H.
-        curvature: (B, 1) an upper bound on the terms that Hx is summed from: ``|H_ij x_j| ≤ √H_ii √H_jj |x_j|``. If
+        curvature: (B, 1) an upper bound on the terms H_ij x_j that Hx is summed from, by ``|H_ij| ≤ √H_ii √H_jj``. If
             these terms cancel each other, Hx itself is only rounding, and does not show how large its error may be.
     """
 

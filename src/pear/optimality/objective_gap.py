@@ -11,8 +11,8 @@ from pear.optimality.duals_and_active_sets import Duals
 def objective_gap(d: Tensor, Hd: Tensor, slack: Tensor, duals: Duals) -> Tensor:
     """Compute the objective at feasible points minus the objective at the solutions. Shape (B,).
 
-    The gap is ½dᵀHd plus, for every constraint that is active at the solution, its multiplier times its slack at the
-    point. No term is negative. Nothing cancels, so that even a tiny gap is accurate to rounding.
+    The gap is ½dᵀHd plus, for every constraint that is active at the solution, its absolute multiplier times its slack
+    at the point. No term is negative. Nothing cancels, so that even a tiny gap is accurate to rounding.
 
     Args:
         d: (B, n) the points minus the solutions.

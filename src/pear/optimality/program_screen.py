@@ -18,8 +18,8 @@ def screen_programs(qp: QuadraticProgram) -> Tensor:
     """Return a status for each sample, which is not SOLVED if the data alone shows that there is no solution.
 
     A sample is NOT_FINITE if h or a bound is NaN, or if any other number is NaN or exceeds 1e150 (``rule.LARGEST``) in
-    absolute value. A sample is INFEASIBLE if a lower bound exceeds the upper bound, or if a limit is infinite with the
-    sign that no point satisfies.
+    absolute value. A sample is INFEASIBLE if a lower bound exceeds the upper bound, if a lower bound is +∞, or if an
+    upper bound or an entry of h is −∞.
 
     Returns:
         (B,) int8 codes of ``Status``: NOT_FINITE, INFEASIBLE, or SOLVED for all other samples.

@@ -48,10 +48,11 @@ class Verification:
 
     @cached_property
     def _margins(self) -> tuple[Tensor, Tensor, Tensor]:
-        """The margins of inequality rows (B, m), lower bounds (B, n) and upper bounds (B, n); negative if one is wrong.
+        """The margins of inequality rows (B, m), lower bounds (B, n) and upper bounds (B, n).
 
-        The margin of a held constraint is its multiplier plus a tolerance, counted as positive if it has the right
-        sign. The margin of any other constraint is its slack plus a tolerance.
+        The margin of a held constraint is its multiplier plus a tolerance, where a multiplier of the right sign counts
+        as positive. The margin of any other constraint is its slack plus a tolerance. Wrong constraints have negative
+        margins.
         """
         s, held = self.relative, self.working
         return (
@@ -97,7 +98,7 @@ class Verification:
 
     @cached_property
     def balanced(self) -> Tensor:
-        """Whether every condition holds relative to its natural size. Shape (B,), bool."""
+        """Whether every condition holds within a tolerance relative to its natural size. Shape (B,), bool."""
         return self.none_wrong & (self.unbalanced <= FEASIBLE)
 
     @cached_property
