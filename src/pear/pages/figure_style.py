@@ -96,7 +96,7 @@ def styled_figure(
 
     Args:
         size: width and height in inches.
-        grid: the axes whose grid lines are drawn behind the data.
+        grid: "x" for vertical grid lines behind the data, "y" for horizontal ones, or "both".
         widths: relative widths of the columns of axes.
         heights: relative heights of the rows of axes.
         options: further arguments of ``Figure.subplots``.

@@ -16,7 +16,10 @@ if TYPE_CHECKING:
 
 
 class RankedText(NamedTuple):
-    """A table entry with its place in a ranking. A page shows place 1 bold, place 2 underlined, and others plain."""
+    """A table entry with its place in a ranking; 0 for no place.
+
+    A page shows place 1 bold, place 2 underlined, and all other entries plain.
+    """
 
     text: str
     place: int = 0
@@ -77,8 +80,8 @@ class PageSection:
         title: heading of the section.
         sentences: texts, one paragraph each.
         grids: tables of the section.
-        figures: figures of the section, shown after the tables.
-        figures_first: True to show the figures before the tables.
+        figures: figures of the section.
+        figures_first: True to show the figures before the tables, False to show them after the tables.
         save: function that writes all figures with their legend to one picture file; None if no file is wanted.
     """
 
