@@ -14,12 +14,12 @@ def independent_rows(matrix: Array, tolerance: float) -> tuple[int, Any, Array]:
     """Find a largest set of independent rows of a matrix, and the combinations of them that give the other rows.
 
     Args:
-        matrix: (r, n).
-        tolerance: a pivot smaller than this fraction of the largest pivot counts as zero.
+        matrix: (r, n) the rows. They are divided by their lengths before the factorisation.
+        tolerance: a pivot of the factorisation that is smaller than this fraction of the largest one counts as zero.
 
     Returns:
-        The rank; the order (r,) of the rows, in which the independent rows come first; and coefficients K
-        (rank, r − rank). With all rows divided by their lengths, the dependent rows are ``Kᵀ`` times the independent.
+        The rank k; an order (r,) of the row numbers, in which k independent rows come first; and coefficients K
+        (k, r − k). ``Kᵀ`` times the independent rows gives the other rows, all rows divided by their lengths.
     """
     if not min(matrix.shape):
         return 0, np.arange(matrix.shape[0]), np.zeros((0, matrix.shape[0]))

@@ -41,7 +41,7 @@ class SubstitutionMultipliers:
         rows: the numbers of the k equalities.
         pivots: (k,) the coefficients of the substituted variables in their equalities.
         in_variables: (n, k) derivatives of all original variables with respect to the substituted variables.
-        in_rows: (r, k) coefficients of the substituted variables in the other rows.
+        in_rows: (r, k) coefficients of the substituted variables in the rows, with zeros for the k equalities.
     """
 
     rows: Index

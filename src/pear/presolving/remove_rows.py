@@ -40,9 +40,9 @@ def remove_empty_rows(w: WorkingProgram) -> bool:
 def remove_single_variable_rows(w: WorkingProgram) -> bool:
     """Remove from ``w`` the rows with a single variable, and return True if any was removed.
 
-    The limits of such a row tighten the bounds of the variable.
-
-    A row of an integer variable is removed only if its coefficient is 1 or −1.
+    The limits of such a row tighten the bounds of the variable. If the variable is an integer, the row is removed only
+    if its coefficient is 1 or −1. A limit that contradicts a bound raises ProblemError; if it does so by little more
+    than rounding, the row stays.
     """
     single = w.row_left & (np.diff(w.R.indptr) == 1) & ~w.fixed_rows
     shared, gone = SharedLimitMultipliers(of_bounds=True), []
@@ -73,8 +73,8 @@ def remove_single_variable_rows(w: WorkingProgram) -> bool:
 def remove_duplicate_rows(w: WorkingProgram) -> bool:
     """Remove from ``w`` the rows that are multiples of other rows, and return True if any was removed.
 
-    The rows that stay get the tighter limits.
-    Two inequalities with limits on different sides stay two rows, unless together they make an equality.
+    The rows that stay get the tighter limits. If each of two inequalities has one limit that is tighter than that of
+    the other, both stay, without their wider limits, unless together they make an equality.
     """
     shared, gone = SharedLimitMultipliers(of_bounds=False), []
     for group in _find_parallel_rows(w):
@@ -184,8 +184,8 @@ def _find_parallel_rows(w: WorkingProgram) -> list[list[int]]:
 def remove_dependent_equality_rows(w: WorkingProgram) -> bool:
     """Remove from ``w`` the equalities that are linear combinations of others, and return True if any was removed.
 
-    The right-hand sides must agree. If there are so many equalities that a factorisation of them would take long,
-    nothing is removed.
+    An equality whose right-hand side contradicts the combination raises ProblemError. If it does so by little more than
+    rounding, the equality stays. If there are so many equalities that a factorisation would take long, all stay.
     """
     rows = np.flatnonzero(w.row_left & (w.low == w.high) & ~w.fixed_rows)
     rows = rows[_find_possibly_dependent_rows(w.R[rows])]

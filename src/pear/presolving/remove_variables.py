@@ -123,7 +123,8 @@ class SubstitutedVariableCosts:
 def _choose_defined_variables(w: WorkingProgram) -> list[tuple[int, int]]:
     """Choose variables to substitute; return pairs (row, variable) of an equality and the variable that it defines.
 
-    A substitution must save time. The variable of a pair is not in the equality of any other pair.
+    A variable is chosen only if its substitution saves time (see ``SubstitutedVariableCosts``) and its coefficient is
+    not much smaller than the largest one of the equality. The variable of a pair is in the equality of no other pair.
     """
     free = w.column_left & w.removable & ~w.integer & (w.lb == -np.inf) & (w.ub == np.inf)
     lengths = np.diff(w.R.indptr)
