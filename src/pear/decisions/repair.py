@@ -100,7 +100,7 @@ def repair_sparse(qp: QuadraticProgram, start: Start, max_exchanges: int) -> Rep
     """Repair sparse programs in one compiled call for all samples; return None if that is not possible.
 
     A compiled exchange takes a third of the time of one that is not compiled. Therefore three times as many exchanges
-    as ``max_exchanges`` are allowed. Where they fail, a proximal search follows.
+    as ``max_exchanges`` are allowed. If the objective is not linear, a proximal search follows where they fail.
     """
     plan = sparse_system_plan(qp) if qp.is_sparse else None
     if plan is None:
@@ -176,7 +176,7 @@ def _repair_in_extended_precision(
         duals: the multipliers of the points; updated in place.
 
     Returns:
-        (B,) KKT residuals of the points that become exact; NaN for all other points.
+        (B,) KKT residuals of the points that become exact; NaN for all others, and always if sparse or on a GPU.
     """
     sharpened = torch.full_like(x[:, 0], torch.nan)
     if verdict.qp.is_sparse or x.is_cuda:

@@ -47,12 +47,12 @@ class Smoothing:
         return replace(self, value=factor * self.value, floor=factor * self.floor, note=note)
 
     def state(self) -> dict[str, Any]:
-        """Return ``units``, ``note`` and ``floor`` by name, which are saved together with λ."""
+        """Return ``units``, ``note`` and ``floor`` by name, which are saved together with ``value``."""
         return {"units": self.units, "note": self.note, "floor": self.floor}
 
     @classmethod
     def from_state(cls, state: Mapping[str, Any]) -> Smoothing | None:
-        """Make the smoothing of a saved state, which has λ as "smoothing"; return None if that λ is None."""
+        """Make the smoothing of a saved state, in which "smoothing" is ``value``; return None if it is None."""
         value = state["smoothing"]
         return None if value is None else cls(value, state.get("units"), state.get("note", ""), state.get("floor", 0.0))
 

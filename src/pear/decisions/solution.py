@@ -22,8 +22,8 @@ class Solution(TensorRecord):
     """Verified solutions of a batch.
 
     Attributes:
-        x: (B, n) decisions. Samples with the status SOLVED or CLAIMED have one. For the status TIME_LIMIT, the row has
-            the best feasible point that was found, if any. All other rows are NaN.
+        x: (B, n) decisions: optimal ones for the status SOLVED, those of an oracle for CLAIMED. For the status
+            TIME_LIMIT, the row has the best feasible point that was found, if any. All other rows are NaN.
         value: (B,) objective at ``x`` in the problem's own sense, smoothing included; NaN without a point.
         status: (B,) int8 of ``Status``.
         active: the constraints that are tight at ``x``.
