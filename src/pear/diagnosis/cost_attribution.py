@@ -14,10 +14,10 @@ def attribute_cost_errors(
 ) -> tuple[dict[str, Tensor], list[str]]:
     """Return how much of each sample's regret the error of each predicted value causes.
 
-    Let e be the predicted minus the true values, M the matrix of the cost map, z̄ the mean of the decisions under all
-    costs between the true and the predicted ones (``decision_path``), and ẑ the decision under the predicted costs. If
-    the problem minimises, the parts are ``e ∘ Mᵀ(z̄ − ẑ)``, where ∘ multiplies entry by entry. If it maximises, the
-    signs are reversed.
+    Let e be the predicted minus the true values, and M the matrix of the cost map, or the identity if the values are
+    the costs. Let z̄ be the mean of the decisions under all costs between the true and the predicted ones
+    (``decision_path``), and ẑ the decision under the predicted costs. If the problem minimises, the parts are
+    ``e ∘ Mᵀ(z̄ − ẑ)``, where ∘ multiplies entry by entry. If it maximises, the signs are reversed.
 
     Args:
         given: predicted and true values.

@@ -52,7 +52,7 @@ class Diagnosis:
         squared_error: (B,) eᵀH⁻¹e of the cost error e, with the curvature H of the smoothed problem.
         tangent: (B,) the part of the squared error that moves the smoothed decision: the mean of eᵀPe between truth and
             forecast, where P e is the projection of H⁻¹e onto the directions that the active constraints allow. If the
-            objective has a smooth term φ, eᵀPe at the forecast.
+            objective has a smooth term φ, it is eᵀPe at the forecast instead.
         normal: (B,) the part that constraints absorb. Tangent and normal part add up to the squared error.
         tangent_at_forecast: (B,) eᵀPe at the forecast: the part that the gradient of regret depends on.
         margin: (B,) the share of the error at which the decision first changes (for a quadratic program, its active
@@ -63,9 +63,9 @@ class Diagnosis:
         zero_gradient: (B,) bool, True if the forecast is wrong and the gradient of the smoothed regret is zero.
         constraint_names: names of the m constraints.
         constraint_kinds: "equality", "row", "lower bound" or "upper bound" for each constraint.
-        binding: (m,) share of samples in which a constraint binds under the forecast.
-        shadow_price: (m,) gain if the limit is relaxed by one unit, averaged over all samples, under the forecast. For
-            integer programs the four attributes on binding and prices are those of the relaxation.
+        binding: (m,) share of samples in which a constraint binds under the forecast. For integer programs, this and
+            ``shadow_price``, ``best_binding`` and ``best_shadow_price`` are those of the relaxation.
+        shadow_price: (m,) gain if the limit is relaxed by one unit, averaged over all samples, under the forecast.
         best_binding: (m,) share of samples in which a constraint binds under the truth.
         best_shadow_price: (m,) mean shadow price under the truth.
         active: (B, m) bool, constraints that are tight at the decision (with integers) under the forecast.

@@ -82,7 +82,10 @@ class RecourseAttribution:
         return self.model[samples] if self._own_rows else self.model
 
     def _evaluate(self, values: Tensor, samples: Tensor) -> Tensor:
-        """Return V, the smallest cost under the given values, or for a ``Projection`` the realised cost.
+        """Return the function whose change is attributed in steps (see the module), at M points.
+
+        With a ``Penalty``, it is V, the smallest cost under the given values. With a ``Projection``, it is the realised
+        cost, under the true values, of the decision under the given values.
 
         Args:
             values: (M, k) k values at each of M points.

@@ -33,7 +33,7 @@ def advise_on_integrality(s: AdviceSubject, sampled: SampledDecisions, limit: fl
     Args:
         s: problem and samples.
         sampled: the sampled decisions of the relaxation.
-        limit: time limit in seconds.
+        limit: time limit in seconds of the measured solves; a first solve, which compiles, may take half as long.
         findings: receives the findings.
     """
     if not s.problem.is_integer:
@@ -76,7 +76,7 @@ def _measure_integrality_gap(s: AdviceSubject, rows: Tensor, x: Tensor, limit: f
         s: problem and samples.
         rows: (B,) positions of the samples.
         x: (B, n) the decisions of the relaxations.
-        limit: time limit in seconds.
+        limit: as for ``advise_on_integrality``.
         findings: receives the findings.
     """
     assert s.costs is not None
