@@ -74,9 +74,9 @@ OnUpdate = Callable[[TaskUpdate], None]
 class Engine(ABC):
     """An engine: it runs tasks and reports on them. As a context manager, it ends all tasks when its block ends.
 
-    Every task has a number, its ticket. A task ends with one ``TaskResult`` or one ``TaskFailure``, unless it raises an
-    error. A task whose process dies is begun again. A task must therefore have no effect other than the value that it
-    returns.
+    Every task has a number, its ticket. A task ends with one ``TaskResult`` or one ``TaskFailure``, or with an error,
+    which ``wait`` raises. A task whose process dies is begun again. A task must therefore have no effect other than the
+    value that it returns.
 
     Attributes:
         tasks: function and arguments of every task that has not ended, by ticket.

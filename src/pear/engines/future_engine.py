@@ -62,7 +62,7 @@ class FutureEngine(Engine):
         on_update(TaskResult(ticket, value))
 
     def _begin_again(self, ticket: int, how: str, on_update: OnUpdate, to_blame: bool = True) -> None:
-        """Begin a task again after its process has ended, or give it up.
+        """Begin a task again after its process has ended, or give it up: see ``MAX_DEATHS`` and ``MAX_FAILURES``.
 
         Args:
             ticket: the ticket of the task.
