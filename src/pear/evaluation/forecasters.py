@@ -48,7 +48,8 @@ class EstimatorForecaster:
     def forecast(self, samples: WalkSamples, fold: TimeFold) -> Any:
         """Train a copy on the training samples, and return its forecasts for the test samples.
 
-        If the copy raises a ValueError or TypeError for targets of k columns, a copy is trained for each column.
+        If the copy raises a ValueError or TypeError for targets of k columns, a copy is trained for each column, in
+        this fold and in all later ones. An error of an estimator that is known to have several outputs is raised.
         """
         if self.models_per_fold > 1:
             return self._forecast_columns(samples, fold, None)
@@ -85,8 +86,8 @@ class EstimatorForecaster:
     def _copy(self, samples: WalkSamples, fold: TimeFold) -> Any:
         """Return an untrained copy of the estimator.
 
-        If a parameter is a problem with fields per sample or with known values, the copy gets the problem of the
-        training samples.
+        If a parameter of the estimator is a problem with fields per sample or with known values, the parameter of the
+        copy is this problem restricted to the training samples.
         """
         if not hasattr(self.estimator, "get_params"):
             return copy.deepcopy(self.estimator)
