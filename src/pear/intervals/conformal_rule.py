@@ -6,15 +6,16 @@ scale.
 
 *Exchangeable* samples: the scale is fitted to the first third of the samples, and the bounds on the score are order
 statistics of the other n scores. With few samples, the scale is 1, and n is the number of all samples. Let ``tail`` be
-the wanted probability that a new score exceeds its upper bound. The bound is the ``⌈(n + 1)(1 − tail)⌉``-th smallest
-score. For any distribution, a new score exceeds it with a probability of at most ``tail`` and, without ties, of at
-least ``tail − 1/(n + 1)``.
+the wanted probability that a new score misses a bound, and ``k = ⌈(n + 1)(1 − tail)⌉``. The upper bound is the k-th
+smallest score, and the lower bound is the k-th largest. For any distribution, a new score misses each bound with a
+probability of at most ``tail`` and, without ties, of at least ``tail − 1/(n + 1)``.
 
 Samples in *time order*: the scale of every sample is fitted to the samples before it, and later scores may have larger
-weights. The bounds on a score are two quantiles of the scores before it, and each bound moves a step after each sample.
-``spread`` is the distance between the quantiles, and ``rate`` is a setting of the rule. After a sample that misses a
-bound, this bound moves outwards by ``rate·spread·(1 − tail)``. After any other sample, it moves inwards by
-``rate·spread·tail``. The share of misses therefore tends to ``tail`` for any sequence of bounded scores.
+weights. The bounds on a score are two quantiles of the scores before it, each shifted by the sum of its steps so far.
+Each bound makes a step after each sample. ``spread`` is the distance between the quantiles, and ``rate`` is a setting
+of the rule. After a sample that misses a bound, this bound steps outwards by ``rate·spread·(1 − tail)``. After any
+other sample, it steps inwards by ``rate·spread·tail``. The share of misses therefore tends to ``tail`` for any sequence
+of bounded scores.
 """
 
 from __future__ import annotations

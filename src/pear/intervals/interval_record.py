@@ -55,7 +55,7 @@ class IntervalRecord:
         return float((self.upper - self.lower)[self.bounded].mean())
 
     def coverage_interval(self, block: int | None = None) -> PairedDifference:
-        """Return the coverage with its standard error and 95 % interval, from blocks of neighbouring samples.
+        """Return the coverage (``mean``), its standard error and 95 % interval, from blocks of neighbouring samples.
 
         Args:
             block: the number of samples in a block; None for about the cube root of the number of samples with bounds.

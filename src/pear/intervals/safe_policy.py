@@ -133,8 +133,8 @@ class SafePolicy:
             X: features, in the form that the model's ``predict`` accepts.
             y: (N, k) the k true values of each sample.
             append: True to keep the samples of earlier calls, which come before these samples.
-            **rows: further arguments for these samples, if the model needs them: ``groups``, ``base_forecast``,
-                ``known`` or ``problem``.
+            **rows: further arguments for these samples, if the model needs them: ``known`` or ``problem``, and for a
+                ``DecisionRegressor`` also ``groups`` or ``base_forecast``.
         """
         problem, values, true = self._rows(X, y, rows)
         values, true = read_forecasts_and_truth(problem, values, true)
