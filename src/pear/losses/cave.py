@@ -105,7 +105,10 @@ class _CaveCone(NamedTuple):
 
     @classmethod
     def at(cls, program: Problem, points: Tensor) -> _CaveCone:
-        """Return the normal cones at exact solutions (B, n). Slacks of at most ``TIGHT`` are active."""
+        """Return the normal cones at exact solutions (B, n).
+
+        A constraint is active if its slack, relative to the size of the point and of the row, is at most ``TIGHT``.
+        """
         z = points.to(program.device)
         scale = z.abs().amax(1, keepdim=True).clamp_min(1.0)
         none = torch.zeros_like(z, dtype=torch.bool)
