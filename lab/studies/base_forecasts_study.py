@@ -1,7 +1,8 @@
 """Ways to correct a trained forecaster (``base=``) on PJM days whose prices drift.
 
-A correction is trained on forecasts of the training days. They come either from copies of the base that have not seen
-these days, or from the base itself (``FrozenEstimator``). The study prints the mean regret on the test days.
+A correction is trained on forecasts of the training days, by copies of the base that have not seen these days or by the
+base itself. With ``base=`` both compete, and with the default models also a model that does without the base. A
+``FrozenEstimator`` is corrected as it is. The study prints the mean regret on the test days.
 
 Run: PEAR_DATA=… OMP_NUM_THREADS=1 python lab/studies/base_forecasts_study.py
 """
@@ -15,14 +16,17 @@ from typing import Any
 
 import lightgbm
 import numpy as np
+import torch
 from sklearn.base import clone
 from sklearn.frozen import FrozenEstimator
 from sklearn.linear_model import RidgeCV
 from sklearn.multioutput import MultiOutputRegressor
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
+from torch import nn
 
 import pear
+from pear.train.estimator.networks import NetworkStandardisation
 from pear_lab.data import load_pjm_days
 from pear_lab.tasks.battery_task import PJM, battery
 
@@ -51,15 +55,20 @@ def compare_forecasts(name: str, X: np.ndarray, C: np.ndarray) -> Iterator[tuple
     train, early, later, test = slice(TRAIN), slice(EARLY), slice(EARLY, TRAIN), slice(TRAIN, None)
     whole, first = (clone(BASES[name]).fit(X[part], C[part]) for part in (train, early))
     yield "the base alone", float(pear.regret(PROBLEM, whole.predict(X[test]), C[test]).mean()), ""
+    features = torch.from_numpy(X[train])
+    module = nn.Sequential(NetworkStandardisation(features), nn.Linear(X.shape[1], C.shape[1], dtype=features.dtype))
     ways = {
         "no base": (None, train, None),
         "base=": (BASES[name], train, None),
+        "base=, module": (BASES[name], train, None),
         "base=, validation=": (BASES[name], early, (X[later], C[later])),
         "frozen": (FrozenEstimator(whole), train, None),
         "frozen, validation=": (FrozenEstimator(first), early, (X[later], C[later])),
     }
     for way, (base, rows, validation) in ways.items():
-        model = pear.DecisionRegressor(PROBLEM, base=base, max_epochs=EPOCHS).fit(X[rows], C[rows], validation)
+        network: Any = module if way.endswith("module") else "linear"
+        model = pear.DecisionRegressor(PROBLEM, network, base=base, max_epochs=EPOCHS)
+        model.fit(X[rows], C[rows], validation)
         lost = float(pear.regret(PROBLEM, model.predict(X[test]), C[test]).mean())
         yield way, lost, model.history_.choice.split(" won")[0]
 

@@ -77,9 +77,9 @@ class DecisionRegressor(RegressorMixin, BaseEstimator):
         guidance: α, the first strength of the guidance in PEAR's loss; None is the default of the method.
         base: a forecaster that is corrected: an object with ``predict`` (of scikit-learn, LightGBM or XGBoost), a torch
             module or a function of X. A base that is not fitted is copied, and the copy is fitted to the rows of
-            ``fit``. An estimator of scikit-learn may forecast these rows better than rows it has not seen. ``fit`` may
-            therefore also train a correction on forecasts of copies of the base, each for rows that the copy was not
-            fitted to (``pear.train.base_forecast``). To avoid this, pass ``sklearn.frozen.FrozenEstimator(base)``.
+            ``fit``. An estimator of scikit-learn may forecast these rows better than rows it has not seen. A correction
+            of forecasts by copies that were not fitted to the row therefore competes, and with "linear" and "mlp" also
+            a model without the base (``history_.note``). ``sklearn.frozen.FrozenEstimator(base)`` avoids all this.
         hidden_layer_sizes: the widths of the hidden layers of "mlp".
         learning_rate, batch_size, max_epochs, check_every, patience, time_cap, gap, label_neighbours,
             label_own_weight, label_mixing, normalise_costs: as in ``pear.FitConfig``.
