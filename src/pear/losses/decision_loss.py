@@ -53,13 +53,13 @@ class DecisionLoss(nn.Module):
         cost_unit: u, the unit in which the settings of the loss measure costs. "auto" is the typical deviation of the
             true costs (``typical_deviation``), so that training does not depend on their currency. "auto" chooses u
             once: in ``calibrate``, which ``pear.fit`` calls with the training set, or from the first batch. With 1.0
-            settings are absolute, as in the published experiments.
+            the settings are in the costs' own unit, as in the published experiments.
 
     Attributes:
         cost_map: the map from predicted values to costs; None if the costs themselves are predicted.
-        given: the problem that is decided in the default metric of ``pear.fit``. It is the problem as given or, if
-            ``decide`` was given, an ``Oracle`` of that function. ``make_loss`` assigns the task's exact problem to a
-            loss that trains on relaxed decisions.
+        given: the problem for which the default metric of ``pear.fit`` computes the regret: ``problem`` as given, or an
+            ``Oracle`` of ``decide`` if that was given. ``make_loss`` assigns the exact problem of the task instead, so
+            that the metric is exact even if the loss trains on relaxed decisions.
         seconds: the time spent since construction: "solve" for decisions, "gradient" for the rest of the loss.
     """
 

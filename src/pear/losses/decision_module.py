@@ -261,7 +261,7 @@ class DecisionModule(nn.Module):
         """Convert the curvature of a call to ``units``, and add to it what "auto" adds to the problem's curvature.
 
         Args:
-            Q: (n, n) or (B, n, n) curvature, or None, which is returned.
+            Q: (n, n) or (B, n, n) curvature. None is returned unchanged.
             keys: sample ids, or None.
         """
         if Q is None or self._chosen is None:

@@ -68,7 +68,10 @@ class _FrankWolfeCorral:
         return bool((np.abs(self.vertices - vertex).max(1) <= TIGHT * scale).any())
 
     def add(self, vertex: Array) -> None:
-        """Add a decision (n,), find the nearest point of the hull, and drop decisions that this point does not need."""
+        """Add a decision (n,), and find the nearest point in the hull of the corral.
+
+        Decisions that this point does not need are dropped.
+        """
         self.vertices, self.weights = np.vstack([self.vertices, vertex]), np.append(self.weights, 0.0)
         while True:
             goal = self._nearest_weights_in_span()

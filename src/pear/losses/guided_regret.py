@@ -96,7 +96,7 @@ class GuidedRegret(torch.autograd.Function):
         true_Q: Tensor | None,
         given: GuidedCall,
     ) -> Tensor:
-        """Compute ``R + α F``; the arguments are those of ``guided_regret``."""
+        """Compute ``R + α F``. The first four arguments are the ``inputs`` of ``guided_regret``."""
         save_inputs(ctx, predicted, true, Q, true_Q)
         ctx.given = given
         ctx.inputs = [None if t is None else (t.dtype, t.shape) for t in (predicted, true, Q, true_Q)]

@@ -30,7 +30,7 @@ class IMLELoss(DrawingLoss):
     This is implicit maximum likelihood estimation (Niepert et al., 2021). ĉ and c are the predicted and the true costs,
     z* is the best decision, z_m is z*(ĉ − σuε_m), and w is ∂ℓ/∂z̄. The noise is ``ε = (Σ_{i=1..s} γ_i − log s) / κ``,
     with gamma variables γ_i ~ Gamma(1/κ, κ/i) and s = 10. With this noise, decisions that choose κ entries are nearly
-    Gibbs distributed. The noise is subtracted, because a negative cost is a log-likelihood. w contains the factor 1/B
+    Gibbs distributed. The noise is subtracted, because negative costs act as log-likelihoods. w contains the factor 1/B
     of the mean, as in ``DBBLoss``. For maximisation every cost changes its sign.
 
     Args:
