@@ -156,8 +156,8 @@ def _remove_wider_row_limits(w: WorkingProgram, kept: int, row: int, factor: flo
 def _find_parallel_rows(w: WorkingProgram) -> list[list[int]]:
     """Return groups of rows that are exact multiples of each other. Rows that must stay are in no group.
 
-    Every row is divided by its first coefficient, and multiplied by the same random vector. Only rows with the same
-    product are compared.
+    Every row is divided by its first coefficient. The inner product of each row and one random vector is computed, and
+    only rows with the same inner product are compared entry by entry.
     """
     R = w.R
     R.sort_indices()
@@ -210,8 +210,8 @@ def remove_dependent_equality_rows(w: WorkingProgram) -> bool:
 def _find_possibly_dependent_rows(rows: sparse.csr_array) -> Index:
     """Return the positions of the rows that may be linear combinations of others.
 
-    A row with a variable that is in no other row cannot be one. Such rows are left out, and the rest is searched again,
-    at most ``_MOST_ROUNDS`` times.
+    A row with a variable that is in no other row cannot be a combination of others. Such rows are left out, and the
+    rest is searched again, at most ``_MOST_ROUNDS`` times.
     """
     left = np.arange(rows.shape[0])
     for _ in range(_MOST_ROUNDS):
