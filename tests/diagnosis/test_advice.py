@@ -106,6 +106,8 @@ def test_integers_keep_their_unit_and_a_big_m_is_named() -> None:
     assert advice.numbers["big_m_rows"] == 1
     assert "1e+06 beside 1" in one(advice, "scaling", "big M")
     assert advice.variables().get("unit", pandas.Series([1.0, 1.0])).iloc[1] == 1
+    apart = pear.Problem(G=[[1.0, 1e-6, 0.0], [0.0, 0.0, 1.0]], h=[1.0, 5.0], lb=0.0, ub=1.0, integer=[2])
+    assert "big_m_rows" not in pear.advise(apart, costs(3, 3)).numbers  # no integer in the row with small entries
 
 
 def test_costs_far_apart_and_costs_that_never_change() -> None:

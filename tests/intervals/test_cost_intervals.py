@@ -245,6 +245,21 @@ def test_the_policy_compares_costs_day_by_day(fitted: pear.DecisionRegressor) ->
     np.testing.assert_array_equal(by_function.decide(X[140:]).acted, found.acted)
 
 
+def test_a_random_fallback_is_drawn_once_and_is_the_one_that_is_compared(fitted: pear.DecisionRegressor) -> None:
+    rng, drawn = np.random.default_rng(0), []
+
+    def fallback(X: Any) -> Any:
+        drawn.append(rng.dirichlet(np.ones(4), len(X)))
+        return drawn[-1]
+
+    policy = pear.SafePolicy(fitted, fallback, level=0.8).calibrate(X[80:140], C[80:140])
+    drawn.clear()
+    found = policy.decide(X[140:])
+    assert len(drawn) == 1
+    assert not found.acted.all()
+    np.testing.assert_array_equal(found.decisions[~found.acted], drawn[0][~found.acted])
+
+
 def test_messages_of_the_policy() -> None:
     problem, forecast, price = trades(60)
     with pytest.raises(ProblemError, match="violates a constraint of sample 0 by 1"):

@@ -162,11 +162,11 @@ class SafePolicy:
         if not len(self.residuals.value):
             raise ProblemError("nothing is calibrated; call calibrate(X, y) with rows that the model has not seen")
         problem, values, _ = self._rows(X, None, rows)
-        plan, _, planned = self._compare(problem, X, values)
+        plan, other, planned = self._compare(problem, X, values)
         upper = self.rule.bounds(self.residuals, np.abs(planned), self.level, two_sided=False).upper
         bound, limit = planned + self._sign * upper, 0.0 if self.limit is None else float(self.limit)
         acted = self._sign * bound <= self._sign * limit
-        safe = self._fallback(problem, X, len(values))
+        safe = self._fallback(problem, X, len(values)) if other is None else other
         found = torch.where(torch.from_numpy(acted).to(plan.z.device)[:, None], plan.z, safe.to(plan.z)).cpu().numpy()
         decisions, names = label_decisions(problem, found, X)
         return SafeDecisions(decisions, acted, planned, bound, limit, names)

@@ -164,8 +164,8 @@ def _find_big_coefficients(
     """
     largest = entries.most(entries.i, entries.rows, entries.logs)
     least = -entries.most(entries.i, entries.rows, -entries.logs)
-    integer = np.where(whole[entries.j], entries.logs, -np.inf)
-    switched = entries.most(entries.i, entries.rows, integer) == largest
+    switched = np.zeros(entries.rows, dtype=bool)
+    switched[entries.i[whole[entries.j] & (entries.logs == largest[entries.i])]] = True
     rows = np.flatnonzero((largest - least >= _BIG_M) & switched)
     if not len(rows):
         return
