@@ -74,8 +74,8 @@ class LAVALoss(DecisionLoss):
         # in float64: a vertex rounded to float32 violates the constraints that meet in it
         away = self._differences(self.best(true.double(), ids), ids)
         with self.timed("gradient"):
-            counts = torch.tensor([one.vectors for one in away], device=predicted.device)
-            sample = torch.arange(len(away), device=predicted.device).repeat_interleave(counts)
+            counts = torch.tensor([one.vectors for one in away])
+            sample = torch.arange(len(away)).repeat_interleave(counts).to(predicted.device)
             sums = predicted.new_zeros(len(away)).index_add(0, sample, self._dearer(away, predicted, true))
             return sums / max(int(counts.max()), 1)
 
