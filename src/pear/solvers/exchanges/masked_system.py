@@ -1,9 +1,12 @@
 """The reduced system of a working set, solved as the whole system with some huge entries on its diagonal.
 
-The whole system ``[H + D, Jᵀ; J, −E]``, with J = [A; G] and diagonal D and E, is analysed once for a problem. For a
-working set, D is huge for the variables at a bound, and E is huge for the rows that are not held, so that the solution
-vanishes there. A new working set needs a new factorisation but no new analysis. An analysis would take several times as
-long as the factorisation.
+The reduced system ``[H Jᵀ; J 0]`` has only the free variables and the held rows of J = [A; G]. The whole system
+``[H + D, Jᵀ; J, −E]`` has all variables and rows, and diagonal matrices D and E. D is huge for the variables at a
+bound, and E is huge for the rows that are not held, so that the solution vanishes there. The other entries of D and E
+are small shifts, whose effect iterative refinement removes.
+
+The structure of the whole system is analysed once for a problem. A new working set needs a new factorisation but no new
+analysis, which would take several times as long as the factorisation.
 """
 
 from __future__ import annotations
@@ -42,7 +45,10 @@ STALLED = 0.7
 
 @entry
 def solve_masked_systems(P: ExchangePlan, S: MaskedSystems, first: int, last: int, w: ExchangeMemory) -> None:
-    """Solve the reduced systems of the samples ``first`` to ``last − 1``, each for all of its right-hand sides."""
+    """Solve the reduced systems of the samples ``first`` to ``last − 1``, each for all of its right-hand sides.
+
+    The solutions, and whether they are good, are written to ``S``.
+    """
     for i in range(first, last):
         factored = factor_masked_system(P, S.place[i], S.held[i], w)
         for k in range(len(S.f)):
@@ -60,9 +66,16 @@ def solve_masked_systems(P: ExchangePlan, S: MaskedSystems, first: int, last: in
 
 @inner
 def factor_masked_system(P: ExchangePlan, place: Array, held: Array, w: ExchangeMemory) -> bool:
-    """Factor the system of a working set, without the rows that have no free variable.
+    """Factor the whole system for a working set. A held row without a free variable counts as not held.
 
-    The shift of a row is relative to its length over the free variables, which may be much shorter than the whole row.
+    The entry of E at a held row is a small shift, in proportion to the squared length of the row over the free
+    variables. This length may be much shorter than that of the whole row.
+
+    Args:
+        P: the plan.
+        place: (n,) the places of the variables: FREE, LOWER or UPPER.
+        held: (p + m,) bool, the rows that are held.
+        w: the memory. ``w.inside`` gets the held rows that have a free variable.
 
     Returns:
         False if a pivot is zero or not finite.
@@ -107,7 +120,7 @@ def factor_whole_system(P: ExchangePlan, w: ExchangeMemory) -> bool:
 
 @inner
 def solve_masked_factor(P: ExchangePlan, f: Array, r: Array, dx: Array, dv: Array, w: ExchangeMemory) -> None:
-    """Solve the factored system once for the right-hand sides f (n,) and r (p + m,).
+    """Solve the factored system for the right-hand sides f (n,) and r (p + m,), without refinement.
 
     The solution is written to dx (n,) and dv (p + m,).
     """
@@ -140,17 +153,20 @@ def solve_masked_factor(P: ExchangePlan, f: Array, r: Array, dx: Array, dv: Arra
 def solve_masked_system(
     P: ExchangePlan, place: Array, f: Array, r: Array, x: Array, v: Array, w: ExchangeMemory
 ) -> float:
-    """Solve the reduced system by iterative refinement; x is zero at bounds, and v is zero on rows that are left out.
+    """Solve the reduced system by iterative refinement.
 
     Args:
         P: the plan.
-        place: (n,) the places of the variables.
-        f, r: (n,) and (p + m,) the right-hand sides, zero for variables and rows that are left out.
-        x, v: (n,) and (p + m,) the solution; written.
+        place: (n,) the places of the variables: FREE, LOWER or UPPER.
+        f: (n,) right-hand side, zero for variables at a bound.
+        r: (p + m,) right-hand side, zero for rows outside of ``w.inside``.
+        x: (n,) the solution; overwritten, with zeros for variables at a bound.
+        v: (p + m,) the multipliers of the solution; overwritten, with zeros for rows outside of ``w.inside``.
         w: the memory, with the factored system.
 
     Returns:
-        The residual, relative to the terms that it is computed from; infinite if it is not a number.
+        The largest residual. That of a variable is relative to the largest terms in the equations of variables, that of
+        a row to the length of the row and the size of x. The result is infinite if it is not a number.
     """
     rest = math.inf
     n, rows = len(f), len(r)

@@ -2,16 +2,19 @@
 
 Exchanges may fail where more constraints are active than there are variables, because a working set may then
 contradict itself. Such programs are usual: a plant that is off in a unit commitment has six tight constraints for three
-variables. The proximal search has no such working sets. With the centre (x₀, v₀) and μ > 0, each of its programs is
+variables. The proximal search has no such working sets. Each of its programs has a centre, a point x₀ with multipliers
+v₀, and two small numbers μ and δ above zero. The program is
 
     min  ½xᵀHx + cᵀx + ½δ‖x − x₀‖² + ½μ‖[v₀ + (Jx − rhs)/μ]₊‖²,
 
-with J = [A; G]. For equalities, the bracket itself takes the place of its positive part [·]₊. Bounds have terms like
-those of inequalities. The objective is convex and piecewise quadratic, so that Newton's method with a line search finds
-the minimum in a finite number of steps. Each step factors the whole system with E = μ for rows whose term is positive.
-The point and the multipliers, which are the brackets, become the centre of the next program, with a smaller μ (the
-proximal method of multipliers). The constraints with positive multipliers are the working set that is tried after each
-program.
+with the rows J = [A; G] and their right-hand sides rhs = [b; h]. For equalities, the bracket itself takes the place of
+its positive part [·]₊. Bounds have terms like those of inequalities. The objective is convex and piecewise quadratic,
+so that Newton's method with a line search finds the minimum in a finite number of steps. Each step factors the whole
+system of ``masked_system``, in which E is μ for the equalities and for the inequalities with a positive bracket.
+
+The solution and its multipliers, which are the brackets, become the centre of the next program, which has a smaller μ
+(the proximal method of multipliers). After each program, the equalities and the constraints with positive multipliers
+are tried as a working set.
 """
 
 from __future__ import annotations
@@ -76,8 +79,8 @@ def keep_as_proximal_centre(P: ExchangePlan, S: ExchangeSamples, i: int, w: Exch
 def proximal_sizes(P: ExchangePlan, S: ExchangeSamples, i: int, w: ExchangeMemory) -> tuple[float, float]:
     """Return the sizes of the costs and of the decisions of sample i.
 
-    The size of the costs is their largest entry, that of the decisions the largest right-hand side or entry of the
-    centre.
+    The size of the costs is their largest absolute value. The size of the decisions is the largest absolute value among
+    the right-hand sides and the entries of the centre. A size is 1 if all of these numbers are zero.
     """
     cost = size = 0.0
     for j in range(len(P.curvature)):
@@ -94,9 +97,12 @@ def solve_proximal_program(
 ) -> int:
     """Solve one proximal program of sample i, and make its solution the point, the working set and the next centre.
 
-    Newton's method begins at the point of the sample, the solution on the last working set. The centre is a worse
-    beginning, because constraints are only nearly tight there, and most would seem inactive for a smaller μ. It is used
-    only if an entry of the point is far larger than the size of the decisions.
+    Newton's method begins at the point of the sample: the solution on the working set that was tried last, or the
+    centre in the first program. In later programs the centre is a worse beginning, because constraints are only nearly
+    tight there, and most would seem inactive for a smaller μ. Newton's method begins at the centre only if an entry of
+    the point is far larger than the size of the decisions.
+
+    The last point counts as the solution if ``_STEPS`` steps are done, or if rounding stops the line search.
 
     Args:
         P: the plan.
@@ -147,10 +153,12 @@ def solve_proximal_program(
 def _measure_proximal_point(
     P: ExchangePlan, S: ExchangeSamples, i: int, mu: float, delta: float, w: ExchangeMemory
 ) -> tuple[float, bool]:
-    """Write minus the gradient at POINT to F, and set the working set and the diagonals of its system.
+    """Write minus the gradient of the program at POINT to F, and set the working set of this point.
+
+    POINT and F are rows of ``w.variables``. The diagonals of the system of the next Newton step are set, too.
 
     Returns:
-        The largest entry of the gradient, and whether the working set is that of the last point.
+        The largest absolute entry of the gradient, and whether the working set is the one that was set before.
     """
     p, same, off = P.equalities, True, 0.0
     x, excess, v = w.variables[POINT], w.sides[EXCESS], w.sides[ROW_POINT]
@@ -244,13 +252,14 @@ def _proximal_slope_at(
     mu: float,
     w: ExchangeMemory,
 ) -> float:
-    """Return the derivative of the program's objective along DX.
+    """Return the derivative of the program's objective with respect to the length of a step along DX.
 
     Args:
-        P, S, i, mu, w: as in ``solve_proximal_program``.
-        length: the length of the step at whose end the derivative is computed.
-        slope, curvature: the derivative for a length of zero, and its rate of change with the length, both without the
-            terms of rows and bounds.
+        P, S, i, w: as in ``solve_proximal_program``.
+        length: the length at which the derivative is computed.
+        slope: the derivative at length zero, without the terms of rows and bounds.
+        curvature: the second derivative, without the terms of rows and bounds.
+        mu: the μ of the program.
     """
     total, along, dx = slope + length * curvature, w.sides[ALONG], w.variables[DX]
     for k in range(len(P.rows)):

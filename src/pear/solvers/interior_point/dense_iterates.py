@@ -100,8 +100,8 @@ class DenseIterates:
         """Set the first state.
 
         Up to the small shifts, the point minimises objective + ½‖s‖² subject to the equalities. Here s are the slacks
-        of the inequalities and bounds; a violated one has a negative slack. The slacks of the first state are s, and
-        its multipliers are −s, both raised until they are positive.
+        of the inequalities and bounds; a violated one has a negative slack. The first state has the slacks s and the
+        multipliers −s. If one of these vectors has an entry that is not positive, a constant is added to all entries.
         """
         d, p, m, n = self.data, self.p, self.m, self.n
         self.lift.fill_(1 + _LIFT)  # the matrix must be positive definite, while the first state need not be exact
@@ -174,7 +174,8 @@ class DenseIterates:
         def direction(pull: Tensor) -> Tensor:
             """Return a Newton step, (B, n + p + 2K): the changes dx, dy, dλ and ds of the state.
 
-            They satisfy dλ = ``pull`` − W ds. So ``pull`` (B, K) is what dλ would be if the slacks did not change.
+            Up to the small shifts, the step removes the residuals ``slope``, ``equality`` and ``rest``. To first order,
+            it changes the products of multiplier λ and slack s by s · ``pull`` (B, K): dλ = ``pull`` − W ds.
             """
             t = torch.addcmul(pull, W, rest, value=-1)
             dx, v = solve(t[:, m : m + n] - t[:, m + n :] - slope, t[:, :m])
@@ -219,8 +220,9 @@ class DenseIterates:
             equality: (B, p) residuals of the equalities.
 
         Returns:
-            A function of r (B, n) and t (B, m) that returns the steps dx (B, n) of x and v (B, p + m) of the rows'
-            multipliers. They solve (H + ρI + D) dx + Rᵀv = r and v = W R dx + t, with t = −equality/δ for equalities.
+            A function of r (B, n) and t (B, m) that returns two steps: dx (B, n) of x, and v (B, p + m) of the
+            multipliers of the rows. They solve (H + ρI + D) dx + Rᵀv = r and v = W R dx + t, where W has the weights of
+            all rows, and −equality/δ is put in front of t for the equalities.
         """
         d, m, n, k = self.data, self.m, self.n, self.k
         bounds = W[:, m : m + n] + W[:, m + n :] + _RHO
@@ -231,7 +233,7 @@ class DenseIterates:
         return self._factor_variables(M, bounds, weight, equality / -_DELTA)
 
     def _factor_variables(self, H: Tensor, bounds: Tensor, W: Tensor, t_equality: Tensor) -> _Solve:
-        """Eliminate the rows from the Newton system, and factor the matrix that remains: H + ρI + D + RᵀWR.
+        """Eliminate the rows from the Newton system, and factor the rest: H + ρI + D + RᵀWR.
 
         The symbols are those of the module's docstring.
 
@@ -263,7 +265,9 @@ class DenseIterates:
         return solve
 
     def _factor_rows(self, diagonal: Tensor, inverse_W: Tensor, q_equality: Tensor) -> _Solve:
-        """Factor the Newton system after the elimination of the variables: R (H + ρI + D)⁻¹ Rᵀ + W⁻¹.
+        """Eliminate the variables from the Newton system, and factor the rest: R (H + ρI + D)⁻¹ Rᵀ + W⁻¹.
+
+        The symbols are those of the module's docstring.
 
         Args:
             diagonal: (B, n) the diagonal of H + ρI + D.

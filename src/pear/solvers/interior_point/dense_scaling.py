@@ -69,9 +69,9 @@ class ScaledRows:
         finite: (B or 1, p + K) bool, True for finite right-hand sides.
         present: (B or 1, K) 1.0 for an inequality or bound that is present, else 0.0.
         sign: (B or 1, 2n) −1 for lower bounds, 1 for upper bounds, 0 for absent bounds.
-        size: (B or 1, 1) a first guess of the size of decisions: the largest magnitude among the right-hand sides and,
-            for each variable, the bound nearer to zero. If all of them are zero, the largest bound; if all bounds are
-            zero too, 1.
+        size: (B or 1, 1) a first guess of the size of decisions: the largest magnitude among the right-hand sides of
+            rows and, for each variable, the bound nearer to zero. If all of them are zero, it is the largest magnitude
+            of a bound; if all bounds are zero too, it is 1. Infinite numbers do not count.
     """
 
     R: Tensor

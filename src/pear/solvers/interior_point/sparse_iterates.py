@@ -22,9 +22,8 @@ curvature with random couplings      4,000      0.060   0.495       0.395
 ===================================  =========  ======  ==========  ==============
 
 PIQP is faster if the factors of the system are cheap. If couplings in the curvature fill the factors, PIQP takes 8
-times as long at 4,000 variables, because it has no conjugate gradients. PIQP also holds Python's global lock, so that
-the samples of a batch cannot be solved in parallel. ``pear bench sparse-solvers`` repeats the comparison, except for
-the rows of neighbouring variables.
+times as long at 4,000 variables, because it has no conjugate gradients. It also holds Python's global lock, so that
+samples cannot be solved in parallel. ``pear bench sparse-solvers`` repeats all rows but that of neighbouring variables.
 """
 
 from __future__ import annotations
@@ -258,7 +257,10 @@ class SparseIterates:
     # -- first iterates ----------------------------------------------------------------------------------------------
 
     def _cold_start(self) -> IteratePoint:
-        """Return a first iterate whose x minimises the objective plus penalties on row residuals and on its size."""
+        """Return a first iterate whose x minimises the objective plus penalties.
+
+        The penalties are on row residuals, and on the distance from the point nearest to zero within the bounds.
+        """
         pattern = self.pattern
         D = np.where(self.pinned, _HELD, self.max_curvature)
         E = np.where(self.absent, _HELD, np.concatenate([np.full(self.p, _SHIFT), np.ones(len(self.absent) - self.p)]))
