@@ -64,8 +64,8 @@ def factor_cholesky(M: Tensor, invert: bool | None = None) -> CholeskyFactor:
 def _inverse_cholesky_factor(M: Tensor) -> tuple[Tensor, Tensor]:
     """Compute L⁻¹ (B, k, k) for M = LLᵀ, and whether M is positive definite, (B,) bool.
 
-    If M = [M₁ ·; C M₂], the result is [T₁ 0; −T₂NT₁ T₂], where T₁ is the result for M₁, N = CT₁ᵀ, and T₂ is the result
-    for M₂ − NNᵀ.
+    A large matrix is factored by halves. Let T₁ be the result for the upper left quarter of M, and N = CT₁ᵀ with the
+    lower left quarter C. Let T₂ be the result for the lower right quarter minus NNᵀ. Then L⁻¹ = [T₁ 0; −T₂NT₁ T₂].
     """
     k = M.shape[1]
     if k <= _BLOCK:

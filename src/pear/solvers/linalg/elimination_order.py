@@ -84,9 +84,10 @@ def _link_for_elimination(i: int, head: Array, after: Array, before: Array, degr
 def minimum_degree_order(n: int, ptr: Array, neighbours: Array, max_work: float) -> tuple[Array, bool]:
     """Find an elimination order by approximate minimum degree on the quotient graph.
 
-    An eliminated node represents the clique of its neighbours at that time. Each remaining node has a list of cliques,
-    followed by the neighbours that belong to none of these cliques. A clique that a newer clique contains is dropped.
-    Nodes with very many neighbours come last in the order.
+    When a node is eliminated, its neighbours become neighbours of each other: a clique, which gets the number of the
+    node. The list of a remaining node has the numbers of the cliques that the node belongs to, and after them its
+    neighbours outside of these cliques. A clique is dropped when a newer clique contains all of its nodes. Nodes with
+    very many neighbours come last in the order.
 
     Args:
         n: the number of nodes.
@@ -220,7 +221,7 @@ def permute_to_elimination_order(n: int, indptr: Array, indices: Array, order: A
         order: (n,) the rows in their new order.
 
     Returns:
-        The two arrays of the permuted pattern, and the old position of each entry.
+        The column pointers and the row indices of the permuted upper triangle, and the old position of each entry.
     """
     rank = np.empty(n, np.int64)
     for k in range(n):
@@ -245,11 +246,13 @@ def permute_to_elimination_order(n: int, indptr: Array, indices: Array, order: A
 
 @allocating
 def elimination_tree(n: int, ptr: Array, rows: Array) -> tuple[Array, Array, float]:
-    """Find the elimination tree of a symmetric matrix.
+    """Find the elimination tree of a symmetric matrix whose rows are in the order of elimination.
+
+    The parent of a column is the row of the first entry below the diagonal in this column of the factor L.
 
     Args:
         n: the number of rows.
-        ptr, rows: the pattern of the upper triangle.
+        ptr, rows: the column pointers and row indices of the upper triangle.
 
     Returns:
         The parent of every column (n,), −1 for roots; the number of entries below the diagonal in every column of L

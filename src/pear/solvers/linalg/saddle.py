@@ -110,14 +110,17 @@ class SaddlePattern:
 
 
 class _SaddleRowPairs(NamedTuple):
-    """The columns of J with at most two entries, and the pairs of rows in which those with two entries lie.
+    """What the elimination of variables with at most two entries in J changes in the matrix that remains.
+
+    A variable with an entry in one row changes the diagonal at this row, in proportion to the square of the entry. A
+    variable with entries in two rows changes the diagonal at both rows, and the off-diagonal entry of this pair of
+    rows, in proportion to the product of its two entries.
 
     Attributes:
         first, second: the two rows of each pair, with ``first < second``. No pair is repeated.
-        which: for each column with two entries, the position of its pair in ``first`` and ``second``.
-        products: the square of each entry of all these columns, and then, for each column with two entries, the product
-            of the two.
-        variables: the column to which each of these squares and products belongs.
+        which: for each variable with two entries, the position of its pair in ``first`` and ``second``.
+        products: the squares of all entries of these variables, then the products of the variables with two entries.
+        variables: the variable to which each of these squares and products belongs.
     """
 
     first: Array
@@ -128,10 +131,10 @@ class _SaddleRowPairs(NamedTuple):
 
 
 def _find_saddle_row_pairs(columns: sparse.csr_array) -> _SaddleRowPairs:
-    """Find the pairs of rows of J that share a variable whose column has exactly two entries.
+    """Find what the elimination of variables with at most two entries in J changes.
 
     Args:
-        columns: (variables, r) the columns of J for variables with at most two entries, transposed.
+        columns: (variables, r) the columns of J that belong to these variables, as the rows of a matrix.
     """
     rows, values, entries = columns.indices.astype(np.int64), columns.data, np.diff(columns.indptr)
     two = np.flatnonzero(entries == 2)
@@ -151,7 +154,7 @@ class Saddle:
         D: (n,) the diagonal that is added to H.
         E: (r,) the diagonal of the lower right block −E, without the minus sign, for r rows.
         factor: the factors of the matrix that remains after some variables are eliminated.
-        inverse: the inverse diagonal of the variables that are eliminated first.
+        inverse: the inverse diagonal entries of these variables.
 
     Attributes:
         succeeded: False if a pivot is zero or not finite. Then nothing can be solved.
@@ -195,7 +198,8 @@ class Saddle:
     def _solve_by_factor(self, rhs: Array) -> Array:
         """Return the solution of the factored system: the whole system, or that of the preconditioner.
 
-        The variables outside of the factor are eliminated first.
+        Args:
+            rhs: (n + r,) the right-hand side for n variables and r rows.
         """
         pattern = self._pattern
         if not pattern.alone_J.shape[1]:

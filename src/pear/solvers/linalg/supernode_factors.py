@@ -216,15 +216,16 @@ def _eliminate_supernode(block: Array, rest: Array, pivots: Array, tiles: Array)
 
 @inner
 def _subtract_supernode_columns(target: Array, block: Array, pivots: Array, t: int, k: int, known: int) -> None:
-    """Subtract the outer products of columns ``k`` to ``known − 1`` from row ``t``, in place.
+    """Subtract what columns ``k`` to ``known − 1`` contribute to row ``t`` of LDLᵀ, in place.
 
-    Four columns are subtracted at a time, so that each number of the row is loaded and stored once for four columns.
+    A column contributes its outer product with itself, times its pivot. Four columns are subtracted at a time, so that
+    each number of the row is loaded and stored once for four columns.
 
     Args:
         target: the row from its diagonal entry on, in the block or in the update matrix.
-        block: (w, w + u) the block.
+        block: (w, w + u) the block, whose rows are columns of L.
         pivots: (w,) the pivots.
-        t: the row.
+        t: the number of the row, from 0 to w + u − 1.
         k: the first of the columns.
         known: the end of the columns.
     """
@@ -244,10 +245,11 @@ def _subtract_supernode_columns(target: Array, block: Array, pivots: Array, t: i
 
 @inner
 def _subtract_supernode_tiles(block: Array, rest: Array, pivots: Array, tiles: Array, first: int, last: int) -> None:
-    """Subtract the outer products of all earlier columns from the rows ``first`` to ``last − 1``, in place.
+    """Subtract what the columns before ``first`` contribute to the rows ``first`` to ``last − 1`` of LDLᵀ, in place.
 
-    The outer products are computed as products of dense tiles, which are so small that BLAS starts no threads. The
-    other arguments are those of ``_eliminate_supernode``.
+    These contributions are computed as products of dense tiles, which are so small that BLAS starts no threads. The
+    other arguments are those of ``_eliminate_supernode``; ``rest`` begins at the first of these rows if the rows lie
+    below the columns of the supernode.
     """
     w, size = block.shape
     known, height = min(first, w), last - first
