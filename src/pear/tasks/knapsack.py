@@ -59,7 +59,10 @@ class Knapsack(SyntheticTask):
         return self.problem.h
 
     def _random(self, seed: int | None) -> np.random.RandomState:
-        """Return a random state from which the weights have already been drawn, so that samples continue its stream."""
+        """Return a random state that is ready to draw samples.
+
+        As in ``random_knapsack``, numbers for the weights are drawn from it first, even if the user has given weights.
+        """
         random = np.random.RandomState(self.seed if seed is None else seed)
         _draw_knapsack_weights(random, *self.weights.shape)
         return random
@@ -70,6 +73,9 @@ class Knapsack(SyntheticTask):
 
     def with_capacity(self, ratio: float) -> Knapsack:
         """Return a knapsack of the same items, with capacities of ``ratio`` times the total weight in each dimension.
+
+        Raises:
+            ProblemError: the ratio is negative or not finite.
 
         Example:
             >>> from pear.tasks import knapsack

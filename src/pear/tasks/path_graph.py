@@ -157,9 +157,9 @@ class PathGraph:
     def _levels(self) -> list[tuple[Tensor, Tensor, Tensor]]:
         """For every depth from 1 on: its k nodes (k,), the arcs into each node (k, width), and their tails (k, width).
 
-        The width is the largest number of arcs into a node of this depth. Other nodes repeat their first arc. Arcs into
-        a node come from nodes of smaller depth, so that all nodes of a depth are one step of the dynamic program. The
-        source is left out, because no path contains arcs into the source.
+        The width is the largest number of arcs into a node of this depth. A node with fewer arcs has its first arc in
+        the other places. Arcs into a node come from nodes of smaller depth, so that all nodes of a depth are one step
+        of the dynamic program. The source is left out, because no path contains arcs into the source.
         """
         arriving: list[list[int]] = [[] for _ in range(self.nodes)]
         for k in sorted(range(len(self.arcs)), key=lambda k: self.arcs[k]):

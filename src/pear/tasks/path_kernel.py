@@ -18,8 +18,8 @@ class ArrivingArcs(NamedTuple):
     """The arcs of an acyclic graph, grouped by the node that they enter.
 
     Attributes:
-        nodes: (k,) the nodes that arcs enter. Every arc leaves the source or an earlier node of this list. The source
-            is not in the list, because no path contains arcs into the source.
+        nodes: (k,) the nodes that arcs enter, without the source, because no path contains arcs into the source. A
+            node comes after all nodes of the list from which an arc leads to it.
         starts: (k + 1,) the position in ``arcs`` at which the arcs of each node begin; the last entry is the length of
             ``arcs``.
         arcs: the numbers of the arcs, node after node. If two arcs into a node are equally good, the first one wins.

@@ -32,7 +32,7 @@ class Portfolio(Task):
         return -to_tensor("returns", returns)
 
     def curvature(self, covariance: ArrayLike) -> Tensor:
-        """Return the curvature γΣ of a covariance Σ (n, n) or (B, n, n), for the arguments ``Q``; differentiable."""
+        """Return the curvature γΣ of a covariance Σ (n, n) or (B, n, n), for arguments named ``Q``; differentiable."""
         return self.risk_aversion * to_tensor("covariance", covariance)
 
     def decide(self, cost: Any, Q: Any = None) -> Tensor:
@@ -66,7 +66,7 @@ class Portfolio(Task):
 
 
 def portfolio(n: int, risk_aversion: float = 1.0, lower: float | None = 0.0) -> Portfolio:
-    """Return a fully invested portfolio of n assets.
+    """Return a portfolio of n assets whose weights sum to 1.
 
     Args:
         n: the number of assets.

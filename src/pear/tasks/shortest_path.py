@@ -41,8 +41,12 @@ class ShortestPath(SyntheticTask):
     def decide(self, cost: Any, Q: Any = None) -> Tensor:
         """Return each sample's cheapest path, (B, n): 1 for arcs on the path, 0 for others.
 
-        The path is found by dynamic programming. With a curvature ``Q``, the decision may be a mixture of paths, and a
-        solver finds it.
+        The path is found by dynamic programming. With a curvature ``Q``, a solver finds the decision, which may be a
+        mixture of paths.
+
+        Args:
+            cost: (B, n) or (n,) finite costs of the arcs.
+            Q: (n, n) or (B, n, n) curvature of the objective, or None.
         """
         if Q is not None:
             return super().decide(cost, Q)
@@ -84,7 +88,7 @@ class ShortestPath(SyntheticTask):
         """Return the task with reversed vertical arcs: paths then lead from the lower left to the upper right corner.
 
         Every arc keeps its index and its cost, so that a forecaster trained on one direction can be tested on the
-        other. Crossing twice gives the first direction again.
+        other. Crossing twice gives the first direction again. Only a grid can be crossed.
 
         Example:
             >>> from pear.tasks import shortest_path

@@ -108,14 +108,15 @@ class Task:
             predicted: (B, n) predicted costs.
             true: (B, n) true costs.
             Q: (n, n) or (B, n, n) predicted curvature; if omitted, that of the problem.
-            true_Q: (n, n) or (B, n, n) true curvature; if omitted, that of the problem.
+            true_Q: (n, n) or (B, n, n) true curvature; if omitted, that of the problem. It is given only with ``Q``.
         """
         return self.outcome(predicted, true, Q, true_Q).regret
 
     def normalized_regret(self, predicted: Any, true: Any, Q: Any = None, true_Q: Any = None) -> float:
         """Return the sum of all regrets, divided by the sum of the absolute best values.
 
-        If all best values are 0, the result is 0 if all regrets are 0, otherwise infinite.
+        The best value of a sample is the objective of the best decision under true costs. If all best values are 0, the
+        result is 0 if all regrets are 0, otherwise infinite.
 
         Args:
             predicted, true, Q, true_Q: as for ``regret``.
