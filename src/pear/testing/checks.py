@@ -63,6 +63,8 @@ def check_that(condition: bool, sentence: str) -> None:
 def check_raises(kind: type[Exception], call: Callable[[], object], what: str) -> None:
     """Raise ``ConformanceError`` unless ``call`` raises an error of this kind with a message.
 
+    An error of another kind is not caught.
+
     Args:
         kind: the expected error.
         call: a function that should raise the error.

@@ -38,7 +38,7 @@ def loss_checks(loss: Any, **options: Any) -> list[Check]:
 
     Args:
         loss: the name of the loss, its class, a function that makes a loss for a problem, or a ``pear.losses.Method``.
-        options: settings of the loss that have no default.
+        options: settings of the loss. Those without a default are required.
 
     Example:
         >>> [str(check) for check in loss_checks("spo+")][:2]
@@ -52,7 +52,7 @@ def check_loss(loss: Any, **options: Any) -> tuple[str, ...]:
 
     Args:
         loss: the name of the loss, its class, a function that makes a loss for a problem, or a ``pear.losses.Method``.
-        options: settings of the loss that have no default.
+        options: settings of the loss. Those without a default are required.
 
     Returns:
         The names of the checks, if all of them passed.
@@ -73,7 +73,7 @@ class _LossChecks:
 
     Args:
         given: the argument ``loss`` of ``loss_checks``.
-        options: settings of the loss that have no default.
+        options: settings of the loss. Those without a default are required.
     """
 
     def __init__(self, given: Any, options: dict[str, Any]) -> None:

@@ -19,7 +19,7 @@ Array = NDArray[np.float64]
 
 @dataclass(frozen=True)
 class ModelCase:
-    """The model ``½ zᵀQz + cᵀz + offset`` under ``low ≤ Az ≤ high`` and ``lb ≤ z ≤ ub``.
+    """The model ``½ zᵀQz + cᵀz + offset``, minimised or maximised, under ``low ≤ Az ≤ high`` and ``lb ≤ z ≤ ub``.
 
     Attributes:
         c: n costs.

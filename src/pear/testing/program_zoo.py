@@ -154,7 +154,7 @@ def packing_zoo_program() -> QuadraticProgram:
 
 
 def integer_zoo_program() -> QuadraticProgram:
-    """Return four programs in three integers from 0 to 4. Their rows differ, and one row has no limit."""
+    """Return four programs in three integers from 0 to 4. Their inequalities differ, and one of them has no limit."""
     rng = np.random.default_rng(4)
     G, h = rng.integers(1, 5, (4, 2, 3)), rng.integers(6, 12, (4, 2)).astype(float)
     h[1, 0] = INF

@@ -198,7 +198,7 @@ class _SolverChecks:
         check_that(said == Status.INACCURATE or empty, f"a sample that is {said.name} has a point; it must be NaN")
 
     def isolates_a_bad_sample(self, kind: str) -> None:
-        """Check that a sample without a solution does not affect the other samples of a batch."""
+        """Check that an infeasible sample is not called solved, and that the other samples of its batch are solved."""
         qp = _program_with_bad_sample(kind)
         candidate, good = self._propose(qp), torch.tensor([0, 2])
         said = Status(int(candidate.status[1]))
@@ -225,7 +225,7 @@ class _SolverChecks:
         Args:
             make: a function that returns the programs.
             highest: the largest value of a variable.
-            optional: whether the solver may decline these programs.
+            optional: whether the solver may decline these programs, with the status INACCURATE for all of them.
         """
         qp = make()
         candidate = self._propose(qp)
