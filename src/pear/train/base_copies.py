@@ -49,19 +49,20 @@ class BaseCopies:
         return self._forecasts[key]
 
     def forecast_out_of_fold(self, samples: Array, gap: int = 0, folds: int = FOLDS) -> Array:
-        """Return forecasts of rows of X by copies that are fitted to some of these samples, but not to the row.
+        """Return forecasts of each of the chosen samples by a copy of the base that is fitted to others of them.
 
-        All samples are split into blocks of consecutive samples. The samples of a block are forecast by a copy that is
-        fitted to those of ``samples`` that are neither in the block nor next to it. If there are none, it is fitted to
-        those that are not in the block, and if there are none again, to all of ``samples``.
+        All N samples are split into blocks of consecutive samples. The chosen samples in a block are forecast by a copy
+        that is fitted to the chosen samples outside of the block and of the gaps on either side of it. If no chosen
+        sample is there, the copy is fitted to those outside of the block. If all chosen samples are in one block, the
+        copy is fitted to all of them, and they are not new to it.
 
         Args:
-            samples: the numbers of the samples in ascending order.
-            gap: the number of samples on either side of a block to which its copy is not fitted.
+            samples: the numbers of the chosen samples, in ascending order.
+            gap: the number of samples in the gap on either side of a block.
             folds: the number of blocks; with fewer samples than that, each sample is a block.
 
         Returns:
-            The forecasts of all rows of X. Those of rows of other samples are NaN.
+            An array with a row for each row of X. The rows of samples that are not chosen are NaN.
         """
         values: Array | None = None
         for others, block in blocked_folds(self.count, folds, gap):
@@ -86,7 +87,8 @@ def forecast_by_base(base: Any, X: Any) -> Array:
     """Return the forecasts of a base for the rows X, as a float64 array in the shape that the base returns.
 
     Args:
-        base: an object with a method ``predict``, a torch module from features to values, or a function of X.
+        base: an object with a method ``predict``, a ``Booster`` of XGBoost, a torch module from features to values, or
+            a function of X.
         X: the rows, in the form that the base accepts. A torch module gets a tensor of the module's dtype.
 
     Raises:

@@ -40,17 +40,20 @@ OWN, OUT_OF_FOLD = "own", "out-of-fold"
 
 @dataclass(frozen=True, eq=False)
 class CorrectionOffsets:
-    """The forecasts of training samples of which a race chooses those that a correction is trained on.
+    """Two kinds of forecasts of the training samples. A race chooses the kind that a correction is trained on.
 
-    In each fold of the race, the base is a copy that is fitted to the training samples of the fold. It forecasts the
-    held-out samples, which are thus new to it, as later samples are to the base.
+    ``OWN`` forecasts are made by the fitted base itself. ``OUT_OF_FOLD`` forecasts are made by copies of the base, each
+    of which forecasts samples that it was not fitted to.
+
+    In each fold of the race, a copy that is fitted to the training samples of the fold takes the place of the base. The
+    held-out samples are thus new to it, as later samples are new to the base.
 
     Attributes:
         copies: the copies of the base.
-        forecasts: the forecasts of all samples, by their kind: ``OWN`` and ``OUT_OF_FOLD``. They have the shape that
-            the base returns, with a row for each row that it gets.
-        gap: the number of samples next to a block to which the copy that forecasts the block is not fitted.
-        note: a sentence that says which forecasts are corrected without a race.
+        forecasts: the forecasts of all samples, by their kind. They have the shape that the base returns, with a row
+            for each row that it gets.
+        gap: the number of samples on either side of a block to which the copy that forecasts the block is not fitted.
+        note: a sentence that says which kind is corrected if there is no race.
     """
 
     copies: BaseCopies
@@ -61,12 +64,13 @@ class CorrectionOffsets:
     def in_fold(self, kept: Array, nested: bool) -> dict[str, Array]:
         """Return the forecasts of all samples in a fold of a race, by their kind, in the shape of ``forecasts``.
 
-        Of both kinds, the forecasts of samples other than the training samples are those of the fold's copy.
+        The ``OWN`` forecasts are made by one copy, which is fitted to the training samples of the fold. The
+        ``OUT_OF_FOLD`` forecasts differ from them at the training samples, which are forecast by other copies.
 
         Args:
             kept: the numbers of the training samples of the fold, in ascending order.
-            nested: whether the copies that make the out-of-fold forecasts are fitted to training samples of the fold
-                alone. Otherwise they are the copies of the whole training, which were fitted to held-out samples, too.
+            nested: whether these other copies are fitted to training samples of the fold alone. Otherwise their
+                forecasts are taken from ``forecasts``, and the copies were fitted to held-out samples, too.
         """
         own, rows = self.copies.forecast(kept), self.copies.rows(kept)
         unseen = self.copies.forecast_out_of_fold(kept, self.gap) if nested else self.forecasts[OUT_OF_FOLD]
@@ -93,17 +97,20 @@ class BaseForecast(NamedTuple):
 
 
 def make_base_forecast(base: Any, X: Any, y: Any, groups: LongTable | None = None, gap: int = 0) -> BaseForecast:
-    """Return the forecasts of the training rows that a model is trained to correct: the base's own or held-out ones.
+    """Return the forecasts of the training rows that a model is trained to correct.
 
     Trees and wide models forecast the rows that they were fitted to better than any other rows. A model that is trained
-    to correct such forecasts learns from errors that are too small. The forecasts of the base are therefore compared
-    with those of ``held_out_base_forecast``, in which every row is new to its forecaster. If the base has a clearly
-    smaller mean absolute error, the held-out forecasts are returned, otherwise those of the base. A base that is not an
-    estimator of scikit-learn, or is a ``FrozenEstimator``, cannot be fitted again; its own forecasts are returned.
+    to correct such forecasts learns from errors that are too small. The base's own forecasts are therefore compared
+    with held-out forecasts (``held_out_base_forecast``), in which every row is new to its forecaster. If the own
+    forecasts have a clearly smaller mean absolute error, ``BaseForecast.values`` are the held-out forecasts, otherwise
+    the own forecasts.
 
-    A race chooses between the two by decisions (``BaseForecast.offsets``). It has no such choice if the base cannot be
-    fitted again, or if it was fitted before and forecasts these rows about as well as the copies do. Such a base may
-    have been fitted to other rows.
+    A race chooses between own and held-out forecasts by decisions, if ``BaseForecast.offsets`` holds both. It holds
+    none if the base was fitted before the call and its own forecasts are about as good as the held-out ones, because
+    such a base may have been fitted to other rows.
+
+    A base that is not an estimator of scikit-learn, or is a ``FrozenEstimator``, cannot be fitted again. Its own
+    forecasts are then the ``values``, and there is no choice.
 
     Args:
         base: a forecaster as in ``forecast_by_base``. An estimator that is not fitted is copied, and the copy is fitted
@@ -112,7 +119,7 @@ def make_base_forecast(base: Any, X: Any, y: Any, groups: LongTable | None = Non
         y: the true values, with a row for each row of X: k values, (N, k), or one value, (N,).
         groups: the groups of a long table, in which several rows form a sample; the rows of a group are held out
             together. None if each row is a sample.
-        gap: the number of samples next to a block to which the copy that forecasts the block is not fitted.
+        gap: the number of samples on either side of a block to which the copy that forecasts the block is not fitted.
     """
     if not is_refittable_base(base):
         note = "the base's forecasts of the training rows are taken as they come; where it was fitted to these "

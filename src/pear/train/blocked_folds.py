@@ -16,7 +16,7 @@ def blocked_folds(count: int, folds: int, gap: int = 0) -> Iterator[tuple[Tensor
 
     The folds hold out blocks of consecutive rows, the last block first. Neighbouring rows are often alike, as days of
     one week are. If they are held out as a block, the training has not seen rows that are almost the same as the
-    held-out rows.
+    held-out rows. A single block of all rows is not held out, and nothing is yielded.
 
     Args:
         count: the number of rows.

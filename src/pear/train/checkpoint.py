@@ -81,7 +81,10 @@ class CheckpointFile:
         return own
 
     def content(self, stage: str) -> dict[str, Any]:
-        """Return the content of this stage as ``open`` read it; {} if the file did not exist or held another stage."""
+        """Return the content of this stage as ``open`` read it.
+
+        The result is {} if the file did not exist or held another stage, and after a ``save``.
+        """
         return self._content if stage == self.stage else {}
 
     def save(self, stage: str, content: Mapping[str, Any]) -> None:

@@ -113,7 +113,7 @@ def fit_correction(
         fit_corrected: a function that trains the ``Correction`` of the model. It gets the ``Correction``, the training
             samples, and the validation samples, share or None. The features of these samples are pairs (features,
             forecasts of the base).
-        gap: the number of samples next to held-out samples that are not trained on.
+        gap: as in ``make_base_forecast``.
 
     Returns:
         The history from ``fit_corrected``. Its note also says where the forecasts of the base come from.

@@ -60,13 +60,14 @@ def fit(
     start: the model fitted to the squared error. A linear model is fitted in closed form, by ridge regression; a
     network is trained with weight decay; a model that is already trained is itself the start. From the start, and if
     the model is untrained also from its untrained weights, the model is trained on the loss for 8, 16, 32, … epochs,
-    and the weights of the second half of the epochs are averaged. If the best of these trainings decides clearly better
-    than the start on held-out samples, it is repeated on all samples. Otherwise the start is kept. ``History.choice``
-    is a sentence about the winner, and ``History.race`` lists all results.
+    and the weights of the second half of the epochs are averaged. Weights between those of the start and those of a
+    training that began with the start compete, too. The start wins unless another contender decides clearly better on
+    held-out samples. The winner is trained again on all samples, unless the user gives validation samples.
+    ``History.choice`` is a sentence about the winner, and ``History.race`` lists all results.
 
-    With another loss, another ``FitConfig.start`` or an optimizer of the user, the model is trained on the loss once.
-    The metric is then computed after the first epoch, every ``FitConfig.check_every`` epochs and at the end, and the
-    best weights are kept.
+    If the loss has no decision problem, if ``FitConfig.start`` is not "race", or if the user passes an optimizer, the
+    model is trained on the loss once. The metric is then computed after the first epoch, every
+    ``FitConfig.check_every`` epochs and at the end, and the weights with the best metric are kept.
 
     Ctrl-C ends the run early. The model then has the best weights so far, or its first weights if no weights were
     compared yet. ``fit`` does not use torch's global random generators. Only a model that draws random numbers (as

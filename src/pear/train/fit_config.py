@@ -37,15 +37,17 @@ class FitConfig:
         start: how a run begins if the user passes no optimizer.
 
             "race": several trainings compete, and the one that decides best on held-out samples wins (``pear.fit``). A
-            race does not use ``check_every``, ``patience`` and ``halve_after``. Other starts train on the loss once.
+            race does not use ``check_every``, ``patience`` and ``halve_after``. Other starts train on the loss once. If
+            the loss has no decision problem, there is no race, and an untrained last layer is rescaled as by
+            "standardised".
 
             "mse": an untrained model is first trained on the squared error. Its weights are then kept unless the
             training on the loss finds weights whose validation metric is lower by a share of 1/√N, for N validation
             samples.
 
             "standardised": an untrained last layer is rescaled. Its first outputs have the mean of the costs and a
-            tenth of their standard deviation. The learning rate of this layer is multiplied by that standard deviation,
-            so that training does not depend on the unit of the costs.
+            tenth of their standard deviation. The learning rate of this layer is multiplied by the standard deviation
+            of the costs, so that training does not depend on their unit.
 
             "given": the model begins with the weights that it has.
         gap: in a race, the number of rows before and after the held-out rows that are not trained on. It is needed if

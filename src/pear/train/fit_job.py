@@ -23,8 +23,8 @@ class FitJob:
 
     Attributes:
         model: the model that is trained.
-        validation: the validation samples.
-        score: the metric on the validation samples.
+        validation: the validation samples; not used in a race.
+        score: the metric on the validation samples; not used in a race.
         config: the settings.
         order: the function that orders the training samples in an epoch.
         callbacks: the functions that are called after every epoch.

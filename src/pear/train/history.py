@@ -68,8 +68,8 @@ class History:
     """The record of a training run.
 
     Attributes:
-        checks: all checks, in order.
-        epochs: the number of complete epochs.
+        checks: all checks, in order. In a race, there is one after each stage of each contender except the start.
+        epochs: the number of complete epochs; in a race, the epochs of the winner on the loss.
         seconds: the seconds of the whole run.
         check_seconds: the seconds of all checks together.
         split: the seconds of each part of the work: "solve" and "gradient" as the loss measures them, "validation", and
@@ -78,9 +78,9 @@ class History:
             progress callback returned True).
         best: the check whose weights the model has at the end: the check with the lowest metric, and the first of
             several equal ones. None if the run ended before any check. Its epoch is 0 if no check was better than the
-            first weights.
+            first weights. In a race, it has the epochs and the metric of the winner.
         before: the record of a first training on the squared error, or None. ``seconds`` and ``best`` include that
-            training; ``checks`` and ``epochs`` do not.
+            training; ``checks`` and ``epochs`` do not. In a race, it has the epochs and the metric of the start.
         held_out: the number of training samples that were held out for validation, in all folds together; 0 if the user
             gave validation samples.
         note: a sentence on what ``fit`` decided about the samples, or "".
@@ -155,8 +155,8 @@ def split_history_seconds(history: History, before: dict[str, float], now: dict[
 
     Args:
         history: the record of the run.
-        before: the seconds that the loss had spent on its parts, by name, when the run began.
-        now: the same at the end of the run.
+        before: the seconds that the loss had spent on each part when the run began, by the name of the part.
+        now: the seconds that the loss has spent on each part at the end of the run, by the name of the part.
     """
     spent = {name: seconds - before.get(name, 0.0) for name, seconds in now.items()}
     spent["validation"] = history.check_seconds

@@ -28,8 +28,8 @@ def make_optimizer(
     A step of Adam has the size of the learning rate, whatever the size of the gradient. The learning rate of the last
     layer, whose outputs are the forecasts, is therefore multiplied by the standard deviation of the costs. If costs are
     small, ε in Adam's denominator is made smaller, too. The same costs in another unit thus lead to the same forecasts
-    in that unit. If ``config.start`` is "given", or if it is "standardised" and the last layer is not rescaled, all
-    layers have the same learning rate.
+    in that unit. All layers have the same learning rate if ``config.start`` is "given", if it is "standardised" and the
+    last layer is not rescaled, or if ``find_output_layer`` finds no last layer.
 
     Args:
         model: the model. Its last layer is rescaled in place if the layer is untrained, ``keep`` is False and
@@ -45,8 +45,9 @@ def make_optimizer(
         decay: the weight decay of each step, as a share of the learning rate; with 0 the optimizer is a plain Adam.
 
     Returns:
-        The optimizer. The last layer and the rest of the model are separate parameter groups. The groups depend only on
-        the architecture of the model, so that the saved state of one optimizer fits that of a later run.
+        The optimizer. A last layer that ``find_output_layer`` finds and the rest of the model are separate parameter
+        groups. The groups depend only on the architecture of the model and ``config.start``, so that the saved state of
+        one optimizer fits that of a later run.
     """
     end = None if config.start == "given" else find_output_layer(model, features, costs, typical)
     kind = torch.optim.AdamW if decay else torch.optim.Adam

@@ -81,6 +81,9 @@ class OutputLayer:
     def standardise(self) -> float:
         """Rescale the layer, so that its outputs get the mean and a tenth (``SPREAD``) of the deviation of the costs.
 
+        Without a bias, the outputs get the deviation but not the mean. If all outputs are equal, the weights become
+        zero.
+
         Returns:
             The deviation of the costs.
         """

@@ -92,9 +92,9 @@ class ParallelRanks:
         return self.rank == 0
 
     def __enter__(self) -> ParallelRanks:
-        """Return this object. From now on, a first Ctrl-C takes effect at the next meeting.
+        """Return this object. If there are several ranks, a first Ctrl-C now takes effect at the next meeting.
 
-        All ranks then stop at the same place.
+        All ranks then stop at the same place. A handler of Ctrl-C that the user has set stays in place.
         """
         main = threading.current_thread() is threading.main_thread()
         if self.device is not None and main and signal.getsignal(signal.SIGINT) is signal.default_int_handler:

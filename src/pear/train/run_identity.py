@@ -83,6 +83,8 @@ def loss_identity(loss: Any) -> dict[str, Any]:
     """Return the class of a loss, its settings, and a digest of its problem.
 
     A setting is a number, a text or a bool that is an argument of the class and also an attribute of that name.
+    ``solver`` and ``on_failure`` are left out, because a resumed run may change them. A loss that is no ``nn.Module``
+    is described by its name alone.
 
     Example:
         >>> import pear
