@@ -109,6 +109,22 @@ def test_copies_are_fitted_once_to_the_same_samples() -> None:
     assert len({frozenset(fit) for fit in Recorder.fits}) == len(Recorder.fits)
 
 
+def test_a_race_of_five_folds_fits_a_base_sixteen_times(monkeypatch: pytest.MonkeyPatch) -> None:
+    sizes: list[int] = []
+    fit = Ridge.fit
+
+    def fit_counted(self: Any, X: Any, y: Any) -> Any:
+        sizes.append(len(X))
+        return fit(self, X, y)
+
+    monkeypatch.setattr(Ridge, "fit", fit_counted)
+    regressor(Ridge()).fit(*days(60))
+    assert sorted(sizes) == [36] * race_samples.NESTED_FITS + [48] * FOLDS + [60]
+    sizes.clear()
+    regressor(Ridge(), validation_fraction=0.2).fit(*days(60))
+    assert sorted(sizes) == [36] * 4 + [48] * FOLDS + [60]
+
+
 def test_copies_that_are_not_nested_forecast_training_rows_as_in_the_whole_training() -> None:
     offsets = offsets_of_recorder(0, False)
     kept = next(blocked_folds(COUNT, FOLDS))[0].numpy()
