@@ -49,7 +49,7 @@ class _Residuals(NamedTuple):
     Attributes:
         slope: (B, n) the gradient of the Lagrangian.
         equality: (B, p) the residuals of the equalities.
-        rest: (B, K) the residuals of the inequalities and bounds, written as equations with slacks.
+        rest: (B, K) for each inequality and bound, the limit minus the row times x minus the slack.
         product: (B, K) the products of slack and multiplier.
         mu: (B, 1) the mean of these products over the present inequalities and bounds.
     """

@@ -114,8 +114,8 @@ def _add_supernode_update(
     Args:
         stack: the update matrices, each as an upper triangle packed by rows.
         left: where the update matrix of the child begins in ``stack``.
-        found: (size,) the positions of the child's rows in the parent: first the columns of the parent, then the rows
-            below them.
+        found: (size,) the position of each row of the child in the parent: k for column k of the parent, and w + k for
+            row k below these columns.
         size: the number of rows of the child's update matrix.
         L: the numbers of L.
         at: where the block of the parent begins in ``L``.
