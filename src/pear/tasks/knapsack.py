@@ -136,7 +136,7 @@ def knapsack(weights: ArrayLike, capacity: ArrayLike) -> Knapsack:
 
     Args:
         weights: (k, n) weights of n items in k dimensions, or (n,) for one dimension; at least 0.
-        capacity: (k,) capacities, or a number for all dimensions.
+        capacity: (k,) capacities, or a number for all dimensions; at least 0.
 
     Example:
         >>> import pear

@@ -57,7 +57,10 @@ class Portfolio(Task):
         return self.decide(cost)
 
     def weights(self, returns: ArrayLike, covariance: ArrayLike) -> Tensor:
-        """Return the optimal weights (B, n) for returns μ (n,) or (B, n) and covariance Σ (n, n) or (B, n, n)."""
+        """Return the optimal weights (B, n) for returns μ (n,) or (B, n) and covariance Σ (n, n) or (B, n, n).
+
+        The result is not differentiable.
+        """
         return self.decide(self.cost(returns), self.curvature(covariance).detach())
 
     def utility(self, weights: Tensor, returns: Tensor, covariance: Tensor) -> Tensor:
