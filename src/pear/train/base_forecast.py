@@ -80,7 +80,7 @@ class CorrectionOffsets:
 
 
 class BaseForecast(NamedTuple):
-    """Forecasts of training rows that a base has made; another model is trained to correct them.
+    """The forecasts of the training rows that a model is trained to correct, by a base or by copies of the base.
 
     Attributes:
         base: the fitted base, a forecaster of the user, which forecasts all later rows.

@@ -60,8 +60,8 @@ class FitConfig:
             then misleads less. Validation always uses the true costs.
         label_own_weight: w, the weight of the sample's costs in the mixture, from 0 to 1.
         label_mixing: "mean" mixes the costs with the mean m of the neighbours' costs. "each" replaces each sample by k
-            samples with the costs ``w c + (1 − w) c_j``, one for each neighbour j. An epoch is then k times as long.
-            "each" needs samples without ids and a problem that all samples share.
+            samples with the costs ``w c + (1 − w) c_j``, one for each neighbour j, whose costs are c_j. An epoch is
+            then k times as long. "each" needs samples without ids and a problem that all samples share.
         normalise_costs: whether training scales the costs of every sample to the same norm, so that samples with large
             costs count no more than others. The decisions of a linear objective do not depend on this norm. Validation
             always uses the true costs.

@@ -193,7 +193,9 @@ class ParallelRanks:
             self.copy_weights(model)
 
     def check_same_samples(self, samples: SampleSource) -> None:
-        """Check that all ranks have the same samples; of a DataLoader only the length is compared.
+        """Check that all ranks have the same samples.
+
+        Of a DataLoader only the length is compared, of Parquet files the length and the samples that are read first.
 
         Raises:
             TrainingError: two ranks differ.
