@@ -63,8 +63,7 @@ class ElasticProblem:
             b=problem.b,
             G=_append_elastic(problem, _append_elastic(problem, G, bound_rows, -2), over, -1) if m + bounds else None,
             h=self.fields(own)["h"] if m + bounds else None,
-            lb=self._bound(own["lb"], has["lb"], -torch.inf, 0.0),
-            ub=self._bound(own["ub"], has["ub"], torch.inf, torch.inf),
+            **self.bounds(own),
             sense=problem.sense,
             integer=None if problem.integer is None else problem.integer.nonzero()[:, 0],
         ).to(dtype=problem.dtype)
@@ -101,12 +100,13 @@ class ElasticProblem:
 
         Args:
             sides: b, h, lb and ub of the plain problem, by name. Each may have a leading dimension B.
-            matrices: those of A (B, p, n) and G (B, m, n) of the plain problem that have predicted coefficients, by
+            matrices: those of A (B, p, n), G (B, m, n) and Q (B, n, n) of the plain problem that differ by sample, by
                 name; None if there are none.
 
         Returns:
             The fields of the elastic problem, by name: b and h, unless they are empty, and each of ``matrices``. The
-            matrices have additional columns for the slacks, and G has additional rows for the priced bounds.
+            matrices have additional columns for the slacks, G has additional rows for the priced bounds, and Q has
+            additional rows for the slacks.
         """
         at = self._at
         parts = [sides["h"], -sides["lb"][..., at["lb"]], sides["ub"][..., at["ub"]]]
@@ -115,8 +115,30 @@ class ElasticProblem:
         found = {name: side for name, side in (("b", sides["b"]), ("h", h)) if side.shape[-1]}
         return found | {name: self._with_slacks(name, rows) for name, rows in (matrices or {}).items()}
 
+    def bounds(self, sides: Mapping[str, Tensor]) -> dict[str, Any]:
+        """Convert bounds of the plain problem to bounds of the elastic problem's variables. Differentiable.
+
+        Bounds with a price are no bounds of the elastic problem, but rows of its G.
+
+        Args:
+            sides: those of lb and ub of the plain problem that are to be converted, by name, (n,) or (N, n) each. Other
+                names are ignored.
+
+        Returns:
+            The bounds by name, (n + slacks,) or (N, n + slacks) each.
+        """
+        found = {}
+        for name, absent, slack in (("lb", -torch.inf, 0.0), ("ub", torch.inf, torch.inf)):
+            if name in sides:
+                own, at = sides[name], self._at[name].to(sides[name].device)
+                kept = own.index_fill(-1, at, absent)
+                found[name] = torch.cat([kept, kept.new_full((*kept.shape[:-1], len(self.price)), slack)], -1)
+        return found
+
     def _with_slacks(self, name: str, rows: Tensor) -> Tensor:
-        """Extend the r rows (B, r, n) of A or G to the r' ≥ r rows (B, r', n + slacks) of the elastic problem."""
+        """Extend the r rows (B, r, n) of A, G or Q to the r' ≥ r rows (B, r', n + slacks) of the elastic problem."""
+        if name == "Q":
+            return _pad_with_elastic_slacks(rows, len(self.price))
         whole = getattr(self.problem, name).to(rows)
         tail = whole if whole.ndim == 2 else whole[0]  # slacks and bounds are the same for all samples
         count = rows.shape[-2]
@@ -193,18 +215,6 @@ class ElasticProblem:
         by_h[:, self._rows] = weight[:, 2 * e :]
         return (tmatvec(program.A, by_b) + tmatvec(program.G, by_h))[:, : self.n]
 
-    def _bound(self, own: Tensor, priced: Tensor, absent: float, slack: float) -> Tensor:
-        """Return the lower or upper bounds of the elastic problem's variables, (n + slacks,) or (N, n + slacks).
-
-        Args:
-            own: (n,) or (N, n) the bounds of the plain problem.
-            priced: (n,) bool, True for bounds with a price, which have become rows.
-            absent: the infinity that takes the place of priced bounds.
-            slack: the bound of every slack.
-        """
-        kept = torch.where(priced, absent, own)
-        return torch.cat([kept, kept.new_full((*kept.shape[:-1], len(self.price)), slack)], -1)
-
 
 def _elastic_slack_columns(rows: int, slacks: int, at: Tensor, first: int, sign: float) -> sparse.csr_array:
     """Return a matrix (rows, slacks) with the entry ``sign`` in row ``at[i]`` and column ``first + i``, for every i."""
@@ -220,7 +230,7 @@ def _append_elastic(problem: Problem, matrix: Any, more: sparse.csr_array, axis:
     return torch.cat([matrix, dense.expand(*matrix.shape[:-2], *dense.shape)], axis)
 
 
-def _pad_with_elastic_slacks(Q: Matrix | None, slacks: int) -> Any:
+def _pad_with_elastic_slacks(Q: Any, slacks: int) -> Any:
     """Return Q with additional zero rows and columns for the slacks; None stays None."""
     if Q is None:
         return None

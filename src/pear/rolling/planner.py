@@ -145,13 +145,15 @@ class Planner(nn.Module):
         """
         cost, fields, elastic = data.cost, dict(data.fields), self.program.elastic
         own = constraint_sides(self.program.problem)
+        if elastic is not None:
+            sides = {name: fields.get(name, own[name].to(cost)) for name in SIDES}
+            matrices = {name: field for name, field in fields.items() if name not in SIDES}
+            bounds = elastic.bounds({name: fields[name] for name in ("lb", "ub") if name in fields})
+            cost, fields = elastic.cost(cost), elastic.fields(sides, matrices) | bounds
+            own = constraint_sides(elastic.problem)
         if held is not None:
             at = held["at"].to(cost.device)
             for name in ("lb", "ub"):
                 side = fields.get(name, own[name].to(cost)).expand(len(cost), -1)
                 fields[name] = side.index_copy(1, at, held["values"])
-        if elastic is None:
-            return cost, fields
-        sides = {name: fields.get(name, own[name].to(cost)) for name in SIDES}
-        matrices = {name: field for name, field in fields.items() if name not in SIDES}
-        return elastic.cost(cost), matrices | elastic.fields(sides)
+        return cost, fields

@@ -9,6 +9,7 @@ from torch import Tensor
 
 from pear.errors import ProblemError
 from pear.problem import Penalty
+from pear.problem.constraint_map import constraint_sides
 from pear.problem.matrix import to_csr_matrix
 from pear.rolling.timeline import BEFORE, Timeline
 from pear.wording import list_names
@@ -81,9 +82,9 @@ class RealisedCost:
             z: (B, n) plans.
             fields: as for ``__call__``.
         """
-        total = torch.zeros_like(z[:, 0])
+        total, own = torch.zeros_like(z[:, 0]), constraint_sides(self.model.problem)
         for name, price in self._prices.items():
-            side = fields[name]
+            side = fields.get(name, own[name].to(z))
             if name in ("b", "h"):
                 matrix = "A" if name == "b" else "G"
                 rows = fields.get(matrix, getattr(self.model.problem, matrix)).to(z)
@@ -97,9 +98,10 @@ class RealisedCost:
         return total
 
     def _read_prices(self) -> dict[str, Tensor]:
-        """Return the prices of violations for each predicted field among b, h, lb and ub.
+        """Return the prices of violations for each of b, h, lb and ub of which a constraint has a price.
 
-        A price is zero for constraints of periods that are not carried out, and for constraints without a finite price.
+        The constraint need not be predicted. A price is zero for constraints of periods that are not carried out, and
+        for constraints without a finite price.
         """
         model = self.model
         if model.constraint_map is None:
@@ -110,9 +112,10 @@ class RealisedCost:
                 "pear.Penalty alone; pass recourse=pear.Penalty(…), or cost=, what the steps done cost"
             )
         prices, found = model.recourse.prices(model.problem, model.constraint_map), {}
-        for name in model.constraint_map.sides:
+        for name, price in prices.items():
+            if not bool(price.isfinite().any()):
+                continue
             mine = self._rows["A"] if name == "b" else self._rows["G"] if name == "h" else self._bounds
-            price = prices[name]
             found[name] = torch.where(mine & price.isfinite(), price, 0.0)
         return found
 

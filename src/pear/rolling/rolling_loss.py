@@ -78,7 +78,7 @@ class RollingLoss(nn.Module):
             raise ProblemError(f"RollingLoss takes a pear.Rolling; got {type(rolling).__name__}")
         self.rolling, self.terminal, self.initial, self.on_failure = rolling, terminal, initial, on_failure
         self.planner = Planner(rolling.program, smoothing, rolling.solver, on_failure)
-        self.known = None if known is None else read_known_series(rolling.model, known, 0, rolling.known_states)
+        self.known = read_known_series(rolling.model, known, 0, rolling.known_states)
         self.status: Tensor | None = None
         self.cost: Tensor | None = None
 

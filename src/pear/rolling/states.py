@@ -16,7 +16,8 @@ from pear.problem.matrix import to_csr_matrix
 from pear.rolling.timeline import Timeline
 from pear.wording import list_names
 
-_ROW = re.compile(r"(?P<name>.+)\[(?P<row>-?\d+)\]")
+_ROW = re.compile(r"(?P<name>.+?)[\[(](?P<row>-?\d+)(?P<more>(?:, ?-?\d+)*)[\])]")
+"""The name of a row of an array, such as ``level[0]`` or ``level(1)``, or of a variable, such as ``level[0,2]``."""
 
 Field = Literal["known", "b", "h", "bounds"]
 
@@ -94,9 +95,10 @@ def _read_state(timeline: Timeline, name: str, entry: str, step: int, carried: b
         field, at, factor, fixed, own, enters = _row_state_entry(model, entry)
     else:
         there = [*known, *timeline.arrays, *model.constraints]
+        firsts = [model.variables[int(at.flatten()[0])] for at in timeline.arrays.values()]
         raise ProblemError(
             f"the state {name!r} enters at {entry!r}, which is no known value, variable or row of the model; expected "
-            f"one of {list_names(there)}, or an entry such as {next(iter(timeline.arrays), 'level')}[0]"
+            f"one of {list_names(there)}, or an entry such as {next(iter(firsts), 'level[0]')}"
         )
     if after is not None and (after.numel() != len(at) or shape != enters):
         raise ProblemError(
@@ -117,11 +119,29 @@ def find_state_columns(timeline: Timeline, name: str) -> Tensor | None:
         return timeline.model.layout[name]
     if name in timeline.model.variables:
         return torch.tensor(timeline.model.variables.index(name))
+    found = _find_array_row(timeline, name)
+    return None if found is None else timeline.arrays[found[0]][found[1]]
+
+
+def _find_array_row(timeline: Timeline, name: str) -> tuple[str, int] | None:
+    """Return the array that contains the row ``name``, such as ``level[0]``, and the position of the row in the array.
+
+    The index in the name is that of the variables' names, which may begin with 1. A negative index counts from the end.
+
+    Returns:
+        None if no array has such a row.
+    """
     match = _ROW.fullmatch(name)
-    if match is None or match["name"] not in timeline.arrays:
+    if match is None or match["more"] or match["name"] not in timeline.arrays:
         return None
     at, row = timeline.arrays[match["name"]], int(match["row"])
-    return at[row] if -len(at) <= row < len(at) else None
+    named = [_ROW.fullmatch(timeline.model.variables[int(line.flatten()[0])]) for line in at]
+    labels = [int(one["row"]) for one in named if one is not None and one["name"] == match["name"]]
+    if labels != sorted({*labels}) or len(labels) != len(at):
+        labels = list(range(len(at)))
+    if row in labels:
+        return match["name"], labels.index(row)
+    return (match["name"], len(at) + row) if -len(at) <= row < 0 else None
 
 
 def _find_planned_state(timeline: Timeline, name: str, entry: str, step: int) -> tuple[Tensor, tuple[int, ...]]:
@@ -137,9 +157,8 @@ def _find_planned_state(timeline: Timeline, name: str, entry: str, step: int) ->
             "next state is"
         )
     if name in timeline.arrays:
-        match = _ROW.fullmatch(entry)
-        same = match is not None and match["name"] == name
-        first = int(match["row"]) if match is not None and same else len(columns) - timeline.horizon - 1
+        enters = _find_array_row(timeline, entry)
+        first = enters[1] if enters is not None and enters[0] == name else len(columns) - timeline.horizon - 1
         if not 0 <= first + step < len(columns):
             raise ProblemError(f"the plan has no row {first + step} of {name!r} to carry on; it has {len(columns)}")
         columns = columns[first + step]
@@ -216,7 +235,9 @@ def _row_state_entry(model: Model, entry: str) -> _Entry:
             "constraint; write the state as a cp.Parameter, pass it to from_cvxpy in known=, and name it here"
         )
     own = sign * getattr(problem, field)[..., at]
-    return field, at, torch.tensor([sign], dtype=torch.float64), torch.zeros(0, dtype=torch.int64), own, ()
+    single = _find_state_rows(model).get(number) if field == "b" else None
+    fixed = torch.tensor([] if single is None else [single[0]], dtype=torch.int64)
+    return field, at, torch.tensor([sign], dtype=torch.float64), fixed, own, ()
 
 
 def _find_state_rows(model: Model) -> dict[int, tuple[int, float]]:

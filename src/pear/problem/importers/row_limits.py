@@ -214,8 +214,8 @@ class RowLimits:
 
         Args:
             where: the name of the imported model or file in messages.
-            given: the recourse that the user passed. A dictionary from names of rows to prices becomes a ``Penalty``;
-                any other recourse is returned unchanged.
+            given: the recourse that the user passed. A dictionary from names of rows, or of arrays of rows, to prices
+                becomes a ``Penalty``; any other recourse is returned unchanged.
             predicted: numbers of the rows whose limits or coefficients are predicted. A dictionary must have a price
                 for each of them.
 
@@ -229,10 +229,11 @@ class RowLimits:
             return given
         little, much = np.full(len(self.low), np.inf), np.full(len(self.low), np.inf)
         for name, price in given.items():
-            if name not in self.names:
-                raise ProblemError(f"{where}: recourse names {name!r}, which is no row of it; give names of rows")
-            at = self.names.index(name)
-            little[at], much[at] = read_row_price(where, name, price, bool(self.low[at] == self.high[at]))
+            for row in expand_indexed_names([name], self.names):
+                if row not in self.names:
+                    raise ProblemError(f"{where}: recourse names {row!r}, which is no row of it; give names of rows")
+                at = self.names.index(row)
+                little[at], much[at] = read_row_price(where, row, price, bool(self.low[at] == self.high[at]))
         for at in predicted:
             if not np.isfinite([little[at], much[at]]).all():
                 name = self.names[at]
