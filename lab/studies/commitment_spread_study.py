@@ -25,7 +25,7 @@ from __future__ import annotations
 
 import argparse
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Literal, NamedTuple
 
 import numpy as np
@@ -51,6 +51,8 @@ START_LEVEL = 0.9
 NEIGHBOURS, PARTS, SEEDS, EVERY, CHECKED = 200, 12, 10, 4, 30
 STRIDE = 101  # shares no factor with the number of days, so that the errors of all days are among those kept
 FIXED, SIZED, REGRESSED = "quantile", "quantile by size", "quantile regression"
+RIVALS = ((FIXED, True), (FIXED, False), (SIZED, True), (REGRESSED, True))
+"""Rules with a quantile that others are compared with, each with whether its level is the best on the tested days."""
 
 
 class Fold(NamedTuple):
@@ -272,16 +274,25 @@ def walk_forward_costs(fold: Fold, count: int) -> dict[str, Array]:
     return rules
 
 
-def best_before(lost: dict[str, Array], kind: str) -> Array:
+def rules_of_kind(lost: dict[str, Array], kind: str) -> list[str]:
+    """Return the names of the quantile rules of a kind, which is a rule's name without the level."""
+    return [name for name in lost if name.rpartition(" ")[0] == kind]
+
+
+def best_before(lost: dict[str, Array], kind: str, fold: int, start_level: float) -> Array:
     """Return the losses (D,) of a quantile rule that chooses, for each fold, the level that lost least before it.
 
-    The level of the first fold is 0.9. ``kind`` is the rule's name without the level.
+    Args:
+        lost: the losses (D,) of each rule on D tested days.
+        kind: the rule's name without the level.
+        fold: the number of tested days of a fold.
+        start_level: the level of the first fold.
     """
-    names = [f"{kind} {level:g}" for level in LEVELS]
+    names = rules_of_kind(lost, kind)
     total, found = dict.fromkeys(names, 0.0), []
-    for start in range(0, len(lost[names[0]]), FOLD):
-        name = min(names, key=lambda one: total[one]) if start else f"{kind} {START_LEVEL:g}"
-        part = slice(start, start + FOLD)
+    for start in range(0, len(lost[names[0]]), fold):
+        name = min(names, key=lambda one: total[one]) if start else f"{kind} {start_level:g}"
+        part = slice(start, start + fold)
         found.append(lost[name][part])
         total = {one: before + float(lost[one][part].sum()) for one, before in total.items()}
     return np.concatenate(found)
@@ -291,7 +302,7 @@ def walk_forward(days: IrishCommitmentDays, count: int) -> None:
     """Print the table of the rules on the real days, and the largest difference from ``pear.Stochastic``."""
     features, lost, least = size_features(days), dict[str, list[Array]](), []
     plan, apart = pear.Stochastic(irish_commitment_model(), ["on", "start"], count), 0.0
-    for start, fold, true in folds(days, 1, ()):
+    for start, fold, true in folds(days.features, days.net_load, 1, ()):
         rows = slice(start, start + len(true))
         one = Fold(fold.forecasts, fold.errors, features[:start], features[rows], true.numpy())
         truth = block_costs(one.true)
@@ -308,17 +319,29 @@ def walk_forward(days: IrishCommitmentDays, count: int) -> None:
     print(f"\nlargest relative difference from the value of pear.Stochastic: {apart:.0e}")
 
 
-def table(lost: dict[str, Array], least: Array) -> str:
-    """Return the table of all rules, from the losses (D,) of each rule and the least costs (D,) of the D days."""
-    best = {
-        kind: min((f"{kind} {level:g}" for level in LEVELS), key=lambda name: lost[name].mean())
-        for kind in (FIXED, SIZED, REGRESSED)
-    }
-    before = {kind: f"{kind}, level of the folds before" for kind in best}
+def table(
+    lost: dict[str, Array],
+    least: Array,
+    compared: Sequence[tuple[str, bool]] = RIVALS,
+    fold: int = FOLD,
+    start_level: float = START_LEVEL,
+) -> str:
+    """Return the table of all rules.
+
+    Args:
+        lost: the losses (D,) of each rule on D tested days.
+        least: (D,) the least costs of these days.
+        compared: the rivals that have a column, as in ``RIVALS``.
+        fold: the number of tested days of a fold.
+        start_level: the level of the first fold in rules that choose it on the folds before.
+    """
+    kinds = dict.fromkeys(kind for kind, _ in compared)
+    best = {kind: min(rules_of_kind(lost, kind), key=lambda name: lost[name].mean()) for kind in kinds}
+    before = {kind: f"{kind}, level of the folds before" for kind in kinds}
     shown = {"mean": lost["mean"]} | {name: lost[name] for name in best.values()}
-    shown |= {name: best_before(lost, kind) for kind, name in before.items()}
+    shown |= {name: best_before(lost, kind, fold, start_level) for kind, name in before.items()}
     shown |= {name: days for name, days in lost.items() if not name.startswith("quantile")}
-    rivals = [best[FIXED], before[FIXED], best[SIZED], best[REGRESSED]]
+    rivals = [best[kind] if in_hindsight else before[kind] for kind, in_hindsight in compared]
     lines = [
         f"\n{len(least)} days\n",
         f"| rule | regret | {' | '.join(f'below {rival}' for rival in rivals)} |",

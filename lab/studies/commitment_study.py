@@ -14,9 +14,9 @@ of each fold to a file; folds in the file are not run again.
 from __future__ import annotations
 
 import argparse
-import json
 import time
-from collections.abc import Container, Iterator
+from collections.abc import Callable, Container, Iterator
+from itertools import islice
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -28,8 +28,9 @@ from sklearn.preprocessing import StandardScaler
 from torch import Tensor
 
 import pear
+from pear_lab.forecasters.json_lines import append_json_line, drop_partial_json_line, read_json_lines
 from pear_lab.report.bootstrap import normalized_difference
-from pear_lab.tasks.irish_commitment import Array, IrishCommitmentDays, irish_commitment_days, irish_commitment_model
+from pear_lab.tasks.irish_commitment import Array, irish_commitment_days, irish_commitment_model
 
 QUANTILES = (0.7, 0.8, 0.9, 0.95)
 FIRST_TEST, FOLD, PARTS = 365, 61, 6
@@ -38,18 +39,20 @@ FIRST_TEST, FOLD, PARTS = 365, 61, 6
 class FoldForecast(NamedTuple):
     """The forecasts of a fold, and the data that the forecaster was fitted to.
 
+    The k forecast values of a day are those of the demand of 12 blocks, or all that another model predicts.
+
     Attributes:
-        forecasts: (T, 12) the forecasts of T test days.
-        errors: (N, 12) the errors on N training days, from a cross-validation by blocks of days.
+        forecasts: (T, k) the forecasts of T test days.
+        errors: (N, k) the errors on N training days, from a cross-validation by blocks of days.
         features: (N + T, p) the standardised features of the training days, followed by those of the test days.
-        demand: (N + T, 12) the true demand of the same days.
-        ridge: the weights (12, p) and the intercepts (12,) of the forecaster, for standardised features.
+        true: (N + T, k) the true values of the same days.
+        ridge: the weights (k, p) and the intercepts (k,) of the forecaster, for standardised features.
     """
 
     forecasts: Array
     errors: Array
     features: Array
-    demand: Array
+    true: Array
     ridge: tuple[Array, Array]
 
 
@@ -58,16 +61,23 @@ def ridge(X: Array, Y: Array) -> Any:
     return make_pipeline(StandardScaler(), RidgeCV(np.logspace(-2, 5, 15))).fit(X, Y)
 
 
-def folds(days: IrishCommitmentDays, every: int, done: Container[int]) -> Iterator[tuple[int, FoldForecast, Tensor]]:
-    """Yield, for each fold that is not in ``done``, its first day, its forecasts, and the true demand of its test days.
+def folds(
+    X: Array, Y: Array, every: int, done: Container[int], first: int = FIRST_TEST, size: int = FOLD
+) -> Iterator[tuple[int, FoldForecast, Tensor]]:
+    """Yield, for each fold that is not in ``done``, its first day, its forecasts, and the true values of its test days.
 
-    Only every ``every``-th day of a fold is tested.
+    Args:
+        X: (D, p) the features of D days.
+        Y: (D, k) the true values of these days.
+        every: only every ``every``-th day of a fold is tested.
+        done: the first days of folds to leave out.
+        first: the first day of the first fold.
+        size: the number of days of a fold.
     """
-    X, Y = days.features, days.net_load
-    for start in range(FIRST_TEST, len(X) - FOLD // 2, FOLD):
+    for start in range(first, len(X) - size // 2, size):
         if start in done:
             continue
-        train, test = np.arange(start), np.arange(start, min(start + FOLD, len(X)))[::every]
+        train, test = np.arange(start), np.arange(start, min(start + size, len(X)))[::every]
         errors = np.zeros_like(Y[train])
         for block in np.array_split(train, PARTS):
             rest = np.setdiff1d(train, block)
@@ -93,7 +103,7 @@ def trained_scenarios(plan: pear.Stochastic, fold: FoldForecast, rows: int, epoc
         linear.bias.copy_(bias)
     torch.manual_seed(0)
     net = pear.scenarios.ResidualScenarios(linear.requires_grad_(False), drawn, fold.features.shape[1])
-    X, Y = (torch.from_numpy(part) for part in (fold.features, fold.demand))
+    X, Y = (torch.from_numpy(part) for part in (fold.features, fold.true))
     some = slice(count - rows, count)
     loss = pear.ScenarioLoss(plan)
     loss.calibrate(Y[some])
@@ -105,48 +115,87 @@ def trained_scenarios(plan: pear.Stochastic, fold: FoldForecast, rows: int, epoc
     return found
 
 
-def plan_fold(fold: FoldForecast, true: Tensor, args: argparse.Namespace) -> dict[str, Any]:
-    """Plan the test days of a fold by every rule; return the losses and seconds of each rule, and the least costs."""
+class FoldPlans:
+    """The plans of T test days by several rules, and what they lose.
+
+    Args:
+        single: the program in two stages, with one scenario.
+        true: (T, k) the true values of the test days.
+
+    Attributes:
+        least: (T,) the least costs if the true values are known.
+        rules: the losses of each rule on the T days, and the seconds in which it planned them.
+    """
+
+    def __init__(self, single: pear.Stochastic, true: Tensor) -> None:
+        self.single, self.true, self.least = single, true, single.best(true)
+        self.rules: dict[str, tuple[list[float], float]] = {}
+
+    def judge(self, rule: str, plan: pear.Stochastic, values: Any, weights: Any = None) -> None:
+        """Plan the test days for the given scenarios, as ``plan.solve`` takes them, and judge the plans."""
+        began = time.process_time()
+        x = plan.solve(values, weights=weights).x
+        seconds = time.process_time() - began
+        self.rules[rule] = (self.single.cost(x, self.true) - self.least).tolist(), seconds
+
+    def result(self, start: int) -> dict[str, Any]:
+        """Return the line of the file of results, for a fold with the given first day."""
+        return {"start": start, "least": self.least.tolist(), "rules": self.rules}
+
+
+def plan_fold(fold: FoldForecast, true: Tensor, args: argparse.Namespace) -> FoldPlans:
+    """Plan the test days of a fold by every rule."""
     model, S = irish_commitment_model(), args.scenarios
     first = ["on", "start", "output"] if args.stands else ["on", "start"]
     single, plan = pear.Stochastic(model, first, 1), pear.Stochastic(model, first, S)
-    least, rules = single.best(true), {}
-
-    def judge(rule: str, by: pear.Stochastic, values: Any, weights: Any = None) -> None:
-        began = time.process_time()
-        x = by.solve(values, weights=weights).x
-        rules[rule] = [(single.cost(x, true) - least).tolist(), time.process_time() - began]
-
-    judge("mean", single, fold.forecasts)
+    plans = FoldPlans(single, true)
+    plans.judge("mean", single, fold.forecasts)
     for level in QUANTILES:
-        judge(f"quantile {level:g}", single, fold.forecasts + np.quantile(fold.errors, level, axis=0))
+        plans.judge(f"quantile {level:g}", single, fold.forecasts + np.quantile(fold.errors, level, axis=0))
     drawn = pear.scenarios.residual_scenarios(fold.forecasts, fold.errors, S)
-    judge(f"{S} past errors", plan, drawn)
+    plans.judge(f"{S} past errors", plan, drawn)
     if args.even:
         even = pear.scenarios.residual_scenarios(fold.forecasts, fold.errors, S, draw="even")
-        judge(f"{S} past errors, evenly", plan, even)
+        plans.judge(f"{S} past errors, evenly", plan, even)
     if args.reduce:
         centres, weights = pear.scenarios.reduce(fold.errors, S, keep="one")
         shares = weights.expand(len(true), -1)
-        judge(f"{S} of the clusters of errors", plan, torch.from_numpy(fold.forecasts)[:, None] + centres, shares)
+        plans.judge(f"{S} of the clusters of errors", plan, torch.from_numpy(fold.forecasts)[:, None] + centres, shares)
     if args.averse:
-        judge(f"{S} past errors, half CVaR", pear.Stochastic(model, first, S, pear.CVaR(0.9, weight=0.5)), drawn)
+        plans.judge(f"{S} past errors, half CVaR", pear.Stochastic(model, first, S, pear.CVaR(0.9, weight=0.5)), drawn)
     if args.train:
-        judge(f"{S} trained scenarios", plan, trained_scenarios(plan, fold, args.rows, args.epochs))
-    return {"least": least.tolist(), "rules": rules}
+        plans.judge(f"{S} trained scenarios", plan, trained_scenarios(plan, fold, args.rows, args.epochs))
+    return plans
 
 
 def run(args: argparse.Namespace) -> list[dict[str, Any]]:
     """Plan the folds that are not in the file yet; return the results of all folds."""
-    found = [] if args.out is None or not args.out.exists() else [*map(json.loads, args.out.read_text().splitlines())]
-    done = [part["start"] for part in found]
-    for start, fold, true in folds(irish_commitment_days(), args.every, done):
-        found.append({"start": start, **plan_fold(fold, true, args)})
-        if args.out is not None:
-            with args.out.open("a") as file:
-                file.write(json.dumps(found[-1]) + "\n")
-        if args.one:
-            break
+    days = irish_commitment_days()
+
+    def plan_folds(done: Container[int]) -> Iterator[dict[str, Any]]:
+        for start, fold, true in folds(days.features, days.net_load, args.every, done):
+            yield plan_fold(fold, true, args).result(start)
+
+    return resume_folds(plan_folds, args.out, 1 if args.one else None)
+
+
+def resume_folds(
+    plan_folds: Callable[[Container[int]], Iterator[dict[str, Any]]], out: Path | None, most: int | None = None
+) -> list[dict[str, Any]]:
+    """Return the results of all folds, in their order. Folds in the file are not planned again.
+
+    Args:
+        plan_folds: function from the first days of the folds to leave out to the results of the others.
+        out: file of results, to which those of each fold are appended; None for no file.
+        most: the largest number of folds to plan.
+    """
+    if out is not None:
+        drop_partial_json_line(out)
+    found: list[dict[str, Any]] = [] if out is None else read_json_lines(out, dict, "fold")
+    for part in islice(plan_folds({part["start"] for part in found}), most):
+        found.append(part)
+        if out is not None:
+            append_json_line(out, part)
     return sorted(found, key=lambda part: part["start"])
 
 
