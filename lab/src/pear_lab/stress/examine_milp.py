@@ -41,7 +41,7 @@ _CRASHES = (ArithmeticError, AssertionError, AttributeError, LookupError, Runtim
 
 @dataclass(frozen=True)
 class MilpVerdict:
-    """The verdict on one program.
+    """The verdict on PEAR's answer to one program.
 
     Attributes:
         number, family: the number and the family of the program.
@@ -49,7 +49,8 @@ class MilpVerdict:
         references: the statuses of HiGHS and SciPy.
         wrong: a sentence on a wrong answer; empty if nothing is wrong.
         refused: whether both references solve the program, and PEAR does not.
-        better: whether PEAR's point is feasible and better than the points of the references.
+        better: whether PEAR's point is feasible and has a clearly better objective than the points of both references.
+            It is also True if neither reference has a point.
         unchecked: whether PEAR's status is the unverified claim of one solver (``Solution.unchecked``).
         seconds: PEAR's time.
     """
@@ -143,12 +144,12 @@ class ExaminedMilp(ExaminedNumbers[MilpVerdict]):
         return [one for one in self.verdicts if one.wrong or one.refused]
 
     def counts(self) -> list[tuple[str, dict[str, str]]]:
-        """Return the counts of each family, and of "all" families."""
+        """Return pairs of a family and its row of counts, as texts by column; the last pair is for "all" families."""
         return [(name, _count_examined_milp(verdicts)) for name, verdicts in self.by_family(MILP_FAMILIES)]
 
 
 def _count_examined_milp(verdicts: list[MilpVerdict]) -> dict[str, str]:
-    """Return the numbers of programs by their kind of verdict, and the sum of PEAR's seconds."""
+    """Return the number of programs of each kind, such as "solved" or "wrong", and PEAR's seconds, all as texts."""
     numbers = {
         "drawn": len(verdicts),
         **{name: sum(one.ours == name.upper() for one in verdicts) for name in ("solved", "infeasible", "unbounded")},

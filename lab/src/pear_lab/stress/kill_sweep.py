@@ -174,7 +174,12 @@ class _Sweep:
         return self.rows
 
     def _command(self) -> int:
-        """Start the sweep, and kill some or all of its processes. Return the driver's exit code; 0 after a failure."""
+        """Start the sweep, and kill some or all of its processes.
+
+        Returns:
+            The driver's exit code: 0 if the sweep is done, and a negative number if the driver was killed. If the
+            driver failed otherwise, the failure is counted, and 0 is returned.
+        """
         self.verdict.commands += 1
         self._note_rows()
         with tempfile.TemporaryFile("w+", encoding="utf-8") as complaints:
@@ -342,7 +347,10 @@ _METHODS: dict[str, dict[str, Any]] = {"mse": {}, "pear": {"smoothing": 0.1, "in
 
 
 def sweep_runs() -> list[RunSpec]:
-    """Return the runs of the sweep: twelve trainings of a tenth of a second each, and three "capacity-shift" variants.
+    """Return the 15 runs of the sweep.
+
+    Twelve are trainings of a tenth of a second each. The other three are variants of the trainings of PEAR on
+    knapsacks, with the setting ``variant="capacity-shift"``.
 
     Example:
         >>> len(sweep_runs()), len({run.key for run in sweep_runs()})

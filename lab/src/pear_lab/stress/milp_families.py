@@ -58,7 +58,7 @@ class MilpFamilyBuilder:
     Attributes:
         rng: the generator of all numbers.
         whole: whether numbers are integers, so that costs tie and vertices are degenerate.
-        unit: the unit of every continuous variable.
+        unit: the factor of a change of units, by which ``build`` multiplies the values of all continuous variables.
         lower, upper, costs, integers: bounds, costs and kinds of the variables so far.
         equal, limits: the equalities and the inequalities, each with its coefficients by variable and its right-hand
             side.
@@ -117,7 +117,10 @@ class MilpFamilyBuilder:
         self.equal.append((row, value))
 
     def build(self, family: str) -> MilpFamilyCase:
-        """Return the program, with quantities in ``unit``. Some programs maximise; some have another unit of money."""
+        """Return the program, with the values of the continuous variables multiplied by ``unit``.
+
+        Some programs, drawn at random, maximise the negative objective instead. Some have costs in another unit.
+        """
         n, integer = len(self.costs), np.array(self.integers)
         (A, b), (G, h) = (_milp_family_matrix(rows, n) for rows in (self.equal, self.limits))
         per = np.where(integer, 1.0, self.unit)  # coefficients of a variable in other units are divided by the unit

@@ -24,7 +24,7 @@ class Recipe:
         exponent: the difficulty from 0 to 12, which each family uses in its own way.
         curved: whether the problem has its own curvature Q; otherwise it is linear.
         smoothed: whether the smoothing strength λ is positive.
-        per_sample: whether every sample has its own rows and bounds.
+        per_sample: whether every sample has its own rows, bounds and curvature.
         maximise: whether the objective is maximised.
         seed: the seed of the random numbers.
     """
@@ -47,16 +47,17 @@ class Recipe:
         return (self.batch,) if self.per_sample else ()
 
     def draw_polytope(self, rng: Rng, whole: bool = False) -> Fields:
-        """Return rows and bounds around a random point. If ``whole``, all numbers are small integers."""
+        """Draw rows and bounds that a random point satisfies. If ``whole``, all numbers are small integers."""
         x = random_program_entries(rng, (*self.batch_shape, self.n), whole)
         return random_polytope(rng, x, self.equalities, self.rows, whole=whole)
 
     def make_case(self, rng: Rng, fields: Fields, cost: Array | None = None, **more: Any) -> StressCase:
-        """Make a case from constraints, with costs, curvature and smoothing.
+        """Make a case from constraints, and draw what is missing: costs, curvature and smoothing strength.
 
         Args:
             rng: the generator.
-            fields: arguments of ``pear.Problem``.
+            fields: arguments of ``pear.Problem``. Q, if given, is that of a minimisation; its sign is changed if
+                ``maximise``.
             cost: (B, n) the predicted costs. The true costs are equal to them or, if ``smoothed``, differ from them by
                 −1, 0 or 1. If ``cost`` is omitted, true costs are standard normal, and predicted costs have a normal
                 error with a standard deviation of half the largest absolute true cost.

@@ -78,8 +78,8 @@ class SoakResult:
         steps: the number of steps.
         statuses: the number of samples with each status, over all recorded batches.
         early, late: resident memory in bytes after the first tenth of the steps, and at the end.
-        first, last: the seconds of a step in the first and in the last tenth.
-        plain: the seconds of plain torch steps in the first and in the last tenth.
+        first, last: the 10 % quantile of the seconds of a step, over the first and over the last tenth of the steps.
+        plain: the same two quantiles for the plain torch steps between these steps.
         judged: the number of judged answers.
         gradients: the number of judged gradients.
         wrong: the reasons of the wrong answers.
@@ -108,7 +108,7 @@ class SoakResult:
         return self.last / self.first * self.plain[0] / self.plain[1]
 
     def missed(self) -> list[str]:
-        """Return sentences on wrong and inaccurate answers, and on a growth or slowdown above the allowed one."""
+        """Return a sentence on each failure: wrong or inaccurate answers, too much growth or slowdown, none solved."""
         found = [f"{self.structure}: {why}" for why in self.wrong]
         if self.growth > GROWTH:
             found.append(f"{self.structure}: memory grew by {self.growth:.1%} (goal {GROWTH:.0%})")
