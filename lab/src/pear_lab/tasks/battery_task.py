@@ -15,7 +15,8 @@ from pear.problem import CostMap, Model, Problem
 class Battery:
     """The sizes of a battery, and the costs of its use besides the price of energy.
 
-    A plan of T hours, with the inflow ``in`` and the outflow ``out`` of every hour, minimises
+    In hour t, from 0 to T − 1, the inflow is inₜ and the outflow is outₜ. The energy in the battery is stateₜ before
+    hour t, and state_T at the end. A plan minimises
     ``price·(in − out) + wear·Σ out + level_penalty ‖state − capacity/2‖² + flow_penalty (‖in‖² + ‖out‖²)``
     subject to ``state₀ = start``, ``stateₜ₊₁ = stateₜ + efficiency·inₜ − outₜ``, ``0 ≤ state ≤ capacity``,
     ``0 ≤ in ≤ charge`` and ``0 ≤ out ≤ discharge``.
@@ -28,7 +29,8 @@ class Battery:
         start: the energy in the battery before the first hour.
         wear: the cost of a unit of outflow.
         level_penalty, flow_penalty: weights of the squares. If both are 0, the problem is a linear program.
-        sells_rest: whether the energy left after the last hour is sold at the last predicted price.
+        sells_rest: whether the energy left after the last hour is sold at the last predicted price. The objective then
+            has one more term, the price of the last hour times −state_T.
     """
 
     hours: int = 24

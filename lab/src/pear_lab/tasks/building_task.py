@@ -111,7 +111,7 @@ class Building(Task):
         ).to(values)
 
     def adjacent(self, z: Tensor, keys: Keys = None) -> list[Tensor]:
-        """Return the vertices (vertices, n) of the relaxation that are adjacent to each decision in ``z`` (B, n)."""
+        """Return a tensor (vertices, n) for each decision in ``z`` (B, n): the adjacent vertices of the relaxation."""
         points, rows = self._checked(z, keys)
         lb, ub = np.zeros(self.problem.n), np.ones(self.problem.n)
         result = []
@@ -183,17 +183,16 @@ def building_split(
 ) -> TaskSplit[Building]:
     """Draw instances of properties, and split them into training, validation and test instances.
 
-    No property is drawn twice. Of five folds, one is for the test, the next one is for validation, and the others are
-    for training.
+    No property is drawn twice. Properties that do not fill another instance are not used. Of five folds of instances,
+    one is for the test, the next one is for validation, and the others are for training. After fold 4, fold 0 is next.
 
     Features are standardised, and prices are divided by their standard deviation, with statistics of the training
-    properties only. Properties that do not fill another instance are not used.
+    properties only.
 
     Args:
         data: the properties; ``load_building()`` if omitted.
         seed: the seed of the ``numpy.random.RandomState`` that shuffles the properties.
-        fold: the fold for the test, 0 to 4. After fold 4, fold 0 is the next one. With the five values in turn, every
-            instance is in one test.
+        fold: the fold for the test, 0 to 4. Over the five values, every instance is tested once.
         instance_size: the number of properties of an instance.
         budget, version: as in ``building``.
     """
@@ -225,7 +224,7 @@ def _fill_building_by_ratio(values: Array, weights: Array, budget: Array, spend_
         values: (B, n) v, of any sign.
         weights: (B, n) w > 0.
         budget: (B,) at least 0, and at most the sum of the weights if ``spend_all``.
-        spend_all: whether the constraint is ``w·z = budget``. Items without value may then be chosen, too.
+        spend_all: whether the constraint is ``w·z = budget``. Items with v ≤ 0 are then chosen if necessary.
 
     Example:
         >>> values, weights = np.array([[6.0, 5.0, -1.0]]), np.array([[2.0, 2.0, 1.0]])

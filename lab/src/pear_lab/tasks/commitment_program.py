@@ -40,6 +40,8 @@ def block_costs(demand: Array) -> Array:
 def plan_commitment(costs: Array) -> States:
     """Return the optimal commitments (B, T): for each block, the position in ``SETS`` of its set of running plants.
 
+    Plants that run in the first block need no start.
+
     Args:
         costs: (B, T, 16) the expected costs of T blocks with each set.
     """
@@ -55,7 +57,7 @@ def plan_commitment(costs: Array) -> States:
 
 
 def commitment_cost(states: States, costs: Array) -> Array:
-    """Return the costs (B,) of commitments, including starts.
+    """Return the costs (B,) of commitments, including starts after the first block.
 
     Args:
         states: (B, T) commitments as in ``plan_commitment``.

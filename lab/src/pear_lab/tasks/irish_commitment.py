@@ -38,7 +38,8 @@ class IrishCommitmentDays:
     """The days for which the plants are committed, with features and net load.
 
     Attributes:
-        features: (D, p) forecasts of load and wind, the net load two days and a week before, and the calendar.
+        features: (D, p) the forecasts of load and wind production, the net load two days and a week before, the
+            weekday, and the season.
         net_load: (D, 12) the net load of each block, in MW.
         dates: the D dates.
     """
@@ -97,7 +98,7 @@ def irish_commitment_days(path: str | Path | None = None, wind_factor: float = 1
 
     Args:
         path: as in ``load_energy_demand``.
-        wind_factor: what the forecast and the true wind production are multiplied by.
+        wind_factor: the factor of the wind production, both of its forecast and of its true value.
     """
     data = load_energy_demand(path)
     blocks = data.values.reshape(len(data.values), BLOCKS, -1, 4).mean(2)

@@ -66,7 +66,7 @@ class RollingBattery:
         return self.rolling.samples(self.features, self.prices, steps, starts)
 
     def test_hours(self, steps: int | None = None) -> Tensor:
-        """Return the hours of the test rollout in one dimension: all of them, or the first ``steps``."""
+        """Return the hours (S,) at which the test rollout makes a plan: all of them, or the first ``steps``."""
         return torch.arange(self.test, len(self.prices) - HOURS + 1)[:steps]
 
     def evaluate(self, forecasts: Tensor) -> Tensor:
@@ -104,7 +104,8 @@ def rolling_battery(hours: PjmHours) -> RollingBattery:
 def _rolling_battery_features(hours: PjmHours) -> Tensor:
     """Return the features (N, 342) of every hour: 48 past hours, forecasts for 48 hours ahead, and the calendar.
 
-    Before the data begins, the first hour is repeated. After the data ends, the last hour is repeated.
+    Where the 48 hours reach beyond the data, its first or last hour is repeated. ``rolling_battery`` replaces the
+    features of these hours by zeros.
     """
     count = len(hours.price)
     at = torch.arange(count)[:, None]

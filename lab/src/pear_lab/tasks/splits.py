@@ -22,7 +22,8 @@ class Subset(Generic[AnyTask]):
 
     Attributes:
         task: the decision task with the constraints of these instances.
-        samples: standardised features (N, n, p), and values (N, n) divided by ``TaskSplit.unit``.
+        samples: standardised features (N, n, p) of the n items of each instance, and the values (N, n) of the items,
+            divided by ``TaskSplit.unit``.
         ids: (N,) the positions of the instances in the data.
     """
 

@@ -1,4 +1,4 @@
-"""A forecaster of returns: the model DLinear with the normalisation RevIN, shared by all assets."""
+"""A forecaster of returns: the model DLinear, whose weights all assets share, with the normalisation RevIN."""
 
 from __future__ import annotations
 

@@ -24,7 +24,7 @@ def moments(days: Tensor, ahead: int, floor: float = LEAST_EIGENVALUE) -> tuple[
     Args:
         days: (B, n, T) returns of T days, first the known and then the predicted ones.
         ahead: the number of predicted days.
-        floor: the least eigenvalue of Σ; with 0 nothing is shifted, and a singular S is an error.
+        floor: the lower limit of the eigenvalues of Σ; with 0 nothing is shifted, and a singular S is an error.
 
     Returns:
         μ (B, n) and Σ (B, n, n).

@@ -49,7 +49,7 @@ class ForecastLoss(nn.Module):
 
 
 class PortfolioLayer(Protocol):
-    """A differentiable function from costs to optimal portfolios.
+    """A differentiable function from costs and curvatures to optimal portfolios.
 
     Attributes:
         seconds: the seconds spent so far, by kind of work; "solve" is one of the kinds.
@@ -67,7 +67,7 @@ class DecisionUtilityLoss(nn.Module):
     The utility ``U(w) = μᵀw − ½γ wᵀΣw`` has the true mean μ, the true covariance Σ and the risk aversion γ. The
     portfolio w* is optimal for μ and Σ, and ŵ for their predictions μ̂ and Σ̂. Gradients flow to μ̂ and Σ̂. PEAR's
     paper uses this loss with the layers of qpth and CvxpyLayers. As w* is optimal, the loss is the regret, and its
-    gradient equals that of ``PortfolioPEARLoss`` in the mode "exact".
+    gradient equals that of ``PortfolioPEARLoss`` in the mode "exact" without injection.
 
     Args:
         task: the portfolio problem.
@@ -111,10 +111,11 @@ class PortfolioPEARLoss(nn.Module):
     """The regret of the predicted portfolio, with PEAR's gradient.
 
     Costs are c = −μ and the curvature is Q = γΣ, with the mean μ, the covariance Σ and the risk aversion γ. A hat marks
-    predictions, w* is the portfolio that is optimal for the prediction, and P projects onto its tangent space.
+    predictions. The portfolio ŵ is optimal for μ̂ and Σ̂, and P projects onto the tangent space of the constraints that
+    are active at ŵ.
 
     In the mode "exact" the loss is the regret under the true μ and Σ. The gradient with respect to ĉ is
-    ``g = P[(ĉ − c) + (Q̂ − Q) w*]``, and that with respect to Q̂ is ``½ (g w*ᵀ + w* gᵀ)``.
+    ``g = P[(ĉ − c) + (Q̂ − Q) ŵ]``, and that with respect to Q̂ is ``½ (g ŵᵀ + ŵ gᵀ)``.
 
     In the mode "mean" the predicted covariance replaces the true one, as in the code of PEAR's paper. The loss is the
     regret under μ and Σ̂, the gradient with respect to ĉ is ``g = P(ĉ − c)``, and Σ̂ has no gradient. The value of the
@@ -123,8 +124,8 @@ class PortfolioPEARLoss(nn.Module):
     Args:
         task: the portfolio problem.
         mode: "exact" or "mean".
-        injection: β ≥ 0. The normal component n of the error is scaled to β times the length of g and added to g, as
-            ``β‖g‖/‖n‖·n``; 0 for the exact gradient.
+        injection: β ≥ 0; 0 for the exact gradient. The part n of the error that P removes is scaled to β times the
+            length of g, and ``β‖g‖/‖n‖·n`` is added to g.
         ahead: the number of predicted days.
 
     Attributes:
@@ -161,9 +162,10 @@ class PortfolioPEARLoss(nn.Module):
     def _by_factor(self, predicted: Tensor, true: Tensor, true_mu: Tensor, keys: Tensor | None) -> Tensor:
         """Return the loss of the mode "exact" without computing the n × n gradient with respect to Σ̂.
 
-        Let X be the result of ``moments_factor``. Then Q̂ = γΣ̂ is γXXᵀ plus a constant. If g and w* are held constant,
-        the scalar ``γ gᵀXXᵀw*`` has the gradient ``½ (g w*ᵀ + w* gᵀ)`` with respect to Q̂, which is that of the loss.
-        The loss therefore gets its gradient with respect to X from this scalar.
+        There must be at least as many assets as days. Let X be the result of ``moments_factor``. Then Q̂ = γΣ̂ is γXXᵀ
+        plus a constant. If g and ŵ are held constant, the scalar ``γ gᵀXXᵀŵ`` has the gradient ``½ (g ŵᵀ + ŵ gᵀ)``
+        with respect to Q̂, which is that of the loss. The loss therefore gets its gradient with respect to X from this
+        scalar.
         """
         with torch.no_grad():
             Q = self.task.curvature(moments(predicted, self.ahead)[1])

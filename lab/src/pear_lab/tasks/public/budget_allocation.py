@@ -23,7 +23,8 @@ _SETS = choice_indicator_rows(list(combinations(range(WEBSITES), BUDGET)), WEBSI
 def budget_reach(rates: Tensor) -> Tensor:
     """Return the expected number of users that each set of two of five websites reaches.
 
-    A set reaches a user u who clicks on at least one website w of the set: ``Σ_u (1 − Π_w (1 − rate_wu))``.
+    A set reaches a user u who clicks on at least one website w of the set. If the user clicks on w with the probability
+    rate_wu, the expected number is ``Σ_u (1 − Π_w (1 − rate_wu))``.
 
     Args:
         rates: (B, 5, 10) the probability that each of ten users clicks on each of five websites.

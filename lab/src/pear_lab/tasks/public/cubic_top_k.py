@@ -17,7 +17,7 @@ def draw_top_k(seed: int, sizes: tuple[int, int, int] = SIZES) -> Drawing:
     """Draw a feature x of every item, uniform in [−1, 1], and compute its value 10 (x³ − 0.65 x), in float32.
 
     The value is largest at x = 1. The line of least squares, however, decreases with x. A forecaster trained on the
-    squared error therefore chooses the item with the smallest x, which has the lowest value.
+    squared error therefore chooses the item with the smallest x, whose value is one of the lowest.
 
     Args:
         seed: the seed of the features.

@@ -33,8 +33,9 @@ _REGRETS = {
 def planted_grid() -> ShortestPath:
     """Make the shortest path through a 5×5 grid with the order of arcs of Huang & Gupta.
 
-    Arcs are ordered by the anti-diagonal of their tail, from the top right to the bottom left. At each node, the arc to
-    the right comes before the arc downward.
+    Arcs are ordered by the anti-diagonal of their tail, from the start to the end of the paths. Within an
+    anti-diagonal, tails are ordered from the top right to the bottom left. At each node, the arc to the right comes
+    before the arc downward.
     """
     arcs = []
     for total in range(2 * SIDE - 1):

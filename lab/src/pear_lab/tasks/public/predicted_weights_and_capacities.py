@@ -25,8 +25,8 @@ _SETS = choice_indicator_rows([some for size in range(ITEMS + 1) for some in com
 def predicted_weight_values(weights: Tensor) -> Tensor:
     """Return the values (B, 64) of the 64 sets of six items, given the weights (B, 2 · 6) of the items.
 
-    A weight has two dimensions. The value of a set is the value of its items, less 2 for every unit of weight above 10
-    in each dimension.
+    Each item has a weight in each of two dimensions; the six weights in the first dimension come first. The value of a
+    set is the sum of its items' values, less 2 for every unit of total weight above 10 in each dimension.
 
     Example:
         >>> predicted_weight_values(torch.full((1, 12), 4.0))[0, [0, 1, -1]].tolist()

@@ -54,9 +54,9 @@ def all_tour_routes(places: int) -> Array:
 
 
 def all_fleet_routes(demand: Array, capacity: float, vehicles: int) -> Array:
-    """Return how often each of K plans uses each edge. Shape (K, n).
+    """Return all K plans that serve all customers by round trips from place 0.
 
-    These are all plans that serve all customers by round trips from place 0.
+    A plan is a row of the result (K, n), which says how often the plan uses each edge.
 
     Args:
         demand: (k,) the demands of customers 1 to k.
@@ -150,7 +150,7 @@ def fleet_route_oracle(demand: Array, capacity: float, vehicles: int) -> Oracle:
 
 
 def draw_route_costs(random: np.random.RandomState, count: int, places: int) -> tuple[Array, Array]:
-    """Draw features x (N, p) and costs (N, n): the distance plus ``(Bx/√p + 3)^4 / 3³ · ε`` for every edge.
+    """Draw p = 5 features x (N, p) and costs (N, n): the distance plus ``(Bx/√p + 3)^4 / 3³ · ε`` for every edge.
 
     The positions of half of the places are standard normal, the others uniform in [−2, 2]². The entries
     of B are 0 or uniform in [−2, 2], with equal probability, and the noise ε is uniform in [0.5, 1.5].
