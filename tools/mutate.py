@@ -120,7 +120,7 @@ def traced(item: pytest.Item) -> dict[str, Any]:
 
 
 def alone(order: Path) -> None:
-    """Run the tests that the file ``order`` names, with one source file changed when this new process imports it."""
+    """Run tests with one source file changed at its import; ``order`` is the file that names both."""
     task = json.loads(order.read_text())
     path, real = SOURCE / task["file"], SourceFileLoader.get_code
 
@@ -234,6 +234,7 @@ class Runner:
     def order(self, mutant: Mutant, tests: Tests) -> list[str]:
         """Return the tests that reach the change, as many as the time budget allows.
 
+        A change of a default value, or outside functions, is reached by the tests of every file that runs or names it.
         Tests that caught a mutant of the same function come first, then fast tests that reach little else.
         """
         first, last = mutant.lines
@@ -317,7 +318,7 @@ def everything() -> list[Mutant]:
 
 
 def chosen(options: argparse.Namespace) -> list[Mutant]:
-    """Return the random sample of mutants that the options ask for, in the order of the files."""
+    """Return the mutants of the files that the options name, or a random sample of them, in the order of the files."""
     all_of_them = [m for m in everything() if m.file.startswith(tuple(options.only))]
     few = sorted(all_of_them, key=lambda m: m.rank(options.seed))[: options.sample or None]
     return sorted(few, key=lambda m: (m.file, m.index))

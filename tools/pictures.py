@@ -29,7 +29,7 @@ GOOD, BAD, OTHER = figure_style.LIGHT["pear"], figure_style.LIGHT["mse"], figure
 
 
 def decision(profit: Array, smoothing: float = 0.0) -> Array:
-    """Return the best production plans (…, 2) for profits (…, 2)."""
+    """Return the best production plans (…, 2) for profits (…, 2); ``smoothing`` is the strength λ of the smoothing."""
     flat = np.atleast_2d(profit)
     return pear.solve(PLAN, flat, smoothing=smoothing).x.numpy().reshape(np.shape(profit))
 
@@ -129,7 +129,7 @@ def draw_split(path: Path) -> Path:
 
 
 def draw_smoothing(path: Path) -> Path:
-    """Draw the effect of λ: rounded corners in the decisions, and slopes instead of steps in the regret."""
+    """Draw the effect of smoothing: rounded corners in the decisions, and slopes instead of steps in the regret."""
     angle = np.linspace(2, 88, 87)
     forecasts = np.linalg.norm(TRUE) * np.stack([np.cos(np.radians(angle)), np.sin(np.radians(angle))], axis=1)
     with figure_style.styled_figure((9.2, 4.3), "both", (1.0, 1.0)) as (figure, (left, right)):

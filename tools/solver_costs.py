@@ -21,7 +21,11 @@ _SAMPLES = 8
 def draw_program(n: int, rows: int, density: float, equalities: bool) -> pear.Problem:
     """Draw a feasible linear program whose variables are between 0 and 1.
 
-    ``rows`` equalities or inequalities have the share ``density`` of non-zeros.
+    Args:
+        n: the number of variables.
+        rows: the number of constraints.
+        density: the share of their coefficients that are not zero.
+        equalities: whether the constraints are equalities; otherwise they are inequalities.
     """
     rng = np.random.default_rng(0)
     matrix = rng.uniform(0.2, 1, (rows, n)) * (rng.uniform(size=(rows, n)) < density)

@@ -1,8 +1,9 @@
 """Ways to correct a trained forecaster (``base=``) on PJM days whose prices drift.
 
-A correction is trained on forecasts of the training days, by copies of the base that have not seen these days or by the
-base itself. With ``base=`` both compete, and with the default models also a model that does without the base. A
-``FrozenEstimator`` is corrected as it is. The study prints the mean regret on the test days.
+A correction is trained on forecasts of the training days. They are made either by copies of the base that have not seen
+these days, or by the base itself, which has. With ``base=``, a correction of each kind is trained, and with the default
+models also a model without the base. A race on held-out days chooses one of these models. A ``FrozenEstimator`` is
+already fitted, and only its own forecasts are corrected. The study prints the mean regret on the test days.
 
 Run: PEAR_DATA=… OMP_NUM_THREADS=1 python lab/studies/base_forecasts_study.py
 """
@@ -46,6 +47,8 @@ BASES: dict[str, Any] = {
 
 def compare_forecasts(name: str, X: np.ndarray, C: np.ndarray) -> Iterator[tuple[str, float, str]]:
     """For each way to use a base, yield its description, the mean regret of a test day, and the winner of the race.
+
+    The winner is empty if no model was trained.
 
     Args:
         name: the name of the base.

@@ -1,13 +1,13 @@
-"""Predicted weights of a knapsack: PEAR on predicted coefficients, compared with SFGE and the two-stage forecast.
+"""Predicted weights of a knapsack, trained by PEAR, by SFGE (``pear.losses.SFGELoss``) and on the squared error.
 
     python lab/studies/coefficients_study.py [--seeds 5] [--methods mse sfge pear-guided]
 
 The data is that of the public task "predicted-weights" (ODECE). That task predicts the values of the 64 sets of items.
 This study predicts the 12 weights of the items, which are coefficients of two rows whose overload has a price. All
-methods start at the same forecast, trained on the squared error, and have the same epochs and samples. The regret of
-decisions on whole items chooses the epoch, and is the test result. The table has, for each method, the normalised
-regret in percent, its mean over the seeds with a 95 % interval, and the mean difference from the first method, which is
-the two-stage forecast.
+methods start at the same forecast, trained on the squared error, and have the same epochs and samples. Training is on
+items in part; the normalised regret of decisions on whole items chooses the epoch, and is the test result. The table
+has, for each method, this regret in percent for each seed, its mean over the seeds with a 95 % interval, and the mean
+difference from the first method. By default this is "two-stage", the training on the squared error alone.
 """
 
 from __future__ import annotations

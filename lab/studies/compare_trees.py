@@ -7,9 +7,10 @@ other. The command prints the median times, the median ratio, and the range of t
 are processor time, so that other work on the machine hardly affects them. A job reports the fastest of its repeats;
 jobs that measure the start of the package have no repeats. Each job runs once in each tree before its first round, to
 compile the kernels. Trainings begin with ``start="mse"`` or "given", because the default start is not the same in all
-trees. Jobs of a battery need the days of the PJM market under ``$PEAR_DATA``. Of these jobs, those with "epochs" run a
-training loop written by hand, and those with "fit" run ``pear.fit`` with the same loss, for a linear model and for a
-network with a hidden layer of 64 units. Those with "race" fit a ``DecisionRegressor`` with default settings.
+trees. Jobs of a battery need the days of the PJM market under ``$PEAR_DATA``. Of these jobs, those with "epochs" in
+their name run a training loop written by hand, and those with "fit" run ``pear.fit`` with the same loss. Both kinds
+train a linear model or a network with a hidden layer of 64 units. Jobs with "race" in their name fit a
+``DecisionRegressor`` with default settings.
 """
 
 from __future__ import annotations
@@ -200,7 +201,7 @@ COLD = {
 
 
 def seconds(tree: Path, code: str) -> float:
-    """Run a job with the code of a tree and return the seconds that it prints."""
+    """Run the job ``code``, a script, with the package of the checkout ``tree``; return the seconds that it prints."""
     one = dict.fromkeys(("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS"), "1")
     environment = {**os.environ, **one, "PYTHONPATH": str(tree / "src")}
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, env=environment, check=False)

@@ -46,7 +46,7 @@ def battery(kind: str) -> pear.Model:
     """Return a battery that buys and sells energy over a day.
 
     Its variables are charge and discharge in 24 hours, and the state at 25 hours. ``kind`` says which variables have
-    curvature: all ("full"), all with a smaller factor ("weak"), the states ("state"), or the discharge ("out").
+    curvature: all ("full"), all with a hundredth of it ("weak"), the states ("state"), or the discharge ("out").
     """
     n, hours = 3 * HOURS + 1, np.arange(HOURS)
     charge, discharge, state = hours, HOURS + hours, 2 * HOURS + np.arange(HOURS + 1)
@@ -154,7 +154,13 @@ TASKS: dict[str, Callable[[int], Trial]] = {
 
 
 def curved_model(model: pear.Model, values: Array, rule: str) -> pear.Model:
-    """Return the model with the curvature of a rule added to its Q; the model itself if the rule adds none."""
+    """Return the model with the curvature of a rule added to its Q; the model itself if the rule adds none.
+
+    Args:
+        model: the model.
+        values: (N, k) the true values of the training samples, from which "auto" chooses λ.
+        rule: the rule, such as "floor:0.1"; the docstring of the module explains the rules.
+    """
     kind, _, times = rule.partition(":")
     if kind in ("mse", "nothing"):
         return model

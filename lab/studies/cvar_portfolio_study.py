@@ -28,7 +28,13 @@ MOST, DAYS_A_YEAR, AVERSION = 0.25, 252, 2.0
 
 
 def plans(stocks: int, window: int, level: float) -> dict[str, Plan]:
-    """Return the methods of planning by name, each as a function."""
+    """Return the methods of planning by name, each as a function from past returns to weights.
+
+    Args:
+        stocks: n, the number of stocks.
+        window: the number of past days.
+        level: the level of CVaR.
+    """
     fields = {"A": np.ones((1, stocks)), "b": [1.0], "lb": 0.0, "ub": MOST, "sense": "max"}
     names = tuple(f"stock{i}" for i in range(stocks))
     market = pear.Model(pear.Problem(**fields), variables=names)

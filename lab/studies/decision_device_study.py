@@ -49,7 +49,7 @@ def describe_fit(problem_at: str, model_at: str, epochs: int) -> str:
 
 
 def median_milliseconds(step: Callable[[], None]) -> float:
-    """Return the median time of a step on the GPU in milliseconds. The first four calls are not timed."""
+    """Return the median time of a step in milliseconds, with its work on the GPU. The first four calls do not count."""
     times = []
     for _ in range(REPEATS + 4):
         torch.cuda.synchronize()

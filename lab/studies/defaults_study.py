@@ -4,10 +4,12 @@
 
 The command trains with each setting by the protocol of the task. A cell is a task with its data. The table has a row
 for each cell and a column for each setting: the mean validation regret in percent and, from the second setting on, its
-paired difference from the first setting with a standard error. A setting names what differs from the defaults of
-``PEARLoss``: rho (the strength of the automatic smoothing), lam (a given λ), beta (the injection), alpha (the
-guidance), decay (of the guidance), patience (0 for that of the protocol), loss (pear or mse) and start (of
-``FitConfig``). Test samples are never used.
+paired difference from the first setting with a standard error. Test samples are never used.
+
+A setting names what differs from the defaults. ``lam`` is λ, the strength of the smoothing; without it, λ is chosen
+automatically, in proportion to ``rho``. ``beta`` is the injection, ``alpha`` the guidance at the start, and ``decay``
+the factor of the guidance after each step. ``patience`` replaces that of the protocol if it is not 0. ``start`` is that
+of ``FitConfig``, and ``loss`` is pear or mse.
 """
 
 from __future__ import annotations
@@ -142,7 +144,10 @@ class Setting(NamedTuple):
 
 @contextmanager
 def library_constants(setting: Setting) -> Iterator[None]:
-    """Replace the constants of the library that are no arguments of ``PEARLoss``, and restore them at the end."""
+    """Set the constants of the library that ``rho`` and ``decay`` of a setting stand for, and restore them at the end.
+
+    They are no arguments of ``PEARLoss``.
+    """
     with (
         patch.object(choose_smoothing, "STRENGTH", setting.rho),
         patch.object(defaults, "DECAY", setting.decay),  # read by compiled epochs

@@ -27,7 +27,13 @@ SEEDS = range(5)
 
 
 class Inexact(nn.Module):
-    """A linear model that adds a random vector to the gradient of its forecasts."""
+    """A linear model that adds a random vector to the gradient of its forecasts.
+
+    Args:
+        inner: the linear model.
+        error: the length of the random vector as a share of the gradient's length.
+        seed: the seed of the random vectors.
+    """
 
     def __init__(self, inner: nn.Linear, error: float, seed: int) -> None:
         super().__init__()

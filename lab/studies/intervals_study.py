@@ -56,13 +56,19 @@ class Days(NamedTuple):
 
 
 def train_ridge(case: StudyCase, count: int, seconds: float) -> Array:
-    """Train a ridge regression on the first ``count`` days, and return its forecasts of all later days."""
+    """Train a ridge regression on the first ``count`` days, and return its forecasts of all later days.
+
+    ``seconds`` is ignored.
+    """
     ridge = make_pipeline(StandardScaler(), RidgeCV(alphas=np.logspace(-2, 4, 13)))
     return np.asarray(ridge.fit(case.X[:count], case.C[:count]).predict(case.X[count:]))
 
 
 def train_pear(case: StudyCase, count: int, seconds: float) -> Array:
-    """Train a linear model on the regret of the first ``count`` days, and return its forecasts of all later days."""
+    """Train a linear model on the regret of the first ``count`` days, and return its forecasts of all later days.
+
+    The training ends after ``seconds`` at most.
+    """
     model = pear.DecisionRegressor(case.problem, time_cap=seconds).fit(case.X[:count], case.C[:count])
     return np.asarray(model.predict(case.X[count:]))
 
@@ -128,7 +134,10 @@ def line(names: tuple[str, ...], found: pear.IntervalRecord) -> str:
 
 
 def walk_policy(days: Days, level: float) -> tuple[Array, Array, Array]:
-    """Return, for each tested day, whether the policy acts, and the realised and the planned cost of acting."""
+    """Return, for each tested day, whether the policy acts, and the realised and the planned cost of acting.
+
+    The policy acts if the upper bound of the cost at this level is at most 0, the cost of keeping the battery still.
+    """
     plan = pear.CostIntervals(days.problem, order="exchangeable").walk(days.forecast, days.true, 0.5)
     still = np.zeros(len(days.true))  # doing nothing costs nothing in both batteries
     rule, acted = ConformalRule(), np.zeros(len(days.true), dtype=bool)

@@ -5,10 +5,11 @@
 The command draws paths through a 5×5 grid by PyEPO's generator (degree 4, noise 0.5). It trains a linear forecaster on
 the costs as they are, on costs mixed half and half with the mean costs of the 10 nearest neighbours
 (``label_neighbours=10``), and on costs of equal norms (``normalise_costs``). It prints the mean regret on 1,000 other
-samples with its standard error. ``each neighbour`` (``label_mixing="each"``) replaces a sample by ten, each mixed with
-one neighbour, and takes a tenth of the epochs. The loss is then the mean over ten best decisions, instead of the loss
-for the best decision under mean costs. The protocol ``fixed`` trains for all epochs from the weights that torch draws,
-and takes the last weights, as notebooks do. The protocol ``race`` is ``pear.fit`` with its defaults.
+samples with its standard error. In the column "each neighbour" (``label_mixing="each"``), ten samples replace each
+sample: its costs are mixed with those of one neighbour at a time, and not with their mean. A sample is then trained on
+ten best decisions instead of one. The protocol ``fixed`` trains for all epochs from the weights that torch draws, and
+takes the last weights, as notebooks do; with "each neighbour" it takes a tenth of the epochs. The protocol ``race`` is
+``pear.fit`` with its defaults.
 """
 
 from __future__ import annotations
@@ -57,7 +58,15 @@ def main(arguments: Sequence[str] | None = None) -> None:
 
 
 def _regret(protocol: str, method: str, labels: str, seed: int, said: argparse.Namespace) -> float:
-    """Train one forecaster, and return its normalised regret on the test samples."""
+    """Train one forecaster, and return its normalised regret on the test samples.
+
+    Args:
+        protocol: "fixed" or "race".
+        method: the name of a method in ``pear.losses.METHODS``.
+        labels: how costs are changed: a key of ``LABELS``.
+        seed: the seed of the samples, the first weights and the batches.
+        said: the command line.
+    """
     task = pear.tasks.shortest_path((5, 5))
     features, costs = task.samples(said.samples + TEST, degree=4, noise=0.5, seed=seed)
     train = features[: said.samples], costs[: said.samples]

@@ -28,7 +28,7 @@ number of pairs of points in it."""
 
 
 def table(head: str, rows: Mapping[str, Sequence[str]], columns: Sequence[str]) -> str:
-    """Return a table in Markdown, with one row for each entry of ``rows``."""
+    """Return a table in Markdown, with a row for each entry of ``rows``; ``head`` is the title of the first column."""
     lines = [f"| {head} | {' | '.join(columns)} |", "|---|" + "---:|" * len(columns)]
     return "\n".join([*lines, *(f"| {name} | {' | '.join(cells)} |" for name, cells in rows.items())])
 
@@ -80,7 +80,10 @@ def fresh(make: Callable[[], nn.Module], seed: int) -> nn.Module:
 
 
 def flat_share(problem: pear.Problem, predicted: Tensor, true: Tensor, lam: float) -> float:
-    """Return the percentage of samples whose gradient is exactly zero, among those with a wrong smoothed decision."""
+    """Return the percentage of samples whose gradient is exactly zero, among those with a wrong smoothed decision.
+
+    ``lam`` is λ, the strength of the smoothing. A decision is wrong if it differs from that under the true costs.
+    """
     relaxed, costs = problem.relaxed(), (predicted.double(), true.double())
     chosen, best = (pear.solve(relaxed, cost, smoothing=lam).x for cost in costs)
     wrong = (chosen - best).abs().amax(1) > SAME
@@ -120,7 +123,12 @@ def assignment_samples(seed: int, size: int = 6) -> tuple[pear.Problem, Samples]
 def instances(count: int, degree: int, seed: int, features: int = 20, size: int = 10) -> Trial:
     """Draw instances of choosing items within a budget.
 
-    The numbers of instances are ``count`` for training, a third of it for validation, and 300 for the test.
+    Args:
+        count: the number of instances for training. A third as many are for validation, and 300 for the test.
+        degree: the degree of the polynomial that makes an item's value from a linear function of its features.
+        seed: the seed of all random numbers.
+        features: the number of features of an item.
+        size: the number of items of an instance.
     """
     random = np.random.RandomState(seed)
     score, sizes = random.normal(size=features), (count, max(count // 3, 2), 300)

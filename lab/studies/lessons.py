@@ -89,8 +89,9 @@ STUCK = 1.5
 class EnergyRun(NamedTuple):
     """The result of one training on energy prices.
 
-    ``regret`` is the test regret in percent. The lists have an entry for each epoch of ``WATCHED``: the percentage of
-    zero gradients, and the standard deviation of the forecasts divided by that of the costs.
+    ``regret`` is the test regret in percent. For each epoch of ``WATCHED``, ``flat`` has the percentage of zero
+    gradients, and ``deviation`` the standard deviation of the forecasts divided by that of the costs. After a training
+    on the squared error, ``flat`` has only zeros, and ``deviation`` is empty.
     """
 
     regret: float
@@ -194,7 +195,7 @@ PROBLEMS: dict[str, Callable[[int], tuple[pear.Problem, Samples]]] = {
 
 
 def active_sets(figure: Path) -> str:
-    """Measure how often the active sets at forecast and truth differ, and how good the gradient's direction then is."""
+    """Measure how often the active sets at forecast and truth differ, and the cosines that ``directions`` returns."""
     epochs, degrees, task = (1, 5, 20, 60), (4, 8), pear.tasks.shortest_path((5, 5))
     share: dict[int, list[list[float]]] = {degree: [] for degree in degrees}
     points: dict[tuple[int, str], list[list[float]]] = {}
@@ -251,7 +252,10 @@ GUIDANCE, FORECAST = "the pull of guidance, z° − z*", "the forecast's error, 
 def directions(
     task: ShortestPath, predicted: Tensor, true: Tensor, lam: float, seed: int
 ) -> tuple[float, dict[str, float]]:
-    """Return the percentage of wrong active sets, and the cosine of each direction with the slope of the regret."""
+    """Return the percentage of wrong active sets, and the cosines of directions with the slope of the regret, by name.
+
+    The cosine named ``RIGHT`` is over the samples with the right active set, the others over those with a wrong one.
+    """
     chosen, best = (pear.solve(task.problem, cost, smoothing=lam) for cost in (predicted, true))
     wrong, slopes = ~chosen.active.same(best.active), mean_slope(task, predicted, true, seed)
     gradient = pear.regret_gradient(task.problem, predicted, true, smoothing=lam)
@@ -294,7 +298,7 @@ def trained(one: Trial, seed: int, loss: nn.Module, start: Start) -> float:
 
 
 def three(one: Trial, seed: int) -> dict[str, float]:
-    """Return three test regrets: of the squared error, of PEAR alone, and of PEAR after it (our defaults)."""
+    """Return test regrets by name: of the squared error, of PEAR alone, and of PEAR started from the squared error."""
     problem = one.train.task.problem
     starts: dict[str, Start] = {ALONE: "standardised", GUIDED: "mse"}
     ours = {name: trained(one, seed, pear.PEARLoss(problem), start) for name, start in starts.items()}

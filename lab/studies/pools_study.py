@@ -70,7 +70,7 @@ CASES = {"paths": path_case, "knapsack": knapsack_case, "oracle": oracle_case}
 def train(case: Case, method: str, options: dict[str, float], epochs: int) -> tuple[float, float, float, int]:
     """Train by a method, and return regret before, regret after, milliseconds of a step, and solutions in the pool.
 
-    The regrets are in percent of the best values.
+    The regrets are in percent of the best values. ``options`` are settings of the loss of a method with a pool.
     """
     torch.manual_seed(0)
     model = torch.nn.Linear(case.features.shape[1], case.problem.n)

@@ -25,6 +25,12 @@ def staffing(days: int, seed: int, hours: int = 12, length: int = 4) -> DemandDa
 
     Hours that are not covered are overtime, at a price. The people needed in every hour are predicted, and so is the
     pay of temporary workers, who may cover any hour. The wages of shifts are known.
+
+    Args:
+        days: the number of days.
+        seed: the seed of features, demand and pay.
+        hours: the number of hours of a day.
+        length: the number of hours of a shift.
     """
     random = np.random.default_rng(seed)
     features, demand = draw_product_demand(random, days, hours, level=10.0)

@@ -1,4 +1,4 @@
-"""The tables of both front pages and of the pages on results, reproduction and portfolios, with the figure of results.
+"""The tables of README.md, docs/index.md, docs/results.md, docs/reproduction.md and docs/portfolio.md, and a figure.
 
     pear reproduce --merge FOLDER --merge FOLDER --out docs/results              # comparisons: results.sqlite
     pear reproduce --merge FOLDER --out docs/results/published                   # seeds 0 to 4, the paper's tables
@@ -59,7 +59,7 @@ def generated(database: Path = FOLDER / FILE_NAME, figure: Path | None = None) -
 
 
 def summary(database: Path = FOLDER / FILE_NAME) -> str:
-    """Return the table of both front pages in Markdown: mean test regrets in percent of four methods, by task."""
+    """Return the table of README.md and docs/index.md: mean test regrets in percent of four methods, by task."""
     lines = ["| | MSE | SPO+ | PEAR as published | PEAR, our defaults |", "|---|---:|---:|---:|---:|"]
     for task, found in comparison_lines(read(database)).items():
         for line in found:
@@ -91,7 +91,7 @@ def reproduction(database: Path = PUBLISHED) -> str:
 def times(runs: StoredRuns) -> PageSection:
     """Return the section on the time of the runs by task, method and time cap.
 
-    A sentence gives the total without the tasks and methods in ``CAPPED``.
+    A sentence gives the total without building, and without the tasks and methods in ``CAPPED``.
     """
     spent: dict[tuple[str, str, float], list[float]] = {}
     for run in (*runs.done, *runs.failed):
@@ -118,7 +118,7 @@ def portfolio(database: Path = MARKETS) -> str:
     The table of paired differences keeps only the rows that compare exact PEAR with another method.
 
     Raises:
-        SystemExit: the database does not hold the runs of one market.
+        SystemExit: the database holds runs of no market, or of more than one market or setting.
     """
     runs = read(database)
     found = portfolio_sections(runs)

@@ -60,11 +60,11 @@ def worth(state: dict[str, Tensor], true: dict[str, Tensor]) -> Tensor:
 
 
 class GuidedLoss(pear.RollingLoss):
-    """The cost of rollouts plus the squared error of log-prices, times a factor.
+    """The cost of rollouts, plus ``factor`` times the squared error of log-prices.
 
     Args:
         task: the battery.
-        factor: the factor.
+        factor: the weight of the squared error.
     """
 
     def __init__(self, task: RollingBattery, factor: float) -> None:
@@ -72,7 +72,7 @@ class GuidedLoss(pear.RollingLoss):
         self.factor = factor
 
     def forward(self, predicted: Tensor, true: Tensor, keys: Any = None, weight: Any = None) -> Tensor:
-        """Return the loss of rollouts with forecasts and true values (B, S, 48)."""
+        """Return the loss of B rollouts of S hours, with predicted and true prices (B, S, 48) of 48 hours each."""
         cost = super().forward(predicted, true, keys, weight)
         return cost + self.factor * nn.functional.mse_loss(predicted.log(), true.log())
 

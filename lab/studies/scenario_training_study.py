@@ -4,9 +4,9 @@
 
 Shifts are the first stage. Temporary workers, whose pay is predicted, and overtime are decided when the demand is
 known. Equally many days fit the linear forecast, choose the epoch, and are tested. The distribution of demand is
-skewed, and its spread grows with one of the features. Scenarios from past errors do not depend on this feature. The
-table has the mean regret over seeds on unseen days, and the difference from planning by a fixed quantile of the errors,
-with the level that is best on these days.
+skewed, and its spread grows with one of the features. Scenarios from past errors have the same spread on all days,
+while trained scenarios may depend on the features. The table has the mean regret over seeds on unseen days, and the
+difference from planning by a fixed quantile of the errors, with the level that is best on these days.
 """
 
 from __future__ import annotations

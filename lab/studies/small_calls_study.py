@@ -58,7 +58,7 @@ class EmptyFunction(torch.autograd.Function):
 
 
 def calls_of(structure: Structure) -> Calls:
-    """Return the calls to compare by name, each on one sample of a structure."""
+    """Return the calls that are compared, by name. Each is on one sample of a structure."""
     draw = structure.draw(np.random.default_rng(0), structure.size, 1)
     problem, smoothing = pear.Problem(**draw.fields), draw.smoothing
     cost, true = torch.tensor(draw.cost), torch.tensor(draw.true)
