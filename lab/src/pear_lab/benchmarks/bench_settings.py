@@ -28,7 +28,7 @@ def setting(
         positive: whether the value must be larger than zero.
         empty: whether a tuple may be empty.
         quick: the value under ``--quick`` if the user gives none. None means the default.
-        shown: the text that the help prints for the default.
+        shown: the text that the help prints for the default; None for the default itself.
         argument: whether the field is a required positional argument instead of an option.
     """
     limits = {"least": least, "positive": positive, "empty": empty}
@@ -39,7 +39,10 @@ def setting(
 
 @dataclass(frozen=True)
 class BenchSettings:
-    """The base class of a benchmark's settings. A value outside its limits raises ``ProblemError``."""
+    """The base class of a benchmark's settings.
+
+    A value beyond the limits that ``setting`` gave its field raises ``ProblemError``.
+    """
 
     def __post_init__(self) -> None:
         for one in fields(self):

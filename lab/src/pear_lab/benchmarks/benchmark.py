@@ -1,6 +1,6 @@
 """``Benchmark``: the base class of the commands of ``pear bench``, and the callbacks that receive its results.
 
-A module of a benchmark defines a subclass and names it ``BENCHMARK``. The command line does the rest.
+A module of a benchmark defines a subclass and names it ``BENCHMARK``. The command line makes a command of it.
 """
 
 from __future__ import annotations

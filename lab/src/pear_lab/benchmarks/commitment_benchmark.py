@@ -1,8 +1,8 @@
 """Benchmark: training on a unit commitment with predicted demand and prices, in the way of ``pear train``.
 
 The benchmark writes a model file, a table of days, and the command that would train on them. It then trains two
-forecasters in the same way, one on the squared error and one on the regret of decisions. Both are tested on the last
-fifth of the days.
+forecasters as ``pear train`` would, one on the squared error and one on the regret of decisions. Both are tested on
+the last fifth of the days.
 """
 
 from __future__ import annotations

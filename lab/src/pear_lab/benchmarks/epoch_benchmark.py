@@ -158,8 +158,8 @@ def _make_epoch_benchmark_step(
         method: the name of the method, as for ``market_loss``.
         task: the portfolio problem of n assets.
         predicted, true: batches of predicted and of true daily returns, (windows, n, days) each.
-        warm: whether the loss solves every window once before, for a slightly different forecast, so that the measured
-            solves begin at known decisions.
+        warm: whether the loss has warm starts. They come from a first pass over all windows, which is not timed and has
+            forecasts that are 2 % larger.
     """
     loss = market_loss(method, task)
     if warm:

@@ -210,8 +210,9 @@ class _ExactnessBatch:
     def errors_of_differences(self, answers: ExactGradients, gradient: Array, differences: Array) -> Array:
         """Compute the relative errors (B, k) of gradients along k directions, against finite differences.
 
-        An error is relative to the slope gᵀd along a direction d, or to a thousandth of the steepest slope ‖g‖‖d‖ if
-        that is larger, because a slope near zero has large relative rounding errors.
+        An error is relative to the slope gᵀd along a direction d, or to a thousandth of s‖d‖ if that is larger, because
+        a slope near zero has large relative rounding errors. s is ``answers.scale``, in general the norm of the exact
+        gradient, so that s‖d‖ is the steepest slope.
 
         Args:
             answers: the exact gradients.

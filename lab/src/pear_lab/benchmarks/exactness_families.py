@@ -185,7 +185,7 @@ def maximisation_family(rng: Rng, share: float) -> Iterator[ExactnessCase]:
 def badly_scaled_family(rng: Rng, share: float) -> Iterator[ExactnessCase]:
     """Yield programs whose numbers differ by many orders of magnitude.
 
-    Some have costs near 1e-4 or 1e5, with a smoothing λ that is a tenth of the costs or of another order. Some have
+    Some have costs near 1e-4 or 1e5, and a smoothing λ that is a tenth of the costs or, for either size, 0.1. Some have
     decisions in thousands and rows in mixed units. Some have upper bounds of 1e8 and a variable that costs 1e6.
     """
     for cost, lam in ((1e-4, 1e-5), (1e-4, 0.1), (1e5, 1e4), (1e5, 0.1)):
@@ -271,6 +271,6 @@ def _changed_polytope_family(
 
 
 def _draw_family_polytope(rng: Rng, inside: Array) -> Fields:
-    """Return the fields of a polytope with n/4 equalities, n inequalities and bounds, around a point (n,) or (B, n)."""
+    """Draw polytopes with n/4 equalities, n inequalities and bounds, one around each of the points (n,) or (B, n)."""
     n = inside.shape[-1]
     return random_polytope(rng, inside, n // 4, n, room=0.5 * np.sqrt(n))

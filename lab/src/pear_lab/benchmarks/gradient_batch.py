@@ -19,8 +19,8 @@ MOVE = 0.01
 class GradientBatch:
     """Programs of one structure with n variables each, and the exact gradients of the first of them.
 
-    If one of these gradients exists and is not zero, such a sample comes first. Even a batch of one sample can then be
-    compared.
+    The first sample with an exact gradient that exists and is not zero, if there is one, trades places with sample 0.
+    The errors of a batch of one sample can then be measured, too.
 
     Args:
         structure: the structure of the programs.

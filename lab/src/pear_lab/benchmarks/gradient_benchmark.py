@@ -152,9 +152,10 @@ BENCHMARK = GradientBenchmark
 
 
 class _GradientBenchmarkLimits:
-    """The time limits of all libraries at one structure and size.
+    """The choice of the libraries that are measured, while the batches of one structure and size grow.
 
-    The time of a library on the next larger batch is predicted from that on the last one.
+    The time of a library on a batch is predicted from its time on the last one, in proportion to the samples. A library
+    that would exceed the time limit is dropped: it is measured on no larger batch either.
 
     Args:
         where: the structure and the size in words.
@@ -188,7 +189,7 @@ class _GradientBenchmarkLimits:
 
 
 def _note_left_out_of_gradient_benchmark(where: str, batch: int, why: str) -> str:
-    """Return a sentence that says which batches are left out, and why."""
+    """Return words that say that batches of ``batch`` and more samples are left out, and why."""
     return f"{where} with a batch of {batch:,} and larger left out: {why}"
 
 
@@ -200,7 +201,7 @@ class _GradientBenchmarkPoint:
         settings: what to measure.
         programs: the programs.
         batch: the number of samples.
-        limits: the time limits.
+        limits: the choice of the libraries that are measured on the batch.
         say: called with a line on what is being measured now.
     """
 
@@ -278,7 +279,7 @@ class _GradientBenchmarkPoint:
         return self._row(peer.title, False, found.seconds, errors(result), **more)
 
     def _row(self, who: str, ours: bool, seconds: list[float], e: GradientErrors, **more: Any) -> GradientRow:
-        """Make the row of a library, and keep its time for the time limits."""
+        """Make the row of a library from times, errors ``e`` and ``more`` fields. Pass its time on to ``limits``."""
         self.limits.known[who] = self.batch, min(seconds)
         times = min(seconds), float(np.median(seconds))
         structure, n = self.programs.structure.name, self.programs.n

@@ -28,7 +28,7 @@ class GradientRow:
         n, batch: the numbers of variables and of samples.
         seconds: the time of the whole batch in the fastest measurement.
         median_seconds: the time of the whole batch in the median measurement.
-        error_median, error_q90, error_largest: relative errors against the exact gradients.
+        error_median, error_q90, error_largest: relative errors against the exact gradients or decisions.
         compared: the number of compared samples.
         reuse_rate: the share of the samples for which no solver was called; None without warm starts.
         versions: the versions of a peer's packages, by name.
@@ -104,10 +104,10 @@ def time_ratio_of_gradient_rows(theirs: float | None, ours: float | None) -> flo
 
 
 def tables_of_gradient_rows(rows: list[GradientRow]) -> list[TextTable]:
-    """Make a table with a line for each row, followed by the further tables that the rows allow.
+    """Make a table with a line for each row, and up to three further tables.
 
-    Rows with profiles get a table of where the time goes. Rows of forward passes get a table that compares them with
-    PEAR. Rows of several structures get a summary.
+    If rows have profiles, a table shows where the time goes. If rows measure decisions, which need a forward pass only,
+    a table compares them with PEAR. If a row has another structure than portfolios, a summary comes last.
     """
     several = any(row.structure != PORTFOLIO for row in rows)
     what = "problems with n variables" if several else "portfolios of n assets"
@@ -149,7 +149,9 @@ def table_of_forward_rows(rows: list[GradientRow]) -> TextTable:
 
 
 def _lead_of_forward_rows(here: list[GradientRow]) -> float:
-    """Return the time of the fastest accurate forward pass relative to PEAR's layer; NaN if one of the two is missing.
+    """Return the time of the fastest forward pass relative to that of PEAR's layer.
+
+    Only rows with errors of at most ``EXACT`` count. The result is NaN if there is no such forward pass or layer.
 
     Args:
         here: the rows of one batch.

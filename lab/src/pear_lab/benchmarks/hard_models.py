@@ -3,7 +3,8 @@
 The kinds are staircase, transport, blending, and flows of several commodities. All of them have the features that make
 the originals hard. Right-hand sides are met exactly by a sparse point, so that vertices are degenerate. Costs take few
 values, so that hundreds of variables tie. Some rows are repeated or follow from others, and some variables are fixed.
-The units of rows and columns differ by factors of up to a thousand. Only some dozens of variables have curvature.
+The units of rows and columns differ by factors of up to a thousand. In a QP, at most some dozens of variables have
+curvature.
 """
 
 from __future__ import annotations
@@ -30,7 +31,7 @@ class HardModel(NamedTuple):
 
     Attributes:
         name: the kind, the number of variables and the kind of curvature.
-        P: (n, n) the curvature, both triangles.
+        P: (n, n) the curvature, with the entries of both triangles.
         q: (n,) the costs.
         A: (rows + n, n) the rows, then the identity for the bounds.
         l, u: (rows + n,) the limits; infinite for an absent one.
@@ -100,7 +101,7 @@ def _draw_hard_model(kind: str, size: tuple[int, ...], curvature: str, rng: Gene
 
     Args:
         kind: a key of ``_KINDS``.
-        size: the sizes of the model, as the function of its kind takes them.
+        size: the sizes that the function of this kind in ``_KINDS`` takes, such as periods and products.
         curvature: "lp", "diagonal" or "coupled".
         rng: random generator.
     """
@@ -150,7 +151,7 @@ class _HardModelRows:
         self.equal: list[bool] = []
 
     def add(self, columns: object, values: object, equal: bool = True) -> None:
-        """Add a row with the given columns and values (or one value for all)."""
+        """Add a row with ``values`` in ``columns``, or one value in all of them: an equality or a row with ≤."""
         columns = np.atleast_1d(np.asarray(columns, dtype=np.int64))
         self._parts.append((len(self.equal), columns, np.broadcast_to(np.asarray(values, float), columns.shape)))
         self.equal.append(equal)

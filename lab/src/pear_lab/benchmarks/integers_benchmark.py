@@ -1,7 +1,7 @@
 """Benchmark: the time of proven integer decisions by PEAR's 0-1 solver on all cores, compared with a loop over HiGHS.
 
-The programs are knapsacks of 100 items and five capacities, as they occur when a forecaster is validated: some have
-true values, others the values that a linear model forecasts. Both sides prove every optimum.
+The programs are knapsacks of 100 items and five capacities, as they occur when a forecaster is validated. Their values
+are true ones, forecasts of a linear model, or half of each. PEAR and HiGHS prove every optimum.
 """
 
 from __future__ import annotations
@@ -56,11 +56,11 @@ class IntegerRow:
 
     Attributes:
         degree: the degree of the polynomial that makes the values; 8 is the hardest in the paper.
-        kind: the kind of values, "forecast", "true" or "mixed".
+        kind: the kind of values, an entry of ``KINDS``.
         programs: the number of programs.
         seconds: the seconds of PEAR for all programs, without a warm start.
-        again_seconds: the seconds of PEAR for slightly different values, with a warm start. NaN unless the values are
-            forecasts.
+        again_seconds: the seconds of PEAR for slightly different values, with warm starts from the first solve. NaN
+            unless the values are forecasts.
         highs_seconds: the seconds of a loop over HiGHS.
         ratio: ``highs_seconds`` divided by ``seconds``.
         difference: the largest difference of objective values, relative to 1 + |value|.
@@ -131,7 +131,7 @@ BENCHMARK = IntegersBenchmark
 def _draw_integers_benchmark_values(
     task: Knapsack, degree: int, count: int, random: np.random.Generator
 ) -> dict[str, Array]:
-    """Return "forecast", "true" and "mixed" values (count, n). Forecasts are those of a linear model plus noise."""
+    """Return values (count, n) of each of ``KINDS``. Forecasts are those of a linear model plus noise."""
     samples = task.samples(_TRAIN + count, degree, dtype=torch.float64)
     X, true = samples.features.numpy(), samples.costs.numpy()
     X = np.hstack([X, np.ones((len(X), 1))])

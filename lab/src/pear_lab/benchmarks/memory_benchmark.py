@@ -135,7 +135,7 @@ def measure_job_memory(
 
 
 def _memory_benchmark_environment() -> dict[str, str]:
-    """Return the environment variables of a job, which set one thread and make it import this copy of the package."""
+    """Return the environment variables of a job. They make it use one thread, and import this copy of the package."""
     source = str(Path(__file__).resolve().parents[2])
     paths = [source, *filter(None, [os.environ.get("PYTHONPATH")])]
     return os.environ | {"OMP_NUM_THREADS": "1", "PYTHONPATH": os.pathsep.join(paths)}

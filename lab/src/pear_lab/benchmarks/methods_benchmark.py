@@ -107,7 +107,7 @@ class MethodRow:
         steps: the number of timed steps.
         ratio: the seconds of the peer relative to those of PEAR; NaN for PEAR.
         difference: the largest difference of the peer's gradients from PEAR's, relative to the largest entry of PEAR's;
-            NaN for PEAR, and if the gradients depend on random draws or on the unit of costs.
+            NaN for PEAR, and for methods that are not in ``COMPARED``.
     """
 
     task: str
@@ -225,7 +225,7 @@ class _MethodsBenchmarkTask:
         """Time a step of PEAR on each batch, after some steps that do not count.
 
         Returns:
-            The seconds and the gradient (B, n) of each step. A run beyond the time limit ends early.
+            The seconds and the gradient (B, n) of each step. There are fewer steps than batches if time runs out.
         """
         now, began, count = CLOCKS[self.settings.clock], time.perf_counter(), len(self.true)
         seconds, gradients = [], []

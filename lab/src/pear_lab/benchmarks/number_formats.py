@@ -16,7 +16,9 @@ def format_error(value: float) -> str:
 
 
 def format_number(value: float | None, digits: int = 3) -> str:
-    """Format a number with some significant digits, and with an exponent only if the number is very small.
+    """Format a number with ``digits`` significant digits, and with all digits before the decimal point.
+
+    A very small number has an exponent.
 
     Example:
         >>> format_number(12345.6), format_number(0.01234), format_number(1.5e-7), format_number(None)

@@ -26,7 +26,7 @@ LAYER, WARM, ONE_CORE = "pear layer", "pear warm", "pear layer, one CPU core"
 
 
 class OurSteps:
-    """The steps of PEAR on one batch. Every measurement makes a new problem and a new loss, without warm starts.
+    """The steps of PEAR on one batch. Every measurement makes a new problem, and a new loss or layer.
 
     Args:
         programs: the programs.
@@ -34,9 +34,9 @@ class OurSteps:
         device: "cpu" or "cuda".
 
     Attributes:
-        steps: functions by the name of a row. Each prepares a measurement and returns the step to time. "pear" is
-            ``PEARLoss``. "pear layer" is the true objective of the decisions of ``DecisionLayer``. "pear warm" is
-            ``PEARLoss`` at the second visit of every sample, with warm starts.
+        steps: for each step by name, a function that prepares a measurement and returns the step to time. "pear" is
+            ``PEARLoss`` without warm starts. "pear layer" is the true objective of the decisions of ``DecisionLayer``,
+            without warm starts, too. "pear warm" is ``PEARLoss`` at the second visit of every sample, with warm starts.
     """
 
     def __init__(self, programs: GradientBatch, batch: int, device: str) -> None:
@@ -63,8 +63,8 @@ class OurSteps:
     def profile(self, who: str) -> dict[str, float]:
         """Measure the step ``who`` once more, and return the seconds of its phases by name.
 
-        The phases are those that the loss counts, the rest, and the set-up. The result is empty for "pear layer", which
-        has no loss.
+        The phases are those of ``PEARLoss.seconds``, two of the compiled kernel ("verify" and "project") if it solves,
+        the rest of the step, and the set-up. The result is empty for "pear layer", which has no loss.
         """
         wait, self.loss = wait_for_worker_device(self.device), None
         began = time.perf_counter()
@@ -119,7 +119,7 @@ class OurSteps:
 
 
 def _profile_our_step(loss: PEARLoss, step: Step, wait: Callable[[], None]) -> dict[str, float]:
-    """Return the seconds of the phases of a step: those the loss counts, those of the compiled kernel, and the rest."""
+    """Return the seconds of a step's phases: those of ``loss.seconds``, those of the compiled kernel, and the rest."""
     start, before = time.perf_counter(), dict(loss.seconds)
     step()
     wait()

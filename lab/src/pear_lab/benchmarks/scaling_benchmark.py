@@ -198,8 +198,8 @@ def _draw_scaling_qp_samples(settings: ScalingSettings, n: int) -> tuple[Problem
 def draw_scaling_program(rng: Rng, n: int, spread: int) -> Problem:
     """Draw a sparse, strictly convex program with bounds, n/10 equalities and n/2 inequalities.
 
-    The curvature couples each variable with its neighbours, and a row couples five variables that are close together,
-    as in time or space. With ``spread=0`` a row couples any variables, and no factorisation stays sparse.
+    The curvature couples each variable with its two neighbours. A row couples up to five variables that are close
+    together, as in time or space. With ``spread=0`` they may be anywhere, and no factorisation stays sparse.
 
     Args:
         rng: random generator.

@@ -145,7 +145,7 @@ def draw_transport_for_sparse_solvers(rng: np.random.Generator, scale: float, ba
 
 
 def draw_coupling_for_sparse_solvers(rng: np.random.Generator, scale: float, batch: int) -> Program:
-    """Draw a QP whose curvature couples 4,000 · ``scale`` variables at random, so that its factors are not sparse."""
+    """Draw a QP whose curvature couples 4,000 · ``scale`` variables at random. Its Cholesky factors are dense."""
     n = max(20, round(4_000 * scale))
     factor = sp.random_array((n, n), density=2 / n, rng=rng)
     A = sp.csr_array(sp.random_array((n // 10, n), density=5 / n, rng=rng))

@@ -176,7 +176,7 @@ class StreamsBenchmark(Benchmark[StreamSettings, StreamRow]):
 
     @classmethod
     def tables(cls, rows: list[StreamRow]) -> list[TextTable]:
-        """Make a table of the speed and the memory of every training."""
+        """Make a table of the speed and the memory of every training, and of reading alone."""
         columns = {
             "samples in": lambda row: row.who,
             "samples": lambda row: f"{row.distinct:,}",

@@ -231,7 +231,7 @@ class _TrainingBenchmarkRun:
     def masked(self, part: float, progress: Callable[[int], None]) -> TrainingRow:
         """Train with PEAR on samples that each have their own right-hand sides, and return the row.
 
-        The time is that of the median epoch.
+        The seconds per epoch are the median of all epochs but the first, in which the infeasible samples are found.
 
         Args:
             part: the share of the samples that are infeasible.

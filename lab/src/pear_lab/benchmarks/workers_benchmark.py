@@ -88,7 +88,7 @@ class WorkersBenchmarkNetwork:
     bandwidth: float
 
     def seconds(self, workers: int, size: float) -> float:
-        """Predict the seconds in which N workers sum ``size`` bytes each: 2 (N − 1) messages of size / N bytes."""
+        """Predict the seconds of a sum of ``size`` bytes over N workers: 2 (N − 1) messages of ``size`` / N bytes."""
         return 2 * (workers - 1) * (self.latency + size / workers / self.bandwidth)
 
 
@@ -100,7 +100,7 @@ class WorkerRow:
         structure: the name of the structure.
         n: the number of variables.
         parameters: the number of parameters of the forecaster.
-        step_bytes: the bytes that each worker contributes to the sums of a step.
+        step_bytes: the bytes of the gradients that each worker adds to the sum of a step.
         batch_size: the samples of a step on each worker.
         alone: the samples per second of one worker while the others wait.
         busy: the samples per second of the slowest worker while all workers train separately.
@@ -131,8 +131,9 @@ class WorkerRow:
     def rate(self, workers: int) -> float:
         """Predict the samples per second of a number of workers.
 
-        A step takes the time of its computation, of a sum of all gradients, and of a small sum. Several workers compute
-        at the measured rate of busy workers, because they share the memory.
+        A step takes the time of its computation and of two sums over the workers. One sum is of all gradients, the
+        other of so few bytes that only the latency counts. One worker computes at the rate ``alone``, and several at
+        the rate ``busy``, because they share the memory.
         """
         network = WorkersBenchmarkNetwork(self.latency, self.bandwidth)
         step = self.batch_size / (self.busy if workers > 1 else self.alone)
@@ -262,7 +263,10 @@ class WorkersBenchmarkTraining:
             return nn.Sequential(nn.Linear(self.n, HIDDEN), nn.ReLU(), nn.Linear(HIDDEN, self.n))
 
     def rate(self, workers: int) -> float:
-        """Train an epoch without warm starts. Return the samples per second of all workers, after the first step."""
+        """Train ``workers`` workers for an epoch without warm starts. Return the samples per second of all of them.
+
+        The first step does not count.
+        """
         size, steps = self.settings.batch_size * workers, self.settings.steps + 1
         features, costs = (part[: size * steps] for part in self.samples)
         model, loss = self._make_model(), StreamsBenchmarkLoss(PEARLoss(self.problem, smoothing=self.smoothing))

@@ -91,7 +91,7 @@ def benchmark_command(name: str, benchmark: type[Benchmark[Any, Any]]) -> Callab
     """Return the command of a benchmark. Its options are the fields of the benchmark's settings, and some common ones.
 
     Args:
-        name: the name of the folder that the results are written to by default.
+        name: the name of the benchmark, and of its folder in ``pear-output/bench``, the default for results.
         benchmark: the benchmark.
     """
     peers = benchmark.peer_command

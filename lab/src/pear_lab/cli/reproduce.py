@@ -132,7 +132,10 @@ class ReproduceOptions:
         )
 
     def selection(self) -> Selection:
-        """Return the options that select a part of the experiments. A folder of ``--data`` also sets ``$PEAR_DATA``."""
+        """Return the options that select a part of the experiments.
+
+        If ``--data`` is a folder, ``$PEAR_DATA`` is set to it.
+        """
         return Selection(
             tasks=None if self.tasks is None else [name.replace("-", "_") for name in split_at_commas(self.tasks)],
             methods=None if self.methods is None else [name.lower() for name in split_at_commas(self.methods)],
@@ -186,7 +189,8 @@ app.command("reproduce")(reproduce)
 def _set_reproduce_data(given: str | None) -> str | None:
     """Return the source of prices that ``--data`` names; None for the default source.
 
-    If ``--data`` is a folder, ``$PEAR_DATA`` is set to it. It has prices only if it contains a folder ``sp100``.
+    If ``--data`` is a folder, ``$PEAR_DATA`` is set to it. The source of prices is then "sp100" if the folder contains
+    a folder of this name, and otherwise the default source.
     """
     if given is None or not Path(given).is_dir():
         return given
@@ -229,7 +233,7 @@ def _print_reproduce_list() -> None:
 
 
 def _print_reproduce_dry_run(wanted: list[RunSpec], folder: Path, jobs: int, retry_failed: bool) -> None:
-    """Print a table of the runs that would be done, and an estimate of their time. A database is only read."""
+    """Print a table of the runs that would be done, and an estimate of their time. The database is only read."""
     statuses: dict[str, str] = {}
     estimate = Estimate([])
     if (folder / FILE_NAME).exists():

@@ -46,7 +46,7 @@ class BuildingData:
     """The N properties of the data set, one row each.
 
     Attributes:
-        features: (N, p) as in the file, not standardised.
+        features: (N, p) the features, with the numbers of the file. Nothing is standardised here.
         names: the names of the p columns.
         prices: (N,) V-9, the sales prices.
         costs: (N,) V-10, the construction costs.
@@ -72,7 +72,7 @@ def load_building(path: str | Path | None = None, features: Features = "all") ->
     counts as a loss. Decisions on the processed tables therefore solve a different problem.
 
     Args:
-        path: file or folder; ``$PEAR_DATA`` if omitted.
+        path: the workbook, the first of the two tables, or their folder; ``$PEAR_DATA`` if omitted.
         features: "all", or "project" for V-1 to V-8 alone.
 
     Raises:
@@ -129,7 +129,7 @@ def fetch_building(folder: str | Path, url: str = URL, timeout: float = 60.0) ->
 
 
 def _read_building_data_workbook(file: Path) -> list[tuple[Any, ...]]:
-    """Return the rows of the sheet ``Data`` below its header, padded to the length of the header, which is checked."""
+    """Check the header of the sheet ``Data``, and return the rows below it, padded to the length of the header."""
     try:
         import openpyxl  # an extra
     except ImportError as error:

@@ -41,7 +41,7 @@ class EnergyData:
     Attributes:
         features: (D, 48, p) the columns ``FEATURES`` as in the file, not standardised.
         prices: (D, 48) the price SMPEP2 of every half-hour.
-        weights: (48,) the units that are sold in each half-hour, which are also the weights of the knapsack.
+        weights: (48,) the units that can be sold in each half-hour. The knapsack has them as weights.
         dates: (D,) "2011-11-01" and so on.
         dropped: the dates of the days that are left out because of gaps.
         source: the file of prices.

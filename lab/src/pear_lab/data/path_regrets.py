@@ -37,7 +37,7 @@ class PathCell(NamedTuple):
 def load_path_regrets(path: str | Path | None = None, grid: int = 5) -> dict[PathCell, dict[str, float]]:
     """Return the mean published regret in percent, by cell and by method.
 
-    The mean is taken over the replications. The arguments are those of ``load_path_replications``.
+    The mean is that of the replications. The arguments are those of ``load_path_replications``.
     """
     cells = load_path_replications(path, grid)
     return {cell: {name: float(np.mean(own)) for name, own in rows.items()} for cell, rows in cells.items()}

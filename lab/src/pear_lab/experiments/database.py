@@ -47,7 +47,7 @@ class Database:
 
     Args:
         path: the file; created with its folder if it is missing.
-        read_only: whether the file is only read. It must exist, and is not changed.
+        read_only: whether the file is only read. If so, it must exist, and is not changed.
 
     Raises:
         DatabaseError: the file is damaged, is no database of this version, or cannot be opened.

@@ -20,8 +20,8 @@ def expand(names: Sequence[str], selection: Selection) -> list[RunSpec]:
     """Return the runs of the named experiments, each once: the trainings, then the measurements on their weights.
 
     Args:
-        names: names from ``EXPERIMENTS`` and ``COMPARISONS``, or "all" for the experiments that need no data; all
-            others have to be named.
+        names: names from ``EXPERIMENTS`` and ``COMPARISONS``. "all" stands for the experiments that need no data, and
+            for no comparison.
         selection: the part of these experiments to run.
 
     Raises:
@@ -97,7 +97,11 @@ def _option_grid(experiment: Experiment, selection: Selection) -> list[dict[str,
 
 
 def _experiment_methods(experiment: Experiment, task: str, wanted: Sequence[str] | None) -> Sequence[str]:
-    """Return the methods to run. An experiment on PEAR alone runs no other method, even if it is selected."""
+    """Return the methods that an experiment runs on a task.
+
+    They are its own methods or, if methods are selected (``wanted``), those of them that the task has. An experiment on
+    PEAR alone runs no other method, even if it is selected.
+    """
     if wanted is None:
         return experiment.methods
     allowed = experiment.methods if experiment.methods == ("pear",) else TASKS[task].methods

@@ -108,7 +108,9 @@ class Processes(FutureEngine):
             self._report_result(ticket, value, on_update)
 
     def _replace(self, worker: Worker, ticket: int, on_update: OnUpdate) -> None:
-        """Remove a worker that has died. Its task is queued again, or given up after several deaths of its workers.
+        """Remove a worker that has died. Its task is queued again, or given up.
+
+        A task is given up if ``MAX_DEATHS`` workers have died after they began it.
 
         Raises:
             EngineError: ``MAX_STARTS`` processes in a row have died before they began a task.

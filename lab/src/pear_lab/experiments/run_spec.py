@@ -41,7 +41,7 @@ class RunSpec:
 
     @cached_property
     def key(self) -> str:
-        """The key of the run's record: equal for equal trainings, whichever experiment asks for them."""
+        """The key of the run's record. Equal runs have equal keys, whichever experiment asks for them."""
         text = json.dumps([self.task, self.method, self.seed, self.settings], sort_keys=True)
         return hashlib.sha256(text.encode()).hexdigest()[:20]
 
@@ -69,12 +69,12 @@ class Selection:
     """The part of the experiments to run.
 
     Attributes:
-        tasks, methods, degrees, seeds: what to run; None for what each experiment names.
+        tasks, methods, degrees, seeds: those to run; None for those of each experiment.
         time_cap: seconds that a training may take; None for the cap of its task.
         quick: whether to run a reduced grid on smaller problems, to see that everything works. The settings of its
             records differ from the paper's, so that the two are never mixed up.
         data: prices for the portfolio experiments, as in ``pear_lab.data.load_prices``; None for those of skfolio.
-        gaps: what to do with missing prices.
+        gaps: what to do if prices are missing, as in ``pear_lab.data.read_prices``.
     """
 
     tasks: Sequence[str] | None = None

@@ -52,12 +52,12 @@ class Pool:
         self._under_way: dict[int, RunSpec] = {}
 
     def run(self, runs: list[RunSpec]) -> None:
-        """Do these runs.
+        """Do all of ``runs``, and write a record of each.
 
         Raises:
             DatabaseError: weights or records cannot be written.
             EngineError: the engine cannot go on.
-            KeyboardInterrupt: stopped by the user; every record that has come in is written.
+            KeyboardInterrupt: stopped by the user. The records of runs that have ended are written.
         """
         self._waiting = list(runs)
         try:
@@ -142,7 +142,7 @@ def check_data_of_runs(runs: Iterable[RunSpec], say: Callable[[str], None] = lam
     Raises:
         DataError: a file is missing or broken; the message says where it is looked for and how to get it.
         MissingExtraError: a package that reads the files is not installed.
-        PeerError: the environment of a peer cannot be made.
+        PeerError: the environment of another library (a peer) cannot be made.
     """
     for run in runs:
         protocol_of(run).check(run, say)
@@ -167,10 +167,10 @@ def run_all(
     listen: EventListener = lambda event: None,
     engine: Engine | None = None,
 ) -> None:
-    """Do these runs. Every run leaves a record, which says that it is done or why it failed.
+    """Do all of ``runs``. Each leaves a record, which says that it is done or why it failed.
 
-    This process alone writes weights and records. A run whose process dies is done again, and fails if its process dies
-    again.
+    This process alone writes weights and records. If the process of a run dies, the run is done a second time. If its
+    process dies again, the run has failed.
 
     Args:
         runs: the runs, without repetition. A measurement waits for its training if that is among them.

@@ -19,7 +19,7 @@ class TableMetric:
     Attributes:
         title: how a table names it, with its unit.
         source: name in ``RunRecord.metrics`` or ``RunRecord.timings``.
-        factor: what a record's number, a share or seconds, is multiplied by for the table.
+        factor: the table shows a record's number multiplied by this factor, which is 100 for a share in per cent.
         decimals: number of decimals to print if no published number shows how many.
     """
 
@@ -51,8 +51,8 @@ class Condition:
 
     Attributes:
         label: the name of a row or column, with a placeholder for the value.
-        setting: the name of the condition in ``RunRecord.settings``. It is empty if every run is measured under all
-            values of the condition (``TableSpec.shift``).
+        setting: the name of the condition in ``RunRecord.settings``. It is empty if each run has a number for every
+            value of the condition, which ``TableSpec.shift`` then finds.
     """
 
     label: str
@@ -85,15 +85,16 @@ class TableSpec:
         blocks, rows, columns: what the blocks, rows and columns of the table stand for: "task", "method" or a name in
             ``CONDITIONS``. Each metric has blocks of its own.
         heading: heading of the column that names the rows.
-        ddof: what the paper subtracts from the number of seeds in the divisor of its standard deviations, as inferred
-            from runs that repeat its printed digits.
-        as_published: whether the paper's deviations have this ``ddof``.
+        ddof: 0 or 1. The standard deviation over N seeds has the divisor N − ``ddof``.
+        as_published: whether the paper's standard deviations have the same divisor, as inferred from runs that repeat
+            its printed digits.
         ranked: whether the best two of a column are marked.
-        settings: settings of the table's runs, besides the conditions of the published rows.
+        settings: settings that a run must have to fill a cell, besides the conditions of the cell and ``DEFAULTS``.
         variants: the variants (measurements) of the runs that fill the table; None stands for trainings.
         shift: the key of a cell's number in ``RunRecord.metrics["shift"]``, which holds regrets on changed problems.
-            The key may contain conditions, as in "{capacity:g}". Empty if the table shows the metric itself.
-        cells: the conditions of each cell, for a table that is not in the paper; otherwise the paper's table has them.
+            The key may have a placeholder for a condition, as in "{capacity:g}". Empty if the table shows the metric.
+        cells: the conditions of each cell of a table that is not in the paper. For a table of the paper it is empty,
+            because the published numbers name their conditions.
         decimals: the decimals of metrics whose decimals differ from those in ``METRICS``.
     """
 
@@ -115,7 +116,7 @@ class TableSpec:
     decimals: Mapping[str, int] = field(default_factory=dict)
 
     def matches(self, record: RunRecord, condition: Mapping[str, float]) -> bool:
-        """Return whether a record has the settings of a cell. The caller compares task and method."""
+        """Return whether a record has the variant and the settings of a cell. The caller compares task and method."""
         named = {CONDITIONS[name].setting: value for name, value in condition.items() if CONDITIONS[name].setting}
         expected = {**DEFAULTS, **named, **self.settings}
         return record.settings.get("variant") in self.variants and all(

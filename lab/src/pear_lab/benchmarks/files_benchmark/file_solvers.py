@@ -145,7 +145,7 @@ def highs_model_of_file(P: Any, q: Any, A: Any, l: Any, u: Any, lb: Any, ub: Any
 
 
 def _solve_file_by_highs(p: JudgedProgram, tol: float) -> SolverAnswer:
-    """Return the answer of HiGHS to a program, with the seconds of the solve. Integer programs allow no gap."""
+    """Return the answer of HiGHS to a program, with the seconds of the solve. Integer programs have a gap of 0."""
     import highspy
 
     begin = time.perf_counter()

@@ -86,7 +86,8 @@ class FilesBenchmark(Benchmark[FilesSettings, FileRow]):
         """Solve every file with every solver, file by file.
 
         Raises:
-            DataError: the folder is missing or has no model, or models shall be written to a folder with other files.
+            DataError: the folder is missing or has no model; or ``generate`` is set, and the folder has files that are
+                not among those to write.
             UnknownSolverError: the name of a solver is unknown.
             MissingExtraError: the package of a solver is not installed.
         """
@@ -210,7 +211,7 @@ def _prove_file_claim(
         program: the program.
         answers: the answers of all solvers.
         found: the accuracy of each answer.
-        time_limit: seconds for each linear program.
+        time_limit: seconds for each linear program that searches for a certificate.
 
     Returns:
         True if a certificate proves the claim, False if the point of a solver refutes it, else None.

@@ -20,7 +20,7 @@ def write_mat(path: Path, P: Any, q: Any, A: Any, l: Any, u: Any, integer: Any =
 
     Args:
         path: the file to write, which ends in .mat.
-        P: (n, n) the curvature with both triangles, dense or sparse.
+        P: (n, n) the curvature, with the entries of both triangles, dense or sparse.
         q: (n,) the costs.
         A: (m, n) the rows, dense or sparse.
         l, u: (m,) the limits; infinite for an absent one.

@@ -86,8 +86,9 @@ def train_as_published(
 ) -> tuple[nn.Linear, History]:
     """Train a linear layer as the paper does, and return it with its history.
 
-    Adam has the learning rate 1e-2, and a batch has 32 samples. The model is validated after the first epoch and then
-    after every tenth. Training ends after 3 checks in a row that improve by at most 1 %. The best weights are kept.
+    Adam has the learning rate 1e-2, and a batch has 32 samples. The model is checked on the validation samples after
+    the epochs 1, 11, 21, … and after the last one. Training ends after 3 checks in a row that improve by at most 1 %.
+    The best weights are kept.
 
     Args:
         run: specification of the training.
@@ -122,9 +123,9 @@ class LPProtocol(Protocol):
     """The protocol of the paper's synthetic linear and integer programs."""
 
     def method_settings(self, method: str) -> dict[str, Any]:
-        """Return the options of a method's loss, and a noise of zero, which an experiment may replace.
+        """Return the options of a method's loss, and a noise of zero. An experiment may set another noise.
 
-        For PEAR as published, the paper's smoothing and injection are included.
+        For PEAR as published ("pear"), the paper's smoothing and injection are included.
         """
         own = DEFAULTS if method == "pear" else {"noise": DEFAULTS["noise"]}
         return {**own, **super().method_settings(method)}
@@ -143,9 +144,13 @@ class LPProtocol(Protocol):
         return paper_model(make_task(run).problem.n, run.seed)[0]
 
     def measure(self, run: RunSpec, model: nn.Module) -> dict[str, Any]:
-        """Return what the run's variant asks for.
+        """Return what the run's variant names.
 
-        The variants are the squared error, the stability of the active set, and the regret on changed problems.
+        This is the squared error ("accuracy"), the change rate of the active set ("stability"), or the regret on
+        changed problems ("direction-shift" and "capacity-shift").
+
+        Raises:
+            RunError: there is no such variant, or it cannot be measured on the task.
         """
         task = make_task(run)
         test = make_split(run, task).test

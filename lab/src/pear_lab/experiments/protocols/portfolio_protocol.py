@@ -58,7 +58,7 @@ class PortfolioProtocol(Protocol):
         return settings
 
     def method_settings(self, method: str) -> dict[str, Any]:
-        """Return the version of the library that computes the method; for our own methods, the options of the loss."""
+        """Return the library, with its version, that computes the method; for our methods, the options of the loss."""
         if method not in PEER_METHODS:
             return super().method_settings(method)
         return {"peer": next(one for one in _layer_peer(method).requirements if one.startswith(method))}
@@ -73,7 +73,10 @@ class PortfolioProtocol(Protocol):
             peer_interpreter(_layer_peer(run.method), say=say)
 
     def train(self, run: RunSpec, progress: Listener = None) -> TrainingResult:
-        """Train as the paper does: Adam at 1e-3, halved on a plateau, batches of 64, a patience of 10 epochs.
+        """Train as the paper does.
+
+        Adam begins with the learning rate 1e-3, and a batch has 64 windows. The learning rate is halved after more than
+        3 epochs in a row without a lower validation regret, and training ends after 10.
 
         If another library computes the portfolios, it does so in a process of its own. The transfer of numbers does not
         count as training time.
@@ -97,7 +100,10 @@ class PortfolioProtocol(Protocol):
         return _make_forecaster(run)
 
     def measure(self, run: RunSpec, model: nn.Module) -> dict[str, Any]:
-        """Return the regret with each of ``LOWER_BOUNDS`` in place of the lower bound of the weights in training."""
+        """Return the regrets under other lower bounds of the portfolio weights than in training.
+
+        The bounds are ``LOWER_BOUNDS``, and the regrets are those of the test windows of ``market_scores``.
+        """
         if run.variant != "lower-bound-shift":
             return super().measure(run, model)
         market = make_market(run)
@@ -173,8 +179,9 @@ def _make_forecaster(run: RunSpec, generator: torch.Generator | None = None) -> 
 def market_scores(market: MarketData, model: nn.Module) -> dict[str, Any]:
     """Return the regret on the test windows, the error of the forecasts, and the results of the backtest.
 
-    Lists hold one number for each window (``regrets``, ``best``) or day (``value``). ``yardsticks`` holds the scores,
-    on the same days, of two portfolios that use no forecast.
+    The test windows are ``MarketSplit.rebalancing``. The lists ``regrets`` and ``best`` (the utility of the best
+    portfolio) hold one number for each window, and the list ``value`` (of the backtested portfolio) one for each day.
+    ``yardsticks`` holds the scores, on the same days, of two portfolios that use no forecast.
     """
     windows = market.split.rebalancing
     evaluation = Evaluation(market.task, windows.days, market.split.ahead)
