@@ -39,6 +39,19 @@ def test_worst_case_is_the_limit_of_cvar():
     torch.testing.assert_close(worst.value, worst.costs.amax(1), rtol=0, atol=1e-8)
 
 
+@pytest.mark.parametrize(
+    ("risk", "weights"),
+    [("worst case", None), (pear.CVaR(0.8), None), ("expectation", [1.0, 0.0, 1.0, 1.0, 0.0])],
+    ids=["worst case", "cvar", "weights of 0"],
+)
+@pytest.mark.parametrize("integer", [False, True], ids=["continuous", "integer"])
+def test_scenarios_that_the_risk_does_not_count_have_their_best_second_stage(risk, weights, integer):
+    values, plan = factory_values(2, 2, 5), pear.Stochastic(factory(integer=integer), ["on"], 5, risk, weights=weights)
+    found = plan.solve(values)
+    best = [plan.cost(x.expand(5, -1), each) for x, each in zip(found.x, values, strict=True)]
+    torch.testing.assert_close(found.costs, torch.stack(best), rtol=0, atol=1e-8)
+
+
 def test_cvar_of_weight_0_is_the_expectation():
     values = factory_values(3, 2, 4)
     mean, none = (pear.Stochastic(factory(), ["on"], 4, r).solve(values) for r in ("expectation", pear.CVaR(0.9, 0.0)))

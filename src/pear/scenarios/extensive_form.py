@@ -162,7 +162,7 @@ class ExtensiveForm:
             The costs (B, n), and those fields among b, h, lb, ub and G that are predicted or differ by sample.
         """
         count = len(values)
-        flat, repeated = values.reshape(count * self.scenarios, -1), self._repeat(keys, count)
+        flat, repeated = values.reshape(count * self.scenarios, -1), self.repeat_keys(keys, count)
         costs = self.stages.costs(flat, repeated).reshape(count, self.scenarios, -1)
         p = self.weights.expand(count, -1) if weights is None else weights
         sides = {
@@ -174,7 +174,7 @@ class ExtensiveForm:
             fields["G"] = self._varying_rows(costs, keys)
         return self._cost(costs, p), fields
 
-    def _repeat(self, keys: list[Hashable] | None, count: int) -> list[Hashable] | None:
+    def repeat_keys(self, keys: list[Hashable] | None, count: int) -> list[Hashable] | None:
         """Return the keys of the samples, each repeated for S scenarios, or None if all samples share the model's data.
 
         Raises:
@@ -277,7 +277,7 @@ class ExtensiveForm:
             values: (B, S, k) the k values of each scenario.
             keys: B sample ids, or None.
         """
-        flat, repeated = values.reshape(len(values) * self.scenarios, -1), self._repeat(keys, len(values))
+        flat, repeated = values.reshape(len(values) * self.scenarios, -1), self.repeat_keys(keys, len(values))
         z = each.flatten(0, 1)
         exact = select_by_keys(self.stages.exact, repeated)
         return exact.objective(z, self.stages.costs(flat, repeated)).reshape(len(values), self.scenarios)

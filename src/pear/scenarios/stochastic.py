@@ -31,7 +31,8 @@ class ScenarioDecisions:
 
     Attributes:
         x: (B, n₁) the n₁ first-stage decisions, which all scenarios share; NaN for a sample without a decision.
-        z: (B, S, n) for each of S scenarios the decisions of both stages, in the variables of the model.
+        z: (B, S, n) for each of S scenarios the decisions of both stages, in the variables of the model. The second
+            stage is the best one, also in scenarios that do not affect the risk.
         value: (B,) the risk of the costs. If the problem maximises, costs are profits.
         costs: (B, S) the cost of each scenario, including the recourse.
         status: (B,) int8 values of ``pear.Status``.
@@ -271,6 +272,10 @@ class Stochastic:
             weights: (B, S) weights of this call's scenarios, or None.
         """
         each = self.extensive.scenario_decisions(x)
+        p = self.weights.expand(len(x), -1) if weights is None else weights
+        if len(self.stages.second):
+            free = ((1 - self.risk.weight) * p == 0) & has_decision_status(status)[:, None]
+            each = self._with_best_second_stages(each, free, values, keys)
         costs = self.extensive.scenario_costs(each, values, keys)
         value = self.risk.value(costs, self.weights if weights is None else weights)
         sign, n = self.model.problem.sign, self.stages.n
@@ -283,6 +288,30 @@ class Stochastic:
             status=status,
             named={name: names[name] for name in self.first},
         )
+
+    def _with_best_second_stages(
+        self, each: Tensor, free: Tensor, values: Tensor, keys: list[Hashable] | None
+    ) -> Tensor:
+        """Return decisions with the best second stage in each scenario whose cost has no weight of its own.
+
+        The program leaves such a second stage open, for example in scenarios that are not among the worst.
+
+        Args:
+            each: (B, S, N) the decisions of the S scenarios, in N columns.
+            free: (B, S) mask of these scenarios.
+            values: (B, S, k) the k values of each scenario.
+            keys: B sample ids, or None.
+        """
+        at = free.flatten().nonzero()[:, 0]
+        if not len(at):
+            return each
+        ids = self.extensive.repeat_keys(keys, len(each))
+        flat = each.flatten(0, 1)
+        found = self._second.realise(
+            flat[at][:, self.stages.first], values.flatten(0, 1)[at], None if ids is None else [ids[i] for i in at]
+        )
+        solved = has_decision_status(found.status)
+        return flat.index_copy(0, at[solved], found.z[solved]).reshape(each.shape)
 
     def __repr__(self) -> str:
         one, two = len(self.stages.first), len(self.stages.second)
