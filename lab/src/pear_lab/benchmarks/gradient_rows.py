@@ -35,7 +35,7 @@ class GradientRow:
         profile: the seconds of each phase, from a separate measurement.
         structure: the name of the structure of the programs.
         measured: "gradient", or "decision" if there is no backward pass and the errors are those of the decisions.
-        loose: whether the row is a peer with settings that trade accuracy for time.
+        loose: whether the row measures a peer with settings that trade accuracy for time.
     """
 
     who: str

@@ -1,7 +1,8 @@
 """Benchmark: the time of one training step, forward and backward, with every training method of PEAR and of PyEPO.
 
 PEAR and PyEPO get the same programs, true costs and forecasts in float32. Both know the best decisions under the true
-costs, as after the first epoch of a training. Forecasts are new in every step, so that no decision is known already.
+costs, as after the first epoch of a training. Forecasts are new in every step, so that the best decisions under a
+forecast are never known before.
 """
 
 from __future__ import annotations

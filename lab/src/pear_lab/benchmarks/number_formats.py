@@ -6,7 +6,7 @@ import math
 
 
 def format_error(value: float) -> str:
-    """Format an error with one digit.
+    """Format an error with one significant digit.
 
     Example:
         >>> format_error(2.34e-15), format_error(float("nan"))

@@ -35,6 +35,6 @@ def peak_process_memory() -> int:
 
 
 def resident_process_memory() -> int:
-    """Return the resident memory of this process now, in bytes, or the largest so far if nothing else is known."""
+    """Return the resident memory of this process now, in bytes, or its largest so far if only that is known."""
     known = read_memory_entry("self/status", "VmRSS")
     return peak_process_memory() if known is None else known

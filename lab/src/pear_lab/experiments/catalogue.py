@@ -136,7 +136,7 @@ class Experiment:
 
     Attributes:
         name: as in ``pear reproduce NAME``.
-        title: one line on what it shows.
+        title: one line on what the experiment shows.
         table: the table that the runs fill.
         tasks: names of the tasks.
         methods: names of the methods. Every task runs with every method, every combination of options and every seed.
@@ -326,7 +326,7 @@ class Comparison:
 
     Attributes:
         name: as in ``pear reproduce NAME``.
-        title: one line on what it shows.
+        title: one line on what the comparison shows.
         experiments: names of the experiments with the tasks and options that are compared.
         methods: names of the methods, by task.
         others: names of slower methods, by task. They run only if selected, and are compared on the seeds that ran.

@@ -35,7 +35,7 @@ class Outcome:
 
     Attributes:
         record: the row for the database.
-        weights: weights of a finished training in the format of safetensors; empty otherwise.
+        weights: the weights of a training that is done, in the format of safetensors; empty otherwise.
     """
 
     record: RunRecord

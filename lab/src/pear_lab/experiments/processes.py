@@ -48,7 +48,7 @@ class Processes(FutureEngine):
     """An engine that does tasks side by side in worker processes. A process is started when there is a task for it.
 
     Args:
-        jobs: the number of workers.
+        jobs: the largest number of workers, each of which does one task at a time.
     """
 
     def __init__(self, jobs: int) -> None:
@@ -59,7 +59,7 @@ class Processes(FutureEngine):
 
     @property
     def slots(self) -> int:
-        """The number of workers."""
+        """The largest number of workers."""
         return self._jobs
 
     def wait(self, on_update: OnUpdate, seconds: float | None = None) -> None:

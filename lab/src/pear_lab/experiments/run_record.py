@@ -30,7 +30,7 @@ class RunRecord:
         metrics: results on the test samples, by name.
         timings: seconds by what they were spent on, and the number of epochs.
         history: [epoch, seconds, loss, validation regret] of every check.
-        weights: key of the trained weights in the database; empty if the run failed.
+        weights: key of the weights in the database that the run trained or measured; empty if the run failed.
         versions: versions of Python and the packages.
         machine: description of the machine.
         created: time of the record in ISO format.
