@@ -70,8 +70,8 @@ class FieldMethod:
         title: the name in tables.
         loss: the name of the method in ``pear.losses.METHODS``.
         tries: the settings to try. The best setting by validation regret is trained to the end.
-        way: "tries" for the common protocol; "fit" for a call of ``pear.fit`` with the same samples. The call has the
-            time that other methods have for the start and all their tries together.
+        way: "tries" for the common protocol; "fit" for a call of ``pear.fit`` with the same samples. Its time cap is
+            the total that methods with the most tries have for the start, all tries and the final training.
     """
 
     name: str

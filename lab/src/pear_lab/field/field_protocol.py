@@ -102,7 +102,7 @@ class FieldProtocol(Protocol):
         """Try all settings, train the best one to the end, and return the result. All times are processor time.
 
         Raises:
-            RunError: the method does not apply to the task, or all of its tries failed.
+            RunError: the method does not apply to the task, all of its tries failed, or its final training failed.
             KeyboardInterrupt: stopped by the user.
         """
         with count_processor_time():
@@ -176,7 +176,8 @@ def warm_up_field_protocol(run: RunSpec, prepared: PreparedTask) -> None:
 def add_start_to_field_protocol(prepared: PreparedTask, history: History) -> History:
     """Return the history with one more check, at epoch 0: the validation regret of the common start.
 
-    This check is the best one unless a later check has a smaller regret. Seconds and losses in ``checks`` are rounded.
+    This check is the best one unless a later check has a smaller regret. In all later checks, seconds and losses are
+    rounded.
     """
     first = Check(0, 0.0, math.nan, prepared.start_regret)
     best = history.best if history.best is not None and history.best.metric < first.metric else first
@@ -214,7 +215,14 @@ def _make_field_protocol_try(
 def _train_field_protocol_try(
     run: RunSpec, prepared: PreparedTask, one: _FieldProtocolTry, progress: Listener, short: bool
 ) -> None:
-    """Train the try ``one``, or continue it from its checkpoint, and store its history or failure in it.
+    """Train the try ``one``, and store its history or failure in it. A try with a checkpoint file continues from it.
+
+    Args:
+        run: the run.
+        prepared: the data of the task.
+        one: the try.
+        progress: called after every epoch.
+        short: whether the training has the limits of a try; otherwise it has those of the final training.
 
     Raises:
         KeyboardInterrupt: the user stopped the training.
@@ -245,8 +253,8 @@ def _train_field_protocol_try(
 def _train_field_protocol_by_fit(run: RunSpec, prepared: PreparedTask, progress: Listener) -> TrainingResult:
     """Train by ``pear.fit`` with its defaults.
 
-    The time cap is the total that the methods with the most tries have for the common start, all tries and the final
-    training, which continues one of the tries.
+    The time cap is the total that a method with the most tries has for the common start, all tries and the final
+    training. The final training continues a try, whose time counts once.
     """
     model, loss = prepared.model(run.seed, start=False), _make_field_protocol_loss(run, prepared.problem, {})
     cap = prepared.start_seconds + run.settings["time_cap"] + (MOST_TRIES - 1) * run.settings["try_cap"]

@@ -55,8 +55,8 @@ class PreparedTask:
     """The data and the start that all methods share on a task with one seed.
 
     Attributes:
-        problem: the decision problem.
-        split: the samples, as many as the budget allows.
+        problem: the decision problem, or a batch of problems.
+        split: the samples, at most as many as the argument ``most`` of ``prepare_task`` allows.
         forecaster: function that makes an untrained forecaster.
         start: the weights of the common start, which ``pear.fit`` finds with the squared error.
         start_seconds: the seconds of training the common start.
@@ -78,7 +78,10 @@ class PreparedTask:
     measure: Measure
 
     def model(self, seed: int, start: bool = True) -> nn.Module:
-        """Return a forecaster with the weights of the common start or, if not ``start``, with weights of the seed."""
+        """Return a forecaster with the weights of the common start, or an untrained one if ``start`` is False.
+
+        The seed determines the weights of an untrained forecaster.
+        """
         model = fresh_task_model(self.forecaster, self.split.train, seed)
         if start:
             model.load_state_dict(self.start)
@@ -125,7 +128,7 @@ def prepare_task(name: str, seed: int, most: tuple[int, int, int]) -> PreparedTa
     Args:
         name: the name of the task.
         seed: the seed of the samples, of the first weights and of the batches.
-        most: the largest numbers of samples for training, validation and test. The first samples of each are used.
+        most: the largest numbers of samples for training, validation and test. Of more samples, the first are used.
     """
     task, drawing = field_tasks()[name], draw_prepared_task(name, seed)
     split = Split(*(Samples(part.features[:k], part.costs[:k]) for part, k in zip(drawing.split, most, strict=True)))

@@ -115,7 +115,7 @@ class SignTest:
     Attributes:
         lower: the number of tasks on which the method has the lower value.
         higher: the number of tasks on which the method has the higher value.
-        p_value: the p value of the two-sided test, adjusted by Holm for the number of methods.
+        p_value: the p value of the two-sided test, adjusted by Holm's method for the number of tests.
     """
 
     lower: int
@@ -154,8 +154,8 @@ def complete_rank_block(has: Mapping[str, frozenset[str]], tasks: Sequence[str])
     """Return some methods and some tasks such that each of these methods has a result on each of these tasks.
 
     As long as a result is missing, the method or the task with the largest share of missing results is removed. If a
-    method and a task have the same share, the method is removed. Among methods or tasks with the same share, the last
-    one is removed. The values of the results have no effect.
+    method and a task have the same share, the method is removed. Of several methods, or several tasks, with the same
+    share, the one that comes last in ``has`` or ``tasks`` is removed. The values of the results have no effect.
 
     Args:
         has: by method, the tasks with a result.

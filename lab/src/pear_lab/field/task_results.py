@@ -58,11 +58,11 @@ class TaskResults:
         return self.factor * np.array([found[seed] for seed in sorted(found)])
 
     def mean(self, method: str) -> float:
-        """Return the mean test regret over the seeds, multiplied by ``factor``."""
+        """Return the mean test regret of a method over the seeds, multiplied by ``factor``."""
         return float(self.regrets(method).mean())
 
     def seconds(self, method: str) -> float:
-        """Return the mean seconds of training, including all tries."""
+        """Return the mean seconds of a method's trainings over the seeds. All tries of a run count."""
         return float(np.mean([run.timings["total"] for run in self._runs(method)]))
 
     @property
@@ -87,8 +87,8 @@ class TaskResults:
     def seconds_to_near_best(self) -> dict[str, list[float | None]]:
         """Return, for each method and each seed, the seconds until the validation regret is near the best.
 
-        The best is the lowest final validation regret of all methods for the seed. A regret is near the best if it
-        exceeds it by at most the share ``NEAR``. If a run never comes near the best, its seconds are None.
+        The best regret for a seed is the lowest one that any method reaches at a check. A regret is near the best if it
+        exceeds the best one by at most the share ``NEAR``. If a run never comes near the best, its seconds are None.
         """
         found: dict[str, list[float | None]] = {name: [] for name in self.methods}
         for seed in self.seeds:

@@ -1,7 +1,7 @@
 """Features of Irish days that are known the day before, with a row for each day or for each hour.
 
 Only days for which the prices of one day before and of seven days before are known have features. Their number is D.
-All functions of this module that return features or prices return those of these D days.
+The public functions return the features and the prices of these D days.
 """
 
 from __future__ import annotations

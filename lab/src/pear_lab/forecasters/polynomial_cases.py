@@ -30,7 +30,7 @@ def polynomial_spo_case(size: int, degree: int, noise: float, seed: int, quick: 
     Args:
         size: the number of training samples.
         degree: the degree of the polynomial; at 1 the costs are linear in the features.
-        noise: the half-width of the interval of noise factors around 1.
+        noise: the cost of each arc is multiplied by a random factor between 1 − ``noise`` and 1 + ``noise``.
         seed: the seed of the samples.
         quick: whether to draw fewer samples.
     """
@@ -44,7 +44,7 @@ def polynomial_paper_case(task: str, degree: int, noise: float, seed: int, quick
     Args:
         task: "paths" or "knapsack".
         degree: the degree of the polynomial; at 1 the costs are linear in the features.
-        noise: the half-width of the interval of noise factors around 1.
+        noise: each cost is multiplied by a random factor between 1 − ``noise`` and 1 + ``noise``.
         seed: the seed of the samples and of the knapsack's weights.
         quick: whether to draw fewer samples, and a smaller knapsack.
     """

@@ -1,4 +1,4 @@
-"""Cases of the study of forecasters that select items: half-hours to sell in, properties to build, stocks to hold."""
+"""Cases of the study in which a decision selects items: half-hours to sell in, properties to build, stocks to hold."""
 
 from __future__ import annotations
 
@@ -99,9 +99,10 @@ def building_selection_case(seed: int, quick: bool) -> StudyCase:
 def portfolio_selection_case(shape: str, seed: int, quick: bool) -> StudyCase:
     """Return the case of long-only portfolios of the stocks in ``sp100``, whose weekly returns are predicted.
 
-    The problem is ``max 100·(r·w − ½ γ wᵀΣw)`` subject to ``Σᵢ wᵢ = 1`` and w ≥ 0, in percent of the wealth. The return
-    r is that of the next five trading days, γ is the risk aversion, and Σ is the covariance over the year before, with
-    its off-diagonal entries reduced by a fifth.
+    The problem is ``max 100·(r·w − ½ γ wᵀΣw)`` subject to ``Σᵢ wᵢ = 1`` and w ≥ 0, in percent of the wealth. The
+    decision w is the weights of the stocks, r is their returns over the next five trading days, and γ is the risk
+    aversion. Σ is the covariance of such returns, estimated from the year before and with its off-diagonal entries
+    reduced by a fifth.
 
     Args:
         shape: "wide" if each week has a row of features and each stock has a model; "long" if each stock has a row of
@@ -127,7 +128,7 @@ def portfolio_selection_case(shape: str, seed: int, quick: bool) -> StudyCase:
 def _selection_covariance(days: Array) -> Array:
     """Return the covariance (n, n) of returns over ``HELD`` days, estimated from the daily returns (T, n) of T days.
 
-    Its off-diagonal entries are shrunk.
+    Its off-diagonal entries are reduced by the share ``DIAGONAL``.
     """
     daily = np.cov(days.T)
     return HELD * ((1 - DIAGONAL) * daily + DIAGONAL * np.diag(np.diag(daily)))
@@ -140,8 +141,8 @@ _OWN = 3
 def _selection_stock_features(returns: Array, starts: Rows) -> Array:
     """Return the features (N, n, 7) of n stocks at the start of N weeks, in percent.
 
-    The first three are the stock's returns over the last week, over the last month, and over the last year without that
-    month. The next three are the mean returns of all stocks over the last week, month and year. The last one is the
+    The first three are the stock's returns over the last week, over the last month, and over the eleven months before
+    it. The next three are the mean returns of all stocks over the last week, month and year. The last one is the
     standard deviation of the daily mean return of all stocks, over the days of the last quarter.
 
     Args:

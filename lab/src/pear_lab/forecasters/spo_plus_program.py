@@ -60,8 +60,8 @@ class SPOPlusProgram:
         features: (n, q) x, including a column of ones for an intercept.
         decisions: (K, m) all decisions z.
         best: (n, m) the best decision of every sample.
-        excess: (n, K) the cost of every decision less that of the best one, for each sample.
-        unit: the number by which costs are divided inside the program.
+        excess: (n, K) the cost of every decision less that of the best one, for each sample, in the program's unit.
+        unit: the program's unit, a number by which costs and the coefficients B are divided inside the program.
     """
 
     features: Array
@@ -84,7 +84,7 @@ class SPOPlusProgram:
         Args:
             penalties: (q,) the weight of the penalty on each column of B; 0 for an intercept.
             start: (m, q) the first coefficients.
-            smoothing: the first τ, which may be small if ``start`` is near the optimum.
+            smoothing: the first smoothing parameter τ. It may be small if ``start`` is near the optimum.
 
         Raises:
             SolveError: the method does not converge in ``MAX_STEPS`` steps.
@@ -105,7 +105,7 @@ class SPOPlusProgram:
     def losses(self, B: Array) -> Array:
         """Return ``(c − 2Bx)ᵀ(zₖ − z*)`` for every sample and decision zₖ, where z* is the best decision. Shape (n, K).
 
-        The maximum over k is the SPO+ loss of a sample. Losses are in the program's unit.
+        The maximum over k is the SPO+ loss of a sample. The coefficients B and the losses are in the program's unit.
         """
         forecast = self.features @ B.T
         found: Array = self.excess + 2 * ((forecast * self.best).sum(1)[:, None] - forecast @ self.decisions.T)
@@ -115,7 +115,7 @@ class SPOPlusProgram:
         """Return the sum of the SPO+ losses plus the penalty ``Σⱼₖ Lⱼₖ |Bⱼₖ|``, smoothed unless ``tau`` is 0.
 
         Args:
-            B: (m, q) the coefficients.
+            B: (m, q) the coefficients, in the program's unit.
             L: (m, q) the weights of the penalty, multiplied by the number of samples.
             tau: τ ≥ 0, the smoothing.
         """
@@ -143,7 +143,7 @@ class SPOPlusProgram:
         return direction.reshape(B.shape), float(-gradient.ravel() @ direction)
 
     def _length(self, B: Array, L: Array, tau: float, direction: Array, decrement: float) -> float:
-        """Return the first step length of 1, ½, ¼, … that gives a tenth of the decrease that the slope predicts.
+        """Return the first step length of 1, ½, ¼, … with at least a tenth of the decrease that the slope predicts.
 
         ``direction`` and ``decrement`` are the results of ``_newton_step``.
         """
@@ -155,8 +155,9 @@ class SPOPlusProgram:
     def _curvature(self, w: Array) -> Array:
         """Return the second derivatives (mq, mq) of the smoothed losses with respect to B, multiplied by τ.
 
-        They are the sum over samples i of a covariance: that of the vector −2 zₖ ⊗ xᵢ, if decision k has the
-        probability wᵢₖ. It is computed from deviations from the most probable decision, which avoids cancellation.
+        Each sample i contributes the covariance of the random vector −2 zₖ ⊗ xᵢ, where ⊗ is the Kronecker product, xᵢ
+        is fixed, and the decision zₖ is drawn with the probability wᵢₖ. Covariances are computed from deviations from
+        the most probable decision, which avoids cancellation.
 
         Args:
             w: (n, K) the probabilities of the decisions for each sample.

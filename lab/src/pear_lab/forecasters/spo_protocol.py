@@ -231,7 +231,10 @@ def _spo_protocol_mean(values: Sequence[float]) -> str:
 
 
 def _spo_protocol_difference(theirs: Sequence[float], ours: Sequence[float]) -> str:
-    """Return the difference of the means over its standard error as text; empty if a side has fewer than two values."""
+    """Return the difference of the means divided by its standard error, as text.
+
+    The text is empty if ``theirs`` or ``ours`` has fewer than two values.
+    """
     if min(len(theirs), len(ours)) < 2:
         return ""
     error = float(np.hypot(_spo_protocol_error(theirs), _spo_protocol_error(ours)))

@@ -71,10 +71,10 @@ class StudyCase:
 
 
 def expanding_study_splits(count: int, folds: int, size: int) -> tuple[StudySplit, ...]:
-    """Return ``folds`` splits of ``count`` samples. In each split, ``size`` consecutive samples are for the test.
+    """Return splits of ``count`` samples for a walk-forward test.
 
-    The test samples of a split follow those of the split before, up to the last sample. All samples before the test
-    samples of a split are for training.
+    The last ``folds · size`` samples are divided into ``folds`` blocks of ``size`` consecutive samples. Each block is
+    the test of one split, and all samples before the block are for training.
 
     Example:
         >>> [(len(one.train), one.test.tolist()) for one in expanding_study_splits(7, folds=2, size=2)]

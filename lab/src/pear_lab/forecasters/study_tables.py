@@ -72,10 +72,11 @@ class StudyTableLosses:
 
 
 def collect_study_losses(results: Results, case: str, quick: bool) -> dict[str, StudyTableLosses]:
-    """Return the losses by the name of the forecaster, for those forecasters that have a result for every split.
+    """Return the losses of forecasters by name, in the order of ``FORECASTERS``.
 
-    Only seeds that all forecasters have are used, so that all are compared on the same samples. A forecaster that does
-    not depend on the seed needs only seed 0, unless the seed draws the samples. The order is that of the table.
+    A seed of a forecaster is complete if the forecaster has a result for every split. Only seeds that are complete for
+    all forecasters with a complete seed are used, so that all are compared on the same samples. A forecaster that does
+    not depend on the seed needs only seed 0, unless the seed draws the samples.
     """
     row, folds = CASES[case], range(1 if quick else CASES[case].folds)
     seeds: dict[str, set[int]] = {}
@@ -152,7 +153,7 @@ def _study_difference_text(
 ) -> str:
     """Return a forecaster's difference from the best rival as text, bold if it is significant.
 
-    The text is a dash if one of the two has no results.
+    The text is a dash if the forecaster has no results, or if there is no rival.
     """
     if rival is None or name not in losses:
         return "–"

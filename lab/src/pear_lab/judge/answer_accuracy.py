@@ -32,8 +32,8 @@ class SolverAnswer:
     Attributes:
         status: "solved", "infeasible", "unbounded", "refused", "time limit", "crashed", or the solver's own status.
         x: (n,) the point, or None.
-        equality: (p,) the multipliers of A, or None. In the letters of ``JudgedProgram``, the gradient of the
-            Lagrangian without bounds is Hx + c + Aᵀ equality + Gᵀ inequality.
+        equality: (p,) the multipliers of A, or None. Their sign is such that the gradient of the Lagrangian without
+            bounds is ``Hx + c + Aᵀ equality + Gᵀ inequality``, with the matrices of ``JudgedProgram``.
         inequality: (m,) the multipliers of G, or None.
         seconds: the seconds of the solve.
         note: the reason why the program is not solved.
@@ -51,12 +51,15 @@ class SolverAnswer:
 class Accuracy:
     """The errors of an answer to a program; NaN for an error that cannot be measured.
 
+    Each error is relative to a size that is named here, or to 1 if the size is smaller than 1.
+
     Attributes:
-        primal: the largest violation of a limit, a bound or integrality, relative to the limit or to 1.
-        dual: the largest multiplier with the wrong sign or of an absent limit, relative to the largest term of the
-            gradient or to 1. The multipliers of the bounds are those that make the gradient of the Lagrangian zero.
-        gap: the difference between the primal and the dual objective or, without multipliers, between the objective and
-            the best known one. It is relative to the objectives or to 1.
+        primal: the largest violation of a limit, a bound or integrality, relative to the limit.
+        dual: the largest multiplier with the wrong sign or of an absent limit, times the largest entry of its row. It
+            is relative to the largest term of the gradient. The multipliers of the bounds are those that make the
+            gradient of the Lagrangian zero.
+        gap: the difference between the primal and the dual objective, relative to the larger of them. Without
+            multipliers, the gap is that of ``compare_accuracies``.
         objective: the minimised objective at the point.
     """
 
@@ -97,9 +100,9 @@ def _measure_answer_violation(p: JudgedProgram, x: Array) -> float:
 
 
 def _measure_answer_optimality(p: JudgedProgram, x: Array, equality: Array, inequality: Array) -> tuple[float, float]:
-    """Return the dual residual and the gap of a point (n,) and its multipliers (p,) and (m,).
+    """Return the entries ``dual`` and ``gap`` of ``Accuracy`` for a point (n,) and its multipliers (p,) and (m,).
 
-    The multipliers of the bounds balance the rest of the gradient.
+    Multipliers that are tiny beside the gradient count in ``dual`` and not in ``gap``.
     """
     curved, carried = p.H @ x, p.A.T @ equality + p.G.T @ inequality
     gradient = curved + p.c + carried
@@ -123,8 +126,9 @@ def _measure_answer_optimality(p: JudgedProgram, x: Array, equality: Array, ineq
 def compare_accuracies(p: JudgedProgram, answers: Sequence[SolverAnswer]) -> list[Accuracy]:
     """Measure the accuracy of several answers to one program.
 
-    The gap of an answer without multipliers is the excess of its objective over the best objective of the other
-    accurate answers.
+    An answer counts as accurate if its status is "solved" and its known errors are at most ``RIGHT``. The gap of an
+    answer without multipliers is the excess of its objective over the lowest objective of the other accurate answers,
+    relative to that objective or to 1. It stays NaN if no other answer is accurate.
     """
     found = [measure_accuracy(p, answer) for answer in answers]
     good = [

@@ -50,7 +50,7 @@ class ExactTangent:
         L: (t, t) the Cholesky factor of the curvature on the tangent space, ZᵀHZ.
         rounding: the relative error that rounding of the data may cause in the decision and the gradient.
         rows: (r, n) the r equalities and rows of G that hold the decision.
-        scale: (r,) the factors that these rows are multiplied by.
+        scale: (r,) the factors by which these rows are multiplied before they are factored.
         factored: the factorisation of the scaled rows on the variables that no bound holds; None without rows.
         rank: the rank of the factored rows.
     """
@@ -86,8 +86,8 @@ class ExactTangent:
     def error(self, g: Array, e: Array) -> float:
         """Compute the relative error of a gradient g (n,) for the prediction error e (n,).
 
-        The error is relative to the exact gradient in the program's own units, or to a millionth of the prediction
-        error in these units if that is larger.
+        The norm of the difference is divided by the norm of the exact gradient. If the exact gradient is tiny, the
+        divisor is a millionth of ‖e‖, divided by the largest diagonal entry of H. All are in the program's own units.
         """
         exact, d = self.project(wide(e)), self.units.column
         largest = (np.abs(np.diagonal(self.s.H)) * d * d).max()
@@ -97,14 +97,14 @@ class ExactTangent:
         return float(off / size) if size > 0 else float(off > 0)
 
     def longest_step(self, x: Any, y: tuple[Any, Any], direction: Array) -> float:
-        """Compute how far the cost may move along ±direction before a constraint becomes tight or loose.
+        """Compute the largest t such that a change of the cost by ±t · direction keeps the set of tight constraints.
 
-        Within this distance, the decision and its multipliers are linear functions of the step.
+        For a smaller t, the decision and its multipliers are linear functions of t.
 
         Args:
             x: (n,) the solution.
             y: the multipliers of the rows of G (m,) and of the bounds (n,).
-            direction: (n,) the direction of the cost.
+            direction: (n,) the direction in which the cost changes.
         """
         s, z, m = self.s, wide(x), len(self.s.h)
         dx = -self.project(wide(direction))
@@ -126,7 +126,7 @@ class ExactTangent:
 
 
 def exact_tangent(s: JudgedProgram, units: ProgramUnits, tight: Mask, held: Mask) -> ExactTangent | None:
-    """Compute the tangent space of given constraints.
+    """Compute the tangent space of the constraints that ``held`` marks and of the equalities.
 
     Args:
         s: a dense program.
@@ -166,9 +166,9 @@ def exact_tangent(s: JudgedProgram, units: ProgramUnits, tight: Mask, held: Mask
 def exact_tangent_at(s: JudgedProgram, found: PointResiduals, units: ProgramUnits) -> ExactTangent | None:
     """Compute the tangent space at a solution.
 
-    At a tight constraint with a multiplier of zero, the derivative usually does not exist. It does exist if the
-    constraint is a linear combination of constraints with positive multipliers. The solution then has other multipliers
-    that are positive on all of these constraints.
+    If a tight constraint has a multiplier of zero, the decision usually has no derivative. It has one if the row of
+    this constraint is a linear combination of equalities and of rows with positive multipliers: other multipliers then
+    prove the same solution optimal, and are positive on this constraint, too.
 
     Args:
         s: a dense program.
@@ -176,8 +176,8 @@ def exact_tangent_at(s: JudgedProgram, found: PointResiduals, units: ProgramUnit
         units: the units of the program.
 
     Returns:
-        The tangent space, or None if the derivative does not exist, or if slacks, ranks or the curvature are too close
-        to zero to decide this.
+        The tangent space, or None if the decision has no derivative, or if a slack, a pivot or the curvature is too
+        close to zero to tell whether it has one.
     """
     n, m = s.n, len(s.h)
     pinned = np.concatenate([np.zeros(m, bool), np.tile(s.lb == s.ub, 2)])

@@ -1,9 +1,9 @@
 """``IntegerJudge``: answers to integer programs, judged by enumeration if there are few points, otherwise by HiGHS.
 
 The feasibility of an answer is always checked in extended precision. An integer variable may differ from an integer by
-at most 1e-8, and the violation of a row may be at most 1e-8 of the sum of its terms' magnitudes. In this sum a
-continuous variable counts with a size above zero, because its zero may be a rounding error. An integer variable counts
-with its own size, because it has no rounding error.
+at most 1e-8, and the violation of a row or a bound may be at most 1e-8 of the sum of its terms' magnitudes. In this sum
+the magnitude of a continuous variable is raised by a hundredth of the largest one, because a value near zero may be a
+rounding error. Integer variables have no rounding errors, and count with their own magnitudes.
 """
 
 from __future__ import annotations
@@ -124,10 +124,11 @@ class IntegerJudge:
         return "right", False, ""
 
     def best_point(self) -> BestIntegerPoint:
-        """Return the best point.
+        """Return the best known point of the program.
 
-        A pure integer program with few points is enumerated, and HiGHS solves all others. If HiGHS finds no point of a
-        mixed program with few choices of the integers, a linear program is solved for each choice.
+        A pure integer program with at most ``FEW`` points is enumerated. HiGHS solves all other programs. If HiGHS
+        finds no feasible point of a mixed-integer program, and the integer variables have at most ``FEW_PROGRAMS``
+        combinations of values, a linear program is solved for each combination.
         """
         s = self.s
         low, high = np.ceil(s.lb[s.integer] - 1e-9), np.floor(s.ub[s.integer] + 1e-9)
@@ -145,7 +146,7 @@ class IntegerJudge:
         return self._enumerate(choices) if s.integer.all() else self._solve_each_choice(choices)
 
     def _enumerate(self, points: Array) -> BestIntegerPoint:
-        """Return the best of all K integer points (K, n)."""
+        """Return the best of ``points`` (K, n), which are all K integer points within the bounds."""
         s = self.s
         off = self.violations(points)
         surely, perhaps = off <= MET, off <= TOLERANCE

@@ -1,8 +1,9 @@
 """Verdicts on answers of the library, from plain arrays and without the library's own code.
 
-A verdict is "right" if the answer is solved and the optimality conditions hold. It is "refused" if the status names a
-failure that is proven independently, or if the data in float64 does not settle the status. It is "inaccurate" if the
-library gives up although the program has a clear answer. In all other cases it is "wrong".
+A verdict is "right" if the status is SOLVED and the optimality conditions hold; for an integer program, if the decision
+is feasible and no better point is known. The verdict is "refused" if the status names a failure that is proven
+independently, or if the data in float64 does not settle the status. It is "inaccurate" if the library gives up although
+the program has a clear answer. In all other cases it is "wrong".
 """
 
 from __future__ import annotations

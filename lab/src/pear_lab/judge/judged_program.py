@@ -96,6 +96,8 @@ def judged_programs(
 ) -> list[JudgedProgram]:
     """Make a program for each sample of a batch. A program is always minimised.
 
+    A bound with a magnitude of at least ``NO_BOUND`` counts as absent.
+
     Args:
         fields: the fields of the problem by the names of the arguments of ``pear.Problem``, shared or with a row for
             each sample. Absent fields are left out.

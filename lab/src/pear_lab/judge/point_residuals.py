@@ -1,17 +1,20 @@
 """The residuals of the optimality conditions at a point, in extended precision and relative to their terms.
 
-Let X be the largest entry of the decision in the units of ``ProgramUnits``, C the largest entry of the gradient of the
-objective, and s the constant ``SHARE``, a hundredth. Then
+All numbers in these formulas are in the units of ``ProgramUnits``, and s is the constant ``SHARE``, a hundredth.
 
-- the violation of a row with entries aⱼ and right-hand side b is relative to ``|b| + Σⱼ |aⱼ| (|xⱼ| + s X)``;
-- the residual of a gradient's component is relative to ``|cⱼ| + Σₖ |Hⱼₖ| (|xₖ| + s X) + Σᵢ |aᵢⱼ| min(|yᵢ|, C)``, with
-  the multiplier yᵢ of row i. Without the minimum, huge multipliers that cancel each other would hide a residual;
-- a multiplier is relative to the size of the gradient's component that it changes most;
-- the complementarity of an inequality is the smaller of its relative slack and its relative multiplier.
+The entry xⱼ of the decision has the size |xⱼ| + s X, where X is the largest |xⱼ|. The slack or the violation of a row
+with entries aⱼ and right-hand side b is divided by ``|b| + Σⱼ |aⱼ| (|xⱼ| + s X)``. A bound is a row with one entry, 1.
 
-Multipliers in float64 may be less accurate than the point that they prove optimal. If the residuals are too large with
-the given multipliers, but would be small without the minimum with C, the multipliers are corrected in extended
-precision.
+The component j of the gradient has a size to which the objective and every row contribute. The objective contributes
+``|cⱼ| + Σₖ |Hⱼₖ| (|xₖ| + s X)``. Let C be the largest of these contributions over j. The row i with entries aᵢⱼ and
+multiplier yᵢ contributes ``|aᵢⱼ| (min(|yᵢ|, C) + s Y)``, where Y is the largest min(|yᵢ|, C) over i. The limit C keeps
+huge multipliers that cancel each other from hiding a residual. The residual of the component is divided by its size.
+
+The relative multiplier of an inequality i is the largest quotient, over j, of ``|aᵢⱼ| yᵢ`` and the size of component j.
+The complementarity of an inequality is the smaller of its relative slack and its relative multiplier.
+
+Multipliers in float64 may be less accurate than the point that they prove optimal. They are corrected in extended
+precision if the residuals are above ``TOLERANCE`` with the limit C, and not above it without this limit.
 """
 
 from __future__ import annotations
@@ -57,12 +60,12 @@ class PointResiduals:
 
     Attributes:
         primal: the largest violation of a row or bound.
-        stationarity: the largest residual of the gradient.
+        stationarity: the largest residual of a component of the gradient.
         sign: the largest multiplier of the wrong sign.
-        complementarity: the largest of min(slack, multiplier) over the inequalities.
+        complementarity: the largest of min(slack, multiplier) over the inequalities, without bounds that are equal.
         slack: (m + 2n,) relative slacks of rows, lower bounds and upper bounds; infinite for an absent limit.
         multiplier: (m + 2n,) relative multipliers of the same limits; zero for an absent limit.
-        size: (n,) the sizes of the decision's entries, by which violations are divided.
+        size: (n,) the sizes of the decision's entries, from which the divisors of violations are computed.
         gradient_size: (n,) the sizes of the gradient's components, by which their residuals are divided.
     """
 
@@ -91,7 +94,7 @@ class PointResiduals:
 def measure_point_residuals(
     s: JudgedProgram, x: Array, y: PointMultipliers, units: ProgramUnits | None = None
 ) -> PointResiduals:
-    """Measure the residuals of a point with its multipliers or, if the residuals are then smaller, with corrected ones.
+    """Measure the residuals of a point with its multipliers, which are corrected if that makes the residuals smaller.
 
     The docstring of the module says when a correction is tried.
 
@@ -119,8 +122,8 @@ def point_residuals(
         x: (n,) the point.
         y: the multipliers of the point.
         units: the units of the program.
-        capped: whether a multiplier adds at most as much to the size of the gradient's components as the objective
-            does. If not, every multiplier counts in full.
+        capped: whether multipliers count at most as the limit C in the sizes of the gradient's components. C is that of
+            the module's docstring.
     """
     A, G, H = wide(s.A), wide(s.G), wide(s.H)
     X = point_size(s, x, units)
@@ -167,7 +170,7 @@ def point_slacks(s: JudgedProgram, x: Wide, size: Wide) -> tuple[Wide, Wide]:
 
 
 def point_size(s: JudgedProgram, x: Wide, units: ProgramUnits) -> Wide:
-    """Return the largest entry of x (n,) in the given units. A floor keeps it above zero."""
+    """Return the largest magnitude in x (n,) in the given units, or a small positive number if that is larger."""
     rhs = np.concatenate([s.b, s.h])
     limits = [np.abs(wide(rhs)) * units.row, np.abs(wide(s.lb)) / units.column, np.abs(wide(s.ub)) / units.column]
     curvature = (units.column**2 * np.abs(np.diagonal(s.H))).max()
@@ -180,7 +183,10 @@ def point_size(s: JudgedProgram, x: Wide, units: ProgramUnits) -> Wide:
 
 
 def correct_point_multipliers(s: JudgedProgram, x: Wide, y: PointMultipliers, units: ProgramUnits) -> PointMultipliers:
-    """Return multipliers of the same constraints that balance the gradient best, computed in extended precision."""
+    """Return multipliers that balance the gradient best, computed in extended precision.
+
+    Multipliers of inequalities and bounds that are zero in ``y`` stay zero.
+    """
     free, held = y.bound == 0, y.inequality != 0
     rows = np.vstack([wide(s.A), wide(s.G)[held]])
     scale = np.concatenate([units.row[: len(s.b)], units.row[len(s.b) :][held]])

@@ -26,7 +26,10 @@ class ProgramUnits:
 
     @classmethod
     def of(cls, s: JudgedProgram) -> ProgramUnits:
-        """Compute units that equilibrate A and G. Variables without a row get the units that equilibrate H."""
+        """Compute units in which the largest entry of every row and column of A and G is near 1.
+
+        A variable with curvature and without a row gets a unit in which its curvature is that of a typical variable.
+        """
         M = np.abs(np.vstack([s.A, s.G]))
         column: Array = np.ones(s.n)
         row: Array = np.ones(len(M))

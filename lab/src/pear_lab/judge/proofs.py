@@ -125,9 +125,9 @@ class _FeasibilityProof:
         return size * solved.x[:n], np.concatenate([y[:p] - y[p : 2 * p], y[2 * p : 2 * p + m]])
 
     def _magnified_multipliers(self, x: Array) -> Array:
-        """Return multipliers (p + m,) of the least violation near x, measured in units of 1e-7.
+        """Return multipliers (p + m,) of the least violation near x.
 
-        HiGHS would ignore a violation of 1e-11 without these units.
+        The violation is magnified by 1e7 for HiGHS, which would otherwise ignore a violation of 1e-11.
         """
         s, z = self.s, np.clip(wide(x), wide(self.s.lb), wide(self.s.ub))
         near = {
@@ -170,15 +170,16 @@ class _FeasibilityProof:
         return float(max(np.max(np.abs(equality), initial=0.0), np.max(-slack, initial=0.0)))
 
     def _farkas_margin(self, y: Wide, reach: Any) -> float:
-        """Return the margin by which multipliers prove infeasibility; at most 0 if they do not.
+        """Return the relative margin by which multipliers prove infeasibility; at most 0 if they do not.
 
         A feasible z satisfies ``yᵀ[A; G] z ≤ yᵀ[b; h]`` if y ≥ 0 on G. If the smallest value of the left side within
-        the bounds is larger than the right side, no point is feasible. A variable without the bound that matters is
-        assumed to stay within 1e8 times the size of the data.
+        the bounds is larger than the right side, no point is feasible. The margin is the difference of the two sides,
+        divided by the sum of the magnitudes of their terms. In place of an absent bound, 1e8 times the largest limit
+        or ``reach``, whichever is larger, is used.
 
         Args:
-            y: (p + m,) multipliers.
-            reach: the largest entry of a point that HiGHS proposed.
+            y: (p + m,) multipliers. Negative multipliers of G are set to zero.
+            reach: the largest magnitude in a point that HiGHS proposed.
         """
         s, p = self.s, len(self.s.b)
         y = np.concatenate([y[:p], np.maximum(y[p:], 0)])

@@ -69,9 +69,9 @@ class ReferenceSolution:
         return self.space.project(wide(e)).astype(np.float64)
 
     def longest_step(self, direction: Array) -> float:
-        """Compute how far the cost may move along ±direction (n,) before a constraint becomes tight or loose.
+        """Compute the largest t such that a change of the cost by ±t · direction keeps the set of tight constraints.
 
-        The distance is 0 if ``on_edge``.
+        The direction has the shape (n,). The result is 0 if ``on_edge``.
         """
         if self.space is None:
             return 0.0
@@ -114,7 +114,7 @@ def reference_solvers(tested: str) -> list[str]:
 
 
 def attempt_reference(program: JudgedProgram, solver: str) -> ReferenceSolution | None:
-    """Solve a program with one solver, take the exact step, and return the result. None if no point is found."""
+    """Solve a program with one solver, make the solution exact, and return it; None if the solver finds no point."""
     solved = _solve_reference_by_qpsolvers(program, solver)
     if solved is None:
         return None
@@ -183,7 +183,8 @@ def _take_exact_reference_step(
     """Solve a program exactly on the constraints that are active at a proposed point.
 
     Returns:
-        The solution (n,), its multipliers, and its residuals.
+        The solution (n,), its multipliers, and its residuals. They are those of the proposed point if ``exact_tangent``
+        finds no tangent space of the active constraints.
     """
     z, found = wide(x), point_residuals(p, wide(x), y, units)
     active = found.slack <= np.maximum(found.multiplier, 1e-9)

@@ -129,7 +129,10 @@ class _PeerLayerFunction(torch.autograd.Function):
 
     @staticmethod
     def backward(ctx: Any, *slopes: Tensor) -> tuple[Tensor, Tensor, None]:
-        """Return the gradients for costs and curvatures. ``slopes`` holds the gradient for decisions (B, n)."""
+        """Return the gradients with respect to costs (B, n) and curvatures (B, n, n).
+
+        The only entry of ``slopes`` is the gradient (B, n) with respect to the decisions.
+        """
         layer: PeerLayer = ctx.layer
         if ctx.call != layer.calls:
             raise PeerError(

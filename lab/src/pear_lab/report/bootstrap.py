@@ -1,4 +1,4 @@
-"""Confidence intervals of the difference between two methods, by bootstrap over test instances and seeds."""
+"""Confidence intervals of the difference between two methods, by bootstrap or by Student's t distribution."""
 
 from __future__ import annotations
 

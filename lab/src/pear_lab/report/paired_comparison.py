@@ -175,7 +175,7 @@ class ComparisonLine:
 
     @property
     def means(self) -> dict[str, float]:
-        """The mean regret of each method in percent, in the order of the table."""
+        """The mean regret of each method in percent, in the order of ``values``."""
         return {name: sum(seeds.values()) / len(seeds) for name, seeds in self.values.items()}
 
     @property
@@ -205,10 +205,10 @@ def runs_with_latest_defaults(runs: StoredRuns) -> StoredRuns:
 
 
 def runs_with_common_start(runs: StoredRuns, comparison: Comparison) -> StoredRuns:
-    """Return the runs without those that a run from the common start replaces.
+    """Return the runs that a comparison may use.
 
-    If a method has runs of a full problem whose setting ``start`` is that of the comparison, its other runs on the same
-    task are left out.
+    A comparison may prescribe a setting ``start``, which says from which weights trainings start. If a method has runs
+    of the full problem with this setting on a task, its other runs on the task are left out.
     """
     if comparison.start is None:
         return runs

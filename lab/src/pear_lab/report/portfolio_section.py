@@ -156,7 +156,7 @@ def _method_rows(
 ) -> list[tuple[str, ...]]:
     """Return table rows for each method: a row of our numbers and, if the paper has the method, a row of the paper's.
 
-    Methods without runs have no rows, except methods that need another library.
+    A method without runs has no rows, unless it needs another library. Our numbers in its row are then dashes.
 
     Args:
         table: the description of the table.
@@ -181,9 +181,11 @@ def _method_rows(
 
 
 def _beside_published(trained: _RunsByMethod, shifted: _RunsByMethod) -> PageGrid:
-    """Return a table that says whether our means lie within, above or below the published cells.
+    """Return a table that compares our means with the published means.
 
-    ``trained`` has the runs of trainings by method, and ``shifted`` those under other lower bounds.
+    A cell says whether our mean lies within one published standard deviation of the published mean, above or below.
+    ``trained`` has the runs of trainings by method, and ``shifted`` the runs that measure trained models under other
+    lower bounds on the weights.
     """
     found: dict[str, dict[str, str]] = {name: {} for name in _PAPER.values()}
     for row in published("published_portfolio"):
@@ -216,7 +218,10 @@ def _time_cap_note(runs: Sequence[RunRecord]) -> str:
 
 
 def _regret_difference_rows(trained: _RunsByMethod) -> list[tuple[str, ...]]:
-    """Return table rows with the differences between every two methods, and between methods and fixed portfolios."""
+    """Return table rows of differences in regret.
+
+    They compare every two methods, and every method with every portfolio without a forecast.
+    """
     regrets = {METHODS[name]: _window_regrets(runs) for name, runs in trained.items()}
     rows = _pairwise_difference_rows(regrets)
     for name, numbers in _yardsticks(trained).items():

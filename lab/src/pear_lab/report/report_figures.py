@@ -52,7 +52,7 @@ class MethodCurve:
 
 @dataclass(frozen=True)
 class RegretRatio:
-    """The regret of a method divided by that of the reference in one cell, with the interval of this ratio."""
+    """The regret of a method divided by that of PEAR as published in one cell, with the interval of this ratio."""
 
     method: str
     cell: str
@@ -255,7 +255,10 @@ def _regret_figure(cells: Sequence[Cell], condition: str, title: str, label: str
 
 
 def _direction_shift_figure(shifted: Sequence[Cell], trained: Sequence[Cell]) -> PageFigure:
-    """Return the figure of the regret along the trained and along the shifted direction, at the highest degree run."""
+    """Return the figure of the regret on paths in the direction of training and in the shifted direction.
+
+    It shows the highest degree of the costs that was run.
+    """
     title = "Regret along the trained and the shifted direction, %"
     run = [cell for cell in shifted if cell.mean is not None]
     if not run:

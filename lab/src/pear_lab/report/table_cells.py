@@ -160,7 +160,7 @@ def _cell_value_of_seed(runs: list[RunRecord], wanted: PublishedNumber) -> float
 
 
 def runs_of_cell(runs: StoredRuns, wanted: PublishedNumber) -> list[RunRecord]:
-    """Return the finished runs that our number in a cell is computed from. They all have the same settings."""
+    """Return the finished runs that our number in a cell is computed from. Their settings differ only in the fold."""
     return _best_run_group(
         run for run in runs.done if run_matches_cell(run, wanted) and cell_value_of_run(run, wanted) is not None
     )

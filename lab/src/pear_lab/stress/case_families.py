@@ -217,7 +217,10 @@ def hilbert_family(r: Recipe, rng: Rng) -> StressCase:
 
 
 def unbounded_family(r: Recipe, rng: Rng) -> StressCase:
-    """Draw linear programs with free variables. Rows, or the signs of costs, keep some samples bounded."""
+    """Draw linear programs in which about half of the variables have no upper bound, and some of them no lower bound.
+
+    Rows, or the signs of the costs, keep some samples bounded.
+    """
     r = replace(r, smoothed=False, curved=False)
     f = r.draw_polytope(rng)
     free = rng.random(r.n) < 0.5

@@ -125,7 +125,7 @@ class CvxpyFamilyBuilder:
         return x
 
     def polytope(self, n: int) -> tuple[Any, Array]:
-        """Add a variable (n,) with a polytope around it, and return the variable and a feasible point.
+        """Add a variable (n,) that constraints confine to a polytope, and return the variable and a feasible point.
 
         The polytope is a box, a box with inequalities or with equalities, or the simplex.
         """
@@ -145,7 +145,7 @@ class CvxpyFamilyBuilder:
         return x, inside
 
     def affine(self, x: Any) -> Any:
-        """Return x, half of x, the difference of x from a point, or linear combinations of x, chosen at random."""
+        """Return x, its first entries, its difference from a point, or affine combinations of it, chosen at random."""
         rng, n = self.rng, x.size
         kind = rng.choice(["all", "part", "shifted", "combined"])
         if kind == "part":
@@ -223,7 +223,7 @@ def _curved_cvxpy_family(builder: CvxpyFamilyBuilder) -> None:
 
 
 def _two_variable_cvxpy_family(builder: CvxpyFamilyBuilder) -> None:
-    """Build a problem of two variables with a common constraint. Only one of the variables has a predicted cost."""
+    """Build a problem of two vectors of variables with a common constraint. Only one vector has a predicted cost."""
     x, inside = builder.polytope(int(builder.rng.integers(2, 6)))
     y = builder.box(int(builder.rng.integers(1, 4)), "y")
     row = builder.rng.normal(size=x.size)
@@ -279,7 +279,7 @@ def _battery_cvxpy_family(builder: CvxpyFamilyBuilder) -> None:
 
 
 def _demand_cvxpy_family(builder: CvxpyFamilyBuilder) -> None:
-    """Build a problem of orders with a predicted limit. A violation of it has a price. Costs may be predicted, too."""
+    """Build a problem of orders with a predicted limit, whose violation has a price. Costs may be predicted, too."""
     rng, n = builder.rng, int(builder.rng.integers(2, 7))
     x = cp.Variable(n, name="x", nonneg=True)
     builder.rows.append(x <= rng.uniform(0.5, 2.0, n))

@@ -83,7 +83,9 @@ class CaseExamination:
     def run(self) -> CaseVerdicts:
         """Judge the answers and the gradients of all samples, and return the verdicts.
 
-        The first answer is compared with that of HiGHS, and each answer with that to the sample solved alone.
+        If the first answer is right and its program is linear, its objective is compared with that of HiGHS. Each
+        answer of the batch is compared with the answer to the same sample solved alone. Gradients are judged only if
+        the case has curvature or smoothing, and neither integers nor fields that replace those of the problem.
         """
         if self.verdicts[0].kind == "right":  # HiGHS solves only one sample of a batch, which saves time
             self.blame(0, judging.judge_answer_objective(self.programs[0], self.batch[0]))
@@ -121,7 +123,9 @@ class CaseExamination:
         return one.answers(solution)[0], took
 
     def slowest_ratio(self, seconds: Array) -> float:
-        """Return the longest time divided by the median time. A sample above ``SLOW`` medians is timed twice more.
+        """Return the longest time divided by the median time, or by a millisecond if the median is shorter.
+
+        A sample whose time is more than ``SLOW`` times this divisor is timed twice more.
 
         Args:
             seconds: (B,) the times of the samples. The time of a slow sample is replaced, in place, by the shortest of

@@ -29,8 +29,8 @@ class TrainingResult:
     Attributes:
         model: the model with its best weights.
         history: history of its training.
-        test: function that returns the metrics on the test samples; ratios are shares, not per cent.
-        histories: histories of all trained candidates, the chosen one included.
+        test: function that returns the metrics on the test samples; a ratio such as 5 % is returned as 0.05.
+        histories: histories of all trainings of the run, ``history`` included.
     """
 
     model: nn.Module
@@ -78,7 +78,7 @@ class Protocol(ABC):
         """Make a model that the trained weights of a run can be loaded into."""
 
     def measure(self, run: RunSpec, model: nn.Module) -> dict[str, Any]:
-        """Return what the run's variant asks for, measured on a trained model.
+        """Measure a trained model, and return the results. The variant of the run names what is measured.
 
         Raises:
             RunError: the variant cannot be measured on the task.
@@ -92,14 +92,18 @@ def make_published_loss(run: RunSpec, task: Task, **options: Any) -> nn.Module:
     Args:
         run: the run. Its method and the options in its settings are used.
         task: the decision task.
-        options: settings that replace the published ones.
+        options: further options of the loss, which replace the published ones. They must not be among the options in
+            the settings of the run.
     """
     unit = method(run.method).published_unit
     return make_loss(run.method, task, **unit, **run.settings.get("options", {}), **options)
 
 
 def forecast_scores(task: Task, predicted: Tensor, true: Tensor, ties: bool = True) -> dict[str, Any]:
-    """Return the scores of a forecast of linear costs. Regrets and gaps are shares of the best value.
+    """Return the scores of a forecast of linear costs.
+
+    They are the normalised regret, the mean squared error, and the entries of ``RelaxationGap``. Regrets and the
+    relaxation gap are shares of the sum of |best value|.
 
     Args:
         task: the decision task.

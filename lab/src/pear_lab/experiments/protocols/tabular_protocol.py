@@ -47,9 +47,10 @@ class TabularProtocol(Protocol):
     """The protocol of tasks on tables of real data. One linear model predicts the values of all items."""
 
     def method_settings(self, method: str) -> dict[str, Any]:
-        """Return the settings of a method, among them the candidates that training chooses from.
+        """Return the settings of a method.
 
-        PEAR with our defaults has no candidates, and starts from weights that were trained on the squared error.
+        The setting ``tuned`` lists, for each tuned option of the loss, the values to try. PEAR with our defaults has no
+        tuned options, and starts from weights that were trained on the squared error.
         """
         own = super().method_settings(method)
         if method == OURS:
@@ -61,7 +62,7 @@ class TabularProtocol(Protocol):
         _load_data_set(run.task, run.settings.get("features", ""), os.environ.get(VARIABLE))
 
     def train(self, run: RunSpec, progress: Listener = None) -> TrainingResult:
-        """Train with every candidate, and return the model with the best validation regret.
+        """Train with every combination of values in ``tuned``, and return the model with the best validation regret.
 
         Raises:
             KeyboardInterrupt: stopped by the user.
@@ -86,11 +87,11 @@ class TabularProtocol(Protocol):
 
 
 def instance_scores(subset: Subset[Building] | Subset[Knapsack], model: SharedLinear, unit: float) -> dict[str, Any]:
-    """Return the scores of a model on a subset. Regrets and gaps are shares of the best value.
+    """Return the scores of a model on a subset: those of ``forecast_scores``, and the entry ``instances``.
 
-    The entry ``instances`` holds, for every instance, its id, the regret of the decision (``lost``) and the absolute
-    value of the best decision (``best``), in the unit of the data. Paired comparisons of methods draw bootstrap samples
-    from these numbers.
+    This entry holds, for every instance, its id, the regret of the decision (``lost``) and the absolute value of the
+    best decision (``best``), in the unit of the data. Paired comparisons of methods draw bootstrap samples from these
+    numbers.
     """
     task, (features, values) = subset.task, subset.samples
     with torch.no_grad():
@@ -150,5 +151,11 @@ def _load_tabular_data(run: RunSpec) -> _TabularData:
 
 @lru_cache(maxsize=4)
 def _load_data_set(task: str, features: Any, root: str | None) -> BuildingData | EnergyData:
-    """Return a data set, which is read once per process. ``root`` is the value of ``$PEAR_DATA``."""
+    """Return the data set of a task, which is read once per process.
+
+    Args:
+        task: "building", or any other name for the energy data.
+        features: the setting ``features`` of the run. Only the building data depends on it.
+        root: the value of ``$PEAR_DATA``.
+    """
     return load_building(root, features) if task == "building" else load_energy(root)

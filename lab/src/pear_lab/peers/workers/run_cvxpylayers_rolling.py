@@ -15,8 +15,9 @@ def prepare_cvxpylayers_rollouts(data: dict[str, Any], device: str) -> Callable[
     The gradient (B, S, T) is that with respect to the forecasts.
 
     Args:
-        data: ``forecasts`` and ``truth`` (B, S, T) for B rollouts of S steps with plans of T hours, and the numbers of
-            the battery by name.
+        data: ``forecasts`` and ``truth`` (B, S, T), the prices of B rollouts of S steps with plans of T hours; and
+            numbers of the battery: ``start`` (its first level), ``half`` (the preferred level), ``capacity``,
+            ``charge``, ``discharge``, ``efficiency``, ``level_penalty`` and ``flow_penalty``.
         device: "cpu".
     """
     import torch

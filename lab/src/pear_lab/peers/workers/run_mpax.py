@@ -15,7 +15,7 @@ PACKAGES = ("mpax", "jax", "jaxlib", "numpy")
 
 
 def prepare_mpax_decisions(data: dict[str, Any], device: str) -> Callable[[], dict[str, Any]]:
-    """Return a function that computes decisions (B, n) of smoothed programs with shared constraints.
+    """Return a function that computes decisions (B, n) of programs that differ only in their costs.
 
     The tolerance is the default, 1e-4.
 

@@ -20,14 +20,18 @@ TRIED, PASSES = 4, 5
 
 
 def prepare_pyepo_method_steps(data: dict[str, Any], device: str) -> Callable[[], dict[str, Any]]:
-    """Return a function that times a step of each loss on every batch, and returns seconds and gradients.
+    """Return a function that times training steps of each loss, and returns their seconds and gradients.
+
+    A step is a forward and a backward pass on one of R batches. All losses use the model that decides the first samples
+    fastest. The steps of a loss end early if they exceed a time limit.
 
     Args:
-        data: the program: A, b, G, h, lb, ub, ``integer``, ``sense``, and ``grid`` for paths through a grid. The costs
-            of R batches: ``true`` and ``predicted`` (R, B, n). The losses: ``losses``, a JSON object that maps our name
-            of a method to PyEPO's name of the class and its options. The solvers: ``backend``, and ``solvers`` and
-            ``integer_solvers``, names separated by commas. The time: ``clock``, and ``seconds``, the time limit of the
-            steps of one loss.
+        data: arrays by name. The program has A, b, G, h, lb, ub, ``integer`` and ``sense``, and ``grid`` if it is a
+            path through a grid. ``true`` and ``predicted`` (R, B, n) are the costs of the batches. ``losses`` is a JSON
+            object that maps our name of a method to PyEPO's name of the class and its options. ``backend`` is PyEPO's
+            name of a modelling library. ``solvers`` and ``integer_solvers`` are the names of solvers to try for
+            continuous and for integer programs, separated by commas. ``clock`` is "wall" or "processor", and
+            ``seconds`` is the time limit.
         device: "cpu".
     """
     import torch
@@ -72,8 +76,9 @@ def _time_pyepo_steps(
     Args:
         loss: the loss.
         predicted: (R, B, n) predicted costs of R batches.
-        known: ``true_cost``, ``true_sol`` and ``true_obj`` of each batch.
-        data: has the clock and the time limit.
+        known: ``true_cost`` (R, B, n), ``true_sol`` (R, B, n) and ``true_obj`` (R, B, 1): the true costs, the best
+            decisions and their values.
+        data: as for ``prepare_pyepo_method_steps``, of which only ``clock`` and ``seconds`` are used.
 
     Returns:
         The seconds and the gradient (B, n) of each step.

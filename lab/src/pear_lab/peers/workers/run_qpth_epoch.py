@@ -1,4 +1,4 @@
-"""qpth on windows of daily returns: moments, portfolios, realised utilities, and their gradient."""
+"""qpth on portfolios from windows of daily returns: the gradients of an epoch of training on the lost utility."""
 
 from __future__ import annotations
 
@@ -10,14 +10,17 @@ PACKAGES = ("qpth", "torch", "numpy")
 
 
 def prepare_qpth_epoch(data: dict[str, Any], device: str) -> Callable[[], dict[str, Any]]:
-    """Return a function that computes the gradients of an epoch with respect to the predicted returns of each batch.
+    """Return a function that computes, for each batch, the gradient of the loss with respect to the predicted returns.
 
-    The utilities of the best portfolios are computed before the clock starts.
+    A window of daily returns gives the mean return of each asset, and the covariance matrix of the assets. A portfolio
+    maximises its utility under the predicted window: the mean return, less half the risk aversion times the variance.
+    Its loss is the utility of the best portfolio less its own utility, both under the true window. The loss of a batch
+    is the mean over its windows. The utilities of the best portfolios are computed before the clock starts.
 
     Args:
         data: arrays by name. ``predicted`` and ``true`` (R, B, n, days) are R batches of windows of daily returns of n
             assets. Mean returns are those of the last ``ahead`` days of a window. ``floor`` is the eigenvalue to which
-            the least eigenvalue of a covariance matrix is raised. ``risk_aversion`` weighs the variance.
+            the least eigenvalue of a covariance matrix is raised. ``risk_aversion`` is the risk aversion.
         device: "cpu".
     """
     import torch
