@@ -4,8 +4,10 @@
 
 The command trains a linear forecaster on each task, with the curvature of each rule. It prints the mean regrets on
 samples that no training has seen, in the problem without added curvature. Tasks are batteries with four kinds of Q (on
-days of PJM prices if $PEAR_DATA has them, and on synthetic days), factor models with turnover, and random programs of
-low rank. A rule adds curvature to Q in units of the variables' ranges, with the λ that "auto" chooses: ``floor`` (the
+days of PJM prices if $PEAR_DATA has them, and on synthetic days), portfolios with factors and a cost of turnover, and
+random quadratic programs whose Q has a low rank.
+
+A rule adds curvature to Q in units of the variables' ranges, with the strength λ that "auto" chooses: ``floor`` (the
 default) raises every eigenvalue to at least λ, ``null`` adds λ in the directions in which Q has no curvature, ``all``
 adds λ in every direction, and ``nothing`` adds none. ``mse`` trains on the squared error. A number after a colon is a
 factor of λ: ``floor:0.1`` uses a tenth of it.

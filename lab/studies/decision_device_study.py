@@ -1,4 +1,4 @@
-"""Times of ``pear.fit``, and of single steps of loss and layer, for a model on a GPU and decisions on GPU or CPU.
+"""Times of trainings, and of steps of ``PEARLoss`` and ``DecisionLayer``, if decisions are computed on GPU or CPU.
 
 Run: python lab/studies/decision_device_study.py
 """
@@ -61,9 +61,9 @@ def median_milliseconds(step: Callable[[], None]) -> float:
 
 
 def time_steps(problem: pear.Problem, smoothing: float, predicted: Tensor, true: Tensor, device: str) -> list[float]:
-    """Return the milliseconds of a step of the loss and of the layer, with decisions on ``device``.
+    """Return the milliseconds of a step of ``PEARLoss`` and of ``DecisionLayer``, with decisions on ``device``.
 
-    A step is a forward and a backward pass without keys.
+    A step is a forward and a backward pass. Samples have no keys, so that nothing is known from earlier steps.
     """
     loss, layer = pear.PEARLoss(problem, smoothing, guidance=0.0), pear.DecisionLayer(problem, smoothing)
     loss.decision_device = layer.decision_device = torch.device(device)

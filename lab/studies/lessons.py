@@ -306,7 +306,7 @@ def three(one: Trial, seed: int) -> dict[str, float]:
 
 
 def samples(figure: Path) -> str:
-    """Measure the test regret by the number of training instances, on synthetic instances like those of building."""
+    """Measure the test regret by the number of training instances, on synthetic instances of building investment."""
     counts, degrees = (7, 22, 66, 200), (1, 6)
     regret: dict[tuple[int, str], list[list[float]]] = {}
     for degree in degrees:

@@ -41,7 +41,13 @@ def seconds(call: Callable[[], Any]) -> float:
 
 
 def training_step(plan: pear.Stochastic, values: Tensor, truth: Tensor) -> Callable[[], Any]:
-    """Return a function that does one training step: the loss of one sample with its gradient, without warm starts."""
+    """Return a function that does one training step: the loss of one sample with its gradient, without warm starts.
+
+    Args:
+        plan: the plan under scenarios.
+        values: (1, S, 12) the demand in S scenarios, of which the gradient is computed.
+        truth: (1, 12) the true demand.
+    """
     loss = pear.ScenarioLoss(plan)
     loss.calibrate(days_of(50, seed=1), times=10.0)
 

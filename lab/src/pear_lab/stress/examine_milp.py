@@ -1,6 +1,6 @@
-"""Examining mixed-integer programs, which HiGHS and SciPy solve as well.
+"""Examining PEAR's answers to random mixed-integer programs, which HiGHS and SciPy solve as well.
 
-PEAR's decisions are checked in extended precision. Their objectives are compared with those of HiGHS and SciPy.
+Constraints are checked in extended precision. Objectives are compared with those of HiGHS and SciPy.
 """
 
 from __future__ import annotations
@@ -72,7 +72,7 @@ def examine_milp(seed: int, number: int) -> MilpVerdict:
 
 
 def examine_milp_case(case: MilpFamilyCase, number: int = 0) -> MilpVerdict:
-    """Solve a program by PEAR, HiGHS and SciPy, and return the verdict on PEAR's answer."""
+    """Solve a program by PEAR, HiGHS and SciPy, and return the verdict on PEAR's answer, with the program's number."""
     program = case.minimised()
     with silent_milp_output():
         references = highs_milp_reference(program), scipy_milp_reference(program)

@@ -56,7 +56,8 @@ class FuzzTally:
     Attributes:
         family: the name of the family.
         right, refused, inaccurate, wrong: the numbers of samples with each kind of verdict.
-        edge: the number of samples whose status the data in float64 does not settle; the counts above include them.
+        edge: the number of samples for which another status would be right as well, because a rounding of the data
+            changes the status. They are also counted above, by their verdict.
         gradients: the number of gradients that were examined.
         slowest: the longest time of a sample, divided by the median time of its batch.
     """
@@ -187,7 +188,7 @@ def run_fuzz(
 
 
 def fuzz_case(job: FuzzJob) -> FuzzedCase:
-    """Draw and examine one case, in a worker process. Up to four of its failures are examined again, alone."""
+    """Draw and examine one case, in a worker process. Its first four failures are examined again, each as a case."""
     from pear_lab.stress.examine_case import examine
 
     k, seed, family = job

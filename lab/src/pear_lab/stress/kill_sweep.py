@@ -228,7 +228,10 @@ class _Sweep:
                 self.rows += [key for key in database.statuses() if key not in self.rows]
 
     def _plan(self) -> list[tuple[str, str]]:
-        """Draw the kills, as pairs of a process and a moment: up to two workers, then the driver or all processes."""
+        """Draw the kills, as pairs of a process and a moment.
+
+        Up to two workers are killed (with Ray at most one), then the driver or all processes.
+        """
         last = self.draw.choice([(DRIVER, STARTING), (DRIVER, AT_WORK), (EVERYTHING, AT_WORK)])
         moments = (STARTING,) if last[1] == STARTING else (STARTING, AT_WORK)
         plan = [(WORKER, when) for when in moments if self.draw.random() < 0.7]

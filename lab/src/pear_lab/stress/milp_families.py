@@ -222,9 +222,10 @@ def _unit_commitment_milp_family(p: MilpFamilyBuilder) -> None:
 
 
 def _facility_location_milp_family(p: MilpFamilyBuilder) -> None:
-    """Build a facility location program: sites with modules of capacity, and customers whom several sites may serve.
+    """Build a facility location program, in which several sites may serve a customer.
 
-    Customers are linked to open sites by a row for each pair, or by a row with a big M for each site.
+    At each site, one module of capacity may be opened, or up to three. A closed site serves nobody: by a row for each
+    pair of a site and a customer, or by a row with a big M for each site.
     """
     sites, customers = int(p.rng.integers(2, 7)), int(p.rng.integers(3, 10))
     modules = float(p.rng.choice([1.0, 1.0, 3.0]))

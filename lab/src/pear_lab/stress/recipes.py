@@ -76,7 +76,7 @@ class Recipe:
 
 
 def draw_recipe(rng: Rng, family: str, batch: int = 8) -> Recipe:
-    """Draw a random recipe of a family, usually with at most 12 variables, and seldom with up to 40."""
+    """Draw a recipe of a family for ``batch`` samples, usually with at most 12 variables, and seldom with up to 40."""
     n = int(rng.integers(1, 13)) if rng.random() < 0.93 else int(rng.integers(13, 41))
     return Recipe(
         family=family,

@@ -75,8 +75,8 @@ class DecisionUtilityLoss(nn.Module):
         layer: the layer that computes ŵ; ``DecisionLayer`` if omitted. ``DecisionLayer`` always computes w*.
 
     Attributes:
-        seconds: the seconds spent on solving ("solve"). If ``layer`` is given, this is its dictionary, to which the
-            time for w* is added.
+        seconds: the seconds spent on solving ("solve"). If ``layer`` is given, this is the dictionary
+            ``layer.seconds``, to which the time for w* is added.
     """
 
     def __init__(self, task: Portfolio, ahead: int = AHEAD, layer: PortfolioLayer | None = None) -> None:

@@ -1,4 +1,4 @@
-"""The linear program that chooses one of several sets, and forecasters of the values of all sets."""
+"""The linear program that chooses one of several sets of items, and forecasters of the values of all sets."""
 
 from __future__ import annotations
 

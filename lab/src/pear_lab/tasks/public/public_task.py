@@ -50,7 +50,7 @@ class PublicTask:
     """A decision task of the literature, on which methods are compared.
 
     Attributes:
-        name: the name on the command line, for example "planted-paths".
+        name: the name on the command line, for example "planted-paths-200".
         title: the name in tables.
         origin: authors, year and address of the description of the task.
         protocol: a description of data, sample sizes and measures, and of differences from the origin.

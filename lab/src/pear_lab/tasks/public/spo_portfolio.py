@@ -56,9 +56,10 @@ def draw_spo_portfolio(seed: int, degree: int, tau: float, sizes: tuple[int, int
 def _bounded_spo_portfolio(loadings: Array) -> Problem:
     """Return the linear program of weights w ≥ 0 with ``Σᵢ wᵢ ≤ 1`` and a bounded variance.
 
-    The variance is ``‖Lᵀw‖² + (0.01 τ)² ‖w‖²``, where τ is the size of the noise. Linear constraints on both terms keep
-    the variance below 2.25 times that of equal weights: each entry of |Lᵀw| is at most 1.5 times its value at equal
-    weights, and each weight is at most 2.25/n, so that ‖w‖² is at most 2.25/n, too.
+    The variance is ``‖Lᵀw‖² + (0.01 τ)² ‖w‖²`` with the loadings L of n assets and the size τ of the noise. Linear
+    constraints on both terms limit it to 2.25 times the variance of equal weights. For the first term, each entry of
+    |Lᵀw| is at most 1.5 times its value at equal weights. For the second term, each weight is at most 2.25/n. As the
+    sum of the weights is at most 1, ‖w‖² is then at most 2.25/n, too.
 
     Args:
         loadings: (n, factors) L, in any unit.
