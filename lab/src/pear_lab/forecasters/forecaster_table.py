@@ -170,7 +170,7 @@ def train_pear_forecaster(
     make_base: Callable[[ForecasterTrainingSet], Any] | None = None,
     **options: Any,
 ) -> TrainedForecaster:
-    """Train a ``DecisionRegressor``. Arguments that are not given have their defaults.
+    """Train a ``DecisionRegressor``. Its arguments have their defaults, unless ``options`` sets them.
 
     Args:
         model: "linear" or "mlp".

@@ -227,7 +227,7 @@ def _prove_descent(d: Wide, c: Array, G: Array, level: Array, box: tuple[Array, 
         c: (n,) costs, the largest of which is 1.
         G: (m, n) rows that must not increase.
         level: (k, n) the k rows that must stay constant: equalities and the curvature.
-        box: lower and upper bounds (n,) of the entries of a direction that respects the bounds of the program.
+        box: lower and upper bounds (n,) of the entries of the direction. They are 0 where the program has a bound.
     """
     lower, upper = box
     d = np.clip(d, lower, upper)
@@ -304,7 +304,7 @@ def prove_sparse_unbounded(p: JudgedProgram, time_limit: float) -> bool:
     """Return whether a ray proves that a sparse program is unbounded.
 
     Let Cz ≤ d be all limits and bounds, H the curvature and c the costs. A direction r with Hr = 0, Cr ≤ 0 and
-    cᵀr < 0, and a feasible point, are a proof.
+    cᵀr < 0, and a feasible point, are a proof. The direction is checked; the point is that of HiGHS, unchecked.
 
     Args:
         p: the program.

@@ -200,8 +200,8 @@ class CaseExamination:
             spaces: the tangent space at each decision; None if the regret has no gradient.
 
         Returns:
-            Directions (B, n), steps (B,) and quotients (B,). Steps and quotients are NaN without a gradient or if the
-            longest valid step is too short.
+            Directions (B, n), steps (B,) and quotients (B,). Steps and quotients are NaN without a gradient, or if a
+            constraint becomes tight or loose so soon that rounding errors would dominate a shorter step.
         """
         case = self.case
         rng = np.random.default_rng(0)

@@ -13,9 +13,10 @@ PACKAGES = ("moreau", "torch", "numpy")
 def moreau_layer(Q: Any) -> Callable[[Any], Any]:
     """Return the function of Moreau from costs (B, n) to long-only portfolios (B, n) with curvatures Q (B, n, n).
 
-    The program has the form ``Ax + s = b`` with s = 0 in the first row and s ≥ 0 in the others. All settings are the
-    defaults, except the number of iterations. With the default of 200 and about 450 assets or more, the active-set
-    method stops too early, and without an error.
+    The constraints have the form ``Ax + s = b`` with slacks s, which are 0 in the first row and at least 0 in the
+    others. All settings are the defaults, except the largest number of iterations. With the default of 200, the
+    active-set method, which Moreau chooses for these programs, stops too early from about 450 assets on, and raises no
+    error.
     """
     import torch
 
