@@ -529,6 +529,8 @@ def test_every_peer_has_its_worker_and_no_open_torch() -> None:
         (("gradient", "--structures", ","), "--structures must have at least one entry; got none"),
         (("scaling", "--solvers", ","), "--solvers must have at least one entry; got none"),
         (("gradient", "--sizes", "many"), "--sizes must be whole numbers"),
+        (("workers", "--samples", "1e6,many"), "--samples must be numbers, separated by commas"),
+        (("workers", "--samples", "1e6,0.5"), "--samples must be"),
         (("gradient", "--batches", "0"), "--batches must be whole numbers of at least 1"),
         (("gradient", "--device", "tpu"), "--device must be cpu or cuda; got 'tpu'"),
         (("gradient", "--repeats", "0"), "--repeats must be at least 1"),

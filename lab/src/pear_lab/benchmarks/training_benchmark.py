@@ -240,8 +240,8 @@ class _TrainingBenchmarkRun:
         own, s, count = self.task.problem, self.run.settings, len(self.split.train.features)
         name = "h" if own.b is None else "b"
         sides = getattr(own, name).reshape(1, -1).repeat(count, 1)
-        if part:
-            sides[:: round(1 / part)] -= 1.0 + sides.abs().max()
+        if part:  # evenly spread over the samples
+            sides[(torch.arange(round(part * count)) / part).long()] -= 1.0 + sides.abs().max()
         given = {field: getattr(own, field) for field in ("A", "b", "G", "h", "lb", "ub")} | {name: sides}
         problem = Problem(**given, sense=own.sense)
         loss = PEARLoss(problem, s["smoothing"], s["injection"], 0.0, on_failure="mask")

@@ -28,6 +28,7 @@ from pear_lab.cli.dataclass_options import (
     parse_numbers_option,
 )
 from pear_lab.cli.terminal import INTERRUPTED, print_terminal_table
+from pear_lab.experiments.experiment_errors import ExperimentError
 from pear_lab.peers import Peer, PeerError, choose_peers, peer_interpreter
 
 Out = Annotated[
@@ -162,11 +163,18 @@ def _benchmark_command_settings(cls: type[BenchSettings], given: dict[str, Any],
 def _parse_benchmark_command_option(name: str, text: str, kind: str) -> tuple[Any, ...]:
     """Return the values that an option lists, separated by commas.
 
-    They are texts if ``kind`` contains "str", and otherwise integers. For integers, the text "none" gives an empty
-    tuple.
+    They are texts if ``kind`` contains "str", decimal numbers if it contains "float", and otherwise integers. For
+    integers, the text "none" gives an empty tuple.
     """
     if "str" in kind:
         return tuple(split_at_commas(text))
+    if "float" in kind:
+        try:
+            return tuple(float(word) for word in split_at_commas(text))
+        except ValueError:
+            raise ExperimentError(
+                f"--{name} must be numbers, separated by commas, such as 1e6,1e8; got {text!r}"
+            ) from None
     return () if text.strip() == "none" else tuple(parse_numbers_option(name, text))
 
 
