@@ -4,9 +4,9 @@
 
 The command trains PEAR with the smoothing λ = 0.1 and the injection β = 0 on the paths of the paper, by the paper's
 protocol. It prints the mean test regret in percent beside the published regret for β = 0. ``--error`` adds a random
-vector to every gradient, whose length is the given share of the gradient's length. ``--active`` projects at decisions
-of OSQP, computed with a tolerance of 1e-4. An edge then counts as unused if its flow is at most the given number; the
-flow balance always counts as active.
+vector to every gradient, whose length is the given share of the gradient's length. ``--active`` projects the error at
+decisions of OSQP, computed with a tolerance of 1e-4. The bound of an edge then counts as active, and the edge as
+unused, if its flow is at most the given number. The balance of flows is always active.
 """
 
 from __future__ import annotations
@@ -52,11 +52,11 @@ class Inexact(nn.Module):
 
 
 class Rough(nn.Module):
-    """A loss whose gradient is the projected error at decisions of OSQP. A threshold decides which edges are unused.
+    """A loss whose gradient is the projected error at decisions of OSQP, where a threshold decides what is active.
 
     Args:
         problem: shortest paths, with ``Az = b`` and ``z ≥ 0``.
-        unused: the largest flow of an edge that counts as unused.
+        unused: the largest flow of an edge whose bound ``z ≥ 0`` counts as active.
     """
 
     TOLERANCE, RIDGE, SMOOTHING = 1e-4, 1e-8, 0.1

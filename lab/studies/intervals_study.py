@@ -102,7 +102,7 @@ ORDERS: dict[str, Callable[[Days], Days]] = {"in time": lambda days: days, "doub
 def bounded_days(days: Days, rule: str, level: float, of: str) -> pear.IntervalRecord:
     """Return bounds on the cost, or on the regret, of every day after the first 200.
 
-    Bounds are computed from all earlier days. If the rule is frozen, they are computed from the first 200 days only.
+    The bounds of a day are computed from all days before it or, if the rule is frozen, from the first 200 days only.
 
     Args:
         days: the days.

@@ -5,7 +5,7 @@
 
 In every replication, SPO+ and least squares are fitted with ten lasso penalties. The command writes one line of JSON
 for each replication to FILE, and the table to the same name with the ending .md. The same command continues a stopped
-study. Without the file of the published replications the table holds our numbers alone.
+study. If $PEAR_DATA does not have the file of the published replications, the table has our numbers only.
 """
 
 from __future__ import annotations

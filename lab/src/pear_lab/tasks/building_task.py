@@ -102,7 +102,7 @@ class Building(Task):
     def decide_relaxed(self, cost: Any, keys: Keys = None) -> Tensor:
         """Return the optimal decisions (B, n) if properties may be built in part.
 
-        The arguments are those of ``decide``.
+        ``cost`` and ``keys`` are those of ``decide``.
         """
         values, rows = self._checked(cost, keys)
         weights, budget = self.weights.numpy()[rows], self.budget.numpy()[rows]
@@ -140,14 +140,16 @@ class Building(Task):
 
 
 def building(weights: Any, budget: float = 0.4, version: Version = "inequality") -> Building:
-    """Return the task ``max price·z`` subject to ``w·z ≤ budget · Σ w`` in every instance.
+    """Return the task of building properties, within a budget, whose sales prices have the largest sum.
 
-    The decision z holds the share of each property that is built.
+    The decision z holds the share of each property that is built. Every instance is a problem of its own: ``max
+    price·z`` subject to the constraints of the version.
 
     Args:
         weights: (N, n) w > 0, the construction costs of the properties of each instance.
         budget: the share of an instance's total construction cost that may be spent.
-        version: "inequality" for z ∈ {0, 1}; "equality" for ``w·z = budget · Σ w`` and 0 ≤ z ≤ 1.
+        version: "inequality" for ``w·z ≤ budget · Σ w`` and z ∈ {0, 1}; "equality" for ``w·z = budget · Σ w`` and
+            0 ≤ z ≤ 1.
 
     Example:
         >>> from pear_lab.tasks import building
@@ -216,7 +218,7 @@ def building_split(
 
 
 def _fill_building_by_ratio(values: Array, weights: Array, budget: Array, spend_all: bool) -> Array:
-    """Return the solutions z (B, n) of ``max v·z`` subject to ``w·z ≤ budget`` and ``0 ≤ z ≤ 1``.
+    """Return the solutions z (B, n) of ``max v·z`` subject to ``0 ≤ z ≤ 1`` and ``w·z ≤ budget`` (or an equality).
 
     The budget is spent on the items with the largest v/w first.
 
@@ -224,7 +226,8 @@ def _fill_building_by_ratio(values: Array, weights: Array, budget: Array, spend_
         values: (B, n) v, of any sign.
         weights: (B, n) w > 0.
         budget: (B,) at least 0, and at most the sum of the weights if ``spend_all``.
-        spend_all: whether the constraint is ``w·z = budget``. Items with v ≤ 0 are then chosen if necessary.
+        spend_all: whether the constraint is the equality ``w·z = budget``. Items with v ≤ 0 are then chosen if
+            necessary.
 
     Example:
         >>> values, weights = np.array([[6.0, 5.0, -1.0]]), np.array([[2.0, 2.0, 1.0]])

@@ -124,8 +124,8 @@ class PortfolioPEARLoss(nn.Module):
     Args:
         task: the portfolio problem.
         mode: "exact" or "mean".
-        injection: β ≥ 0; 0 for the exact gradient. The part n of the error that P removes is scaled to β times the
-            length of g, and ``β‖g‖/‖n‖·n`` is added to g.
+        injection: β ≥ 0; 0 for the exact gradient. P removes a part of the vector that it projects. This part, scaled
+            to β times the length of g, is added to g.
         ahead: the number of predicted days.
 
     Attributes:

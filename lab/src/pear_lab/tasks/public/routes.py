@@ -130,7 +130,8 @@ def fleet_route_oracle(demand: Array, capacity: float, vehicles: int) -> Oracle:
     A trip to a single customer uses its edge to place 0 twice. In the relaxation every customer has two edges, and
     place 0 has at most two edges for each vehicle. A set S of customers has at most
     ``|S| − ⌈demand of S / capacity⌉`` edges between its members, because at least ``⌈demand of S / capacity⌉`` trips
-    visit S. With the rows for these sets, the relaxation is 1 % cheaper than the best plan; without them, 13 %.
+    visit S. With the constraints on all sets S, the optimal value of the relaxation is 1 % below that of the best plan;
+    without them, 13 %.
 
     Args:
         demand: (k,) the demands of customers 1 to k.
