@@ -17,6 +17,8 @@ from pear.errors import ProblemError
 pytest.importorskip("highspy")
 
 from pear_lab.judge.integer_judge import IntegerJudge
+from pear_lab.judge.judged_program import JudgedProgram
+from pear_lab.judge.proofs import Proof
 from pear_lab.stress import examine_milp, milp_references
 from pear_lab.stress.journal import Journal
 from pear_lab.stress.milp_families import MILP_FAMILIES, MilpFamilyCase, draw_milp_family
@@ -144,3 +146,15 @@ def test_a_line_that_was_cut_off_is_dropped(tmp_path: Path) -> None:
     assert again.begin(resume=True) == [{"number": 0}]
     again.append({"number": 1})
     assert journal().begin(resume=True) == [{"number": 0}, {"number": 1}]
+
+
+def test_an_unbounded_program_is_not_taken_for_an_infeasible_one() -> None:
+    program = JudgedProgram(
+        H=np.zeros((2, 2)), c=np.array([0.0, -1.0]), A=np.zeros((0, 2)), b=np.zeros(0), G=np.zeros((0, 2)),
+        h=np.zeros(0), lb=np.zeros(2), ub=np.array([1.0, np.inf]), integer=np.array([True, False]),
+    )  # fmt: skip
+    best = IntegerJudge(program).best_point()
+    assert best.feasible is Proof.YES
+    assert not best.proven
+    assert IntegerJudge(program).judge("INFEASIBLE", np.full(2, np.nan))[0] == "wrong"
+    assert IntegerJudge(program).judge("UNBOUNDED", np.full(2, np.nan))[0] == "refused"

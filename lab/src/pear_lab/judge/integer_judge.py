@@ -9,14 +9,14 @@ rounding error. Integer variables have no rounding errors, and count with their 
 from __future__ import annotations
 
 import itertools
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from scipy.optimize import Bounds, LinearConstraint, milp
 
 from pear_lab.judge.extended_precision import wide
 from pear_lab.judge.judged_program import Array, JudgedProgram
-from pear_lab.judge.linear_programs import solve_linear_program
+from pear_lab.judge.linear_programs import INFEASIBLE, solve_linear_program
 from pear_lab.judge.point_residuals import LEAST, SHARE, TOLERANCE
 from pear_lab.judge.proofs import MET, Proof, prove_feasible, prove_unbounded
 
@@ -164,22 +164,27 @@ class IntegerJudge:
         """
         s = self.s
         rest, present = ~s.integer, np.isfinite(s.h)
-        best, answer = BestIntegerPoint(Proof.NO, np.inf, None, True), Proof.NO
+        best, edge, proven = BestIntegerPoint(Proof.NO, np.inf, None, True), False, True
         for choice in choices:
             lb, ub = s.lb[rest], s.ub[rest]
             G, h = s.G[present][:, rest], (s.h - s.G[:, s.integer] @ choice)[present]
-            solved = solve_linear_program(s.c[rest], lb, ub, G, h, s.A[:, rest], s.b - s.A[:, s.integer] @ choice)
+            others = lb, ub, G, h, s.A[:, rest], s.b - s.A[:, s.integer] @ choice
+            solved = solve_linear_program(s.c[rest], *others)
+            if solved.status == INFEASIBLE:
+                continue
+            if solved.status != 0:  # unbounded, or numerical trouble: any feasible point tells more than none
+                solved, proven = solve_linear_program(np.zeros(int(rest.sum())), *others), False
             if solved.status != 0:
                 continue
             x = np.empty(s.n)
             x[s.integer], x[rest] = choice, np.clip(solved.x, lb, ub)
-            off = float(self.violations(x[None])[0])
-            if off <= 1e-10:
-                answer = Proof.YES if off <= MET or answer is Proof.YES else Proof.EDGE
-                value = float(wide(s.c) @ wide(x))
-                if value < best.value:
-                    best = BestIntegerPoint(answer, value, x, True)
-        return BestIntegerPoint(answer, best.value, best.x, True)
+            off, value = float(self.violations(x[None])[0]), float(wide(s.c) @ wide(x))
+            if off <= MET and value < best.value:
+                best = BestIntegerPoint(Proof.YES, value, x, True)
+            edge |= MET < off <= 1e-10
+        if best.feasible is Proof.NO:
+            return BestIntegerPoint(Proof.EDGE if edge else Proof.NO if proven else Proof.UNKNOWN, np.inf, None, proven)
+        return replace(best, proven=proven)
 
     def _solve_by_highs(self) -> BestIntegerPoint:
         """Return the best point by HiGHS, which solves the program with the largest entry of each row scaled to 1.

@@ -13,6 +13,9 @@ from pear_lab.judge.point_residuals import TOLERANCE, PointMultipliers, measure_
 from pear_lab.judge.program_units import ProgramUnits, rescale_program
 
 _REFERENCE = 1e-13  # the largest violation of a point whose objective another one must reach
+INFEASIBLE = 2
+"""The status of ``linprog`` for a program without a feasible point."""
+
 _OPTIONS = {"primal_feasibility_tolerance": 1e-10, "dual_feasibility_tolerance": 1e-10}
 
 
