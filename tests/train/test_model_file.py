@@ -49,6 +49,8 @@ PROBLEMS = {
         offset=2.5,
         variables=("a", "b", "c"),
         rows=("sum",),
+        constraints=("sum",),
+        constraint_signs=(-1,),
         layout={"first": torch.tensor(0), "rest": torch.tensor([1, 2])},
         report="three of them",
     ),
@@ -77,7 +79,7 @@ def test_every_kind_of_problem_comes_back(kind: str, tmp_path: Path) -> None:
     assert repr(again.problem) == repr(problem)
     assert again.smoothing_ == model.smoothing_
     if isinstance(problem, pear.Model):
-        for name in ("variables", "rows", "offset", "report", "names"):
+        for name in ("variables", "rows", "constraints", "constraint_signs", "offset", "report", "names"):
             assert getattr(again.problem, name) == getattr(problem, name)
         assert torch.equal(again.problem.known, problem.known)
         assert {n: at.tolist() for n, at in again.problem.layout.items()} == {

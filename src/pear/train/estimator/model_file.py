@@ -38,7 +38,7 @@ _ENTRIES = {
 _PROBLEM_ENTRIES = {"fields", "sense", "n", "oracle", "relaxation", "model"}
 _MODEL_ENTRIES = {
     *("known", "offset", "variables", "rows", "report", "layout", "cost_map"),
-    *("constraint_map", "penalty", "projection", "known_map", "curvature_map"),
+    *("constraints", "constraint_signs", "constraint_map", "penalty", "projection", "known_map", "curvature_map"),
 }
 
 Regressor = TypeVar("Regressor", bound="DecisionRegressor")
@@ -220,6 +220,8 @@ def _problem_for_file(problem: Problem | Model) -> dict[str, Any]:
             "offset": model.offset if isinstance(model.offset, torch.Tensor) else float(model.offset),
             "variables": list(model.variables),
             "rows": list(model.rows),
+            "constraints": list(model.constraints),
+            "constraint_signs": list(model.constraint_signs),
             "report": model.report,
             "layout": dict(model.layout),
             "cost_map": None if own is None else {"M": own.M, "names": list(own.names)},
@@ -317,6 +319,8 @@ def _problem_from_file(said: dict[str, Any], oracle: Oracle | None) -> Problem |
         offset=model["offset"],
         variables=tuple(model["variables"]),
         rows=tuple(model["rows"]),
+        constraints=tuple(model.get("constraints", ())),
+        constraint_signs=tuple(model.get("constraint_signs", ())),
         cost_map=None if own is None else CostMap(own["M"], known, own["names"]),
         layout={name: torch.as_tensor(at) for name, at in model["layout"].items()},
         report=model["report"],
