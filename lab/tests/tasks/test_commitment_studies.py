@@ -54,9 +54,8 @@ def test_plans_are_judged_by_the_cost_of_the_whole_schedule(args: argparse.Names
     means = np.exp(fold.forecasts) * np.exp(fold.errors).mean(0)
     schedule = pear.solve(model, torch.from_numpy(means)).x
     names = list(model.variables)
-    supply = torch.stack(
-        [sum(schedule[:, names.index(name)] for name in (f"imp{t}", f"out0_{t}", f"out1_{t}")) for t in range(hours)], 1
-    )
+    sources = [[names.index(name) for name in (f"imp{t}", f"out0_{t}", f"out1_{t}")] for t in range(hours)]
+    supply = schedule[:, sources].sum(2)
     missing = true[:, hours:] - supply
     cost = (model.cost(true) * schedule).sum(1) + (300 * missing.clamp(min=0) + 5 * (-missing).clamp(min=0)).sum(1)
     assert plans.rules["mean"][0] == pytest.approx((cost - best.value).tolist(), rel=1e-6, abs=1e-6)
