@@ -89,6 +89,20 @@ def test_a_model_boosts_the_values_of_its_cost_map() -> None:
     )
 
 
+def test_a_step_goes_downhill_where_the_regret_rises_towards_the_truth() -> None:
+    rows = pear.Problem(G=[[-1.0, -1.0, -1.0], [1.0, 2.0, 0.0]], h=[-2.0, 3.0], lb=0.0, ub=2.0)
+    model = pear.Model.predicting(rows, h=True, recourse=pear.Penalty(h=[3.0, 2.0]))
+    true, forecast = np.array([[1.1, 2.0, 1.3, -3.0, 3.1]]), np.array([[1.0, 1.9, 2.9, -4.1, 3.1]])
+    objective = pear.boosting.objective(model, smoothing=0.1, injection=0.0, guidance=0.0)
+    step, _ = objective(true, forecast)
+    values = torch.tensor(forecast, requires_grad=True)
+    objective.loss(values, torch.tensor(true)).sum().backward()
+    assert values.grad is not None
+    gradient = values.grad.numpy()
+    assert ((forecast - true) * gradient).sum() < 0
+    assert (step * gradient).sum() > 0
+
+
 def test_problems_with_rows_of_their_own() -> None:
     own = pear.Problem(G=np.ones((1, 3)), h=rng.uniform(0.5, 2, (20, 1)), lb=0.0, ub=1.0, sense="max")
     true, forecast = rng.uniform(1, 2, (20, 3)), rng.uniform(1, 2, (20, 3))
