@@ -1,8 +1,8 @@
 """Regret as a custom objective of LightGBM and XGBoost.
 
 Let e = ŷ − y be the error of the forecast ŷ of true values y, and g the gradient of the loss with respect to ŷ. The
-curvature of the loss along its gradient is estimated as ``h = Σ gᵀg / |Σ eᵀg|``, with sums over all samples. For a linear
-program with smoothing λ, without injection and guidance, h is 1/λ. The objective returns ``g / h`` with a second
+curvature of the loss along its gradient is estimated as ``h = Σ gᵀg / |Σ eᵀg|``, with sums over all samples. For a
+linear program with smoothing λ, without injection and guidance, h is 1/λ. The objective returns ``g / h`` with a second
 derivative of 1. The step of a leaf then has the unit of the costs, as under the squared error. Settings such as the
 learning rate, ``lambda_l2`` or ``min_child_weight`` have the same meaning as under the squared error.
 """
