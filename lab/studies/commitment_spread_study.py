@@ -240,10 +240,10 @@ def quantile_regressions(fold: Fold, level: float) -> Array:
 
 
 def neighbour_weights(fold: Fold) -> Array:
-    """Return weights (T, N) of the past days for each test day.
+    """Return weights (T, N) of the N past days for each of T test days.
 
-    The weight falls with the distance between the roots of the forecast winds of both days. It is zero if at least
-    ``NEIGHBOURS`` − 1 past days are nearer.
+    The nearer a past day is to the test day, the larger is its weight; from the ``NEIGHBOURS``-th nearest day on, it is
+    zero. The distance of two days is that of the square roots of their forecast winds, over all blocks.
     """
     apart = np.linalg.norm(fold.now[:, None, :, 0] - fold.past[None, :, :, 0], axis=2)
     reach = np.sort(apart, 1)[:, NEIGHBOURS - 1 : NEIGHBOURS]

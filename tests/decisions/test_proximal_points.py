@@ -1,4 +1,7 @@
-"""Programs with a singular curvature, free variables and dependent rows: of many optimal points, one is found."""
+"""Programs that may have many optimal points: proximal points find one if the active-set method fails.
+
+Their curvature is singular, some of their variables are free, and some rows depend on others.
+"""
 
 from __future__ import annotations
 

@@ -147,7 +147,7 @@ def test_units_do_not_matter(scale):
 
 
 def test_far_free_minima_are_reached_exactly():
-    """Costs that are huge relative to the curvature put the unconstrained minimum far outside."""
+    """Costs that are huge relative to the curvature put the unconstrained minimum far outside the feasible set."""
     problem, cost, _ = draw_polytope(6)
     x = pear.DecisionLayer(problem, smoothing=1e-8)(cost)
     other = pear.solve(problem, cost, smoothing=1e-8)

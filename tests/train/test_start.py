@@ -42,7 +42,10 @@ def last(model: nn.Module) -> nn.Linear:
 
 
 def typical(rows: Tensor, centred: bool = True) -> float:
-    """Return the lower median distance from each column's lower median, scaled to a standard deviation."""
+    """Return a robust standard deviation: 1.4826 times the median distance of all entries from their column's median.
+
+    All medians are lower medians. If ``centred`` is False, the distances are those from zero.
+    """
     middle = rows.sort(0).values[(len(rows) - 1) // 2] if centred else 0.0
     apart = (rows - middle).abs().flatten().sort().values
     return 1.4826 * float(apart[(len(apart) - 1) // 2])

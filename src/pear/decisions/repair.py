@@ -200,7 +200,7 @@ def _repair_on_working_set(
 def _repair_with_systems(
     qp: QuadraticProgram, systems: ReducedSystems, x: Tensor, duals: Duals, working: ActiveSet
 ) -> Verification:
-    """Move points x (B, n) onto their working sets by one step of the factored systems, and verify the result."""
+    """Solve the factored reduced systems, starting from points x (B, n) and multipliers, and verify the solutions."""
     x = torch.where(working.lower, qp.lb, torch.where(working.upper, qp.ub, x)).nan_to_num()
     inequality = torch.where(working.rows, duals.inequality, 0.0).nan_to_num()
     duals = Duals(duals.equality.nan_to_num(), inequality, duals.bound)

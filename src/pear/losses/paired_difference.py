@@ -147,11 +147,12 @@ def _means_of_difference_blocks(difference: NDArray[np.float64], block: int) -> 
 
 
 def _widening_of_difference_interval(degrees: float, level: float) -> float:
-    """Return the factor that widens the interval: the quantile of Student's t over that of the normal distribution.
+    """Return the factor that widens the interval: a quantile of Student's t over that of the normal distribution.
 
     Args:
         degrees: the degrees of freedom of Student's t.
-        level: the probability of the interval, whose upper end is the quantile of ``(1 + level) / 2``.
+        level: the probability that the interval contains the expected difference. Both quantiles are those of
+            probability ``(1 + level) / 2``.
     """
     from scipy.special import ndtri, stdtrit
 

@@ -105,10 +105,11 @@ def _reduce_by_clusters(
 
 
 def _draw_reduction_centres(places: Tensor, weight: Tensor, count: int, generator: torch.Generator) -> Tensor:
-    """Return the numbers (S,) of the scenarios that k-means++ draws as first centres.
+    """Return the indices (S,) of the scenarios that k-means++ draws as initial centres.
 
-    The first centre is drawn by weight alone. The probability of each further centre is proportional to its weight and
-    to its squared distance from the nearest centre so far.
+    The first of them is drawn by weight alone. The probability of each further centre is proportional to its weight and
+    to its squared distance from the nearest centre so far. If all these products are zero, every scenario is equally
+    likely.
 
     Args:
         places: (N, k) N scenarios of k values, each in units of its standard deviation.

@@ -1,4 +1,4 @@
-"""``SecondStage``: the best second stage for given first-stage decisions and true values, and the cost of both."""
+"""``SecondStage``: the best second-stage decisions for a given first stage and true values, and the total cost."""
 
 from __future__ import annotations
 

@@ -47,7 +47,7 @@ def solve_by_dynamic_programming(values: Array, weights: Ints, capacities: Ints,
 
 @partial(jit.entry, any_order=False)
 def run_dynamic_programming(programs: DynamicPrograms) -> None:
-    """Find the selections of greatest value, and write them into ``programs``. An item without gain is not taken."""
+    """Write the selections of greatest value into ``programs``. An item that does not raise the value is left out."""
     f = refer(programs)
     items, most = len(f.most) - 1, f.most
     for s in span(len(f.values)):

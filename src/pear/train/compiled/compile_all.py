@@ -1,4 +1,4 @@
-"""``compile_all``: compiles all compiled functions ahead of their first use."""
+"""``compile_all``: compiles the solvers and the training of linear models before their first use."""
 
 from __future__ import annotations
 

@@ -88,11 +88,12 @@ class DailyUpdates:
         return cls(network, problem, loss, estimator.learning_rate, estimator._scale)
 
     def update(self, new: SampleBatch, batch_size: int, generator: torch.Generator) -> None:
-        """Judge all copies on new samples, train them on these samples, and choose the copy that decides from now on.
+        """Judge the three copies of the network on new samples, train "slow" and "fast", and choose which one decides.
 
         Args:
             new: the new samples, with the features that the network gets.
-            batch_size: the number of samples in a step. A step with fewer new samples gets more from the memory.
+            batch_size: the number of samples in a training step. If fewer new samples are left for a step, it also
+                uses earlier samples, from the memory.
             generator: the generator that draws the order of the new samples, and the samples from the memory.
         """
         self._judge(new)

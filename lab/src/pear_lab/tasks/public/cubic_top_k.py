@@ -14,14 +14,18 @@ SIZES = (200, 100, 400)
 
 
 def draw_top_k(seed: int, sizes: tuple[int, int, int] = SIZES) -> Drawing:
-    """Draw a feature x of every item, uniform in [−1, 1], and compute its value 10 (x³ − 0.65 x), in float32.
+    """Draw a feature x of every item, uniform in [−1, 1], and compute the item's value 10 (x³ − 0.65 x).
 
-    The value is largest at x = 1. The line of least squares, however, decreases with x. A forecaster trained on the
-    squared error therefore chooses the item with the smallest x, whose value is one of the lowest.
+    The value is largest at x = 1. The line of least squares, however, decreases with x. If a linear forecaster is
+    trained on the squared error, its decision is therefore the item with the smallest x, whose value is one of the
+    lowest.
 
     Args:
         seed: the seed of the features.
         sizes: the numbers of samples, of 50 items each, for training, for validation and for the test.
+
+    Returns:
+        The program that chooses one item, and the samples in float32.
     """
     x = np.random.RandomState(seed).uniform(-1, 1, (sum(sizes), ITEMS, 1))
     values = 10 * (x[..., 0] ** 3 - 0.65 * x[..., 0])
