@@ -1,4 +1,4 @@
-"""Bounds on costs and regrets of decisions: of problems and models, in the estimator, in files, and the safe policy."""
+"""Bounds on the costs and regrets of decisions: for a problem or a model, in the estimator, in files, in a policy."""
 
 from __future__ import annotations
 

@@ -136,7 +136,7 @@ def test_sign_of_a_diagonal(scale: float, diagonal: list[float], expected: int) 
 
 
 def test_sign_where_only_the_coupling_is_there() -> None:
-    """The sign is found without a diagonal: [[0, 1], [1, 0]] has the eigenvalues ±1."""
+    """[[0, 1], [1, 0]] has the eigenvalues ±1. The sign of the least one is found, though the diagonal is zero."""
     assert sign(np.array([[0.0, 1.0], [1.0, 0.0]])) == -1
 
 

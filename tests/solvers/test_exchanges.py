@@ -156,7 +156,7 @@ def test_slacks_of_held_rows_stand_still_without_a_linear_program() -> None:
 
 
 def test_a_failed_sample_of_a_singular_curvature_has_no_normal_component() -> None:
-    """Without active constraints, the system of the failed sample is singular."""
+    """A failed sample has no active constraints, so that its system is singular here. Its gradient is zero."""
     Q, A = sparse.diags_array([1.0, 0.0, 0.0]).tocsr(), sparse.csr_array([[1.0, 1.0, 1.0]])
     problem = pear.Problem(Q=Q, A=A, b=[[1.0], [5.0]], lb=0.0, ub=1.0)
     assert problem.is_sparse

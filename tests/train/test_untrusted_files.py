@@ -138,7 +138,7 @@ def test_a_payload_does_nothing(file: tuple[Path, Any], write: str, tmp_path: Pa
 
 
 def resealed(path: Path, change: Callable[[dict[str, Any]], Any]) -> None:
-    """Change the document of a file, and give it a valid checksum."""
+    """Call ``change`` on the JSON document in a file of PEAR, and write the file again, with a valid checksum."""
     tensors = safetensors.torch.load(path.read_bytes())
     document = json.loads(tensors[safetensors_file.DOCUMENT].numpy().tobytes())
     change(document)

@@ -20,8 +20,8 @@ class IntervalRecord:
     Attributes:
         planned: (N,) what each decision costs if its forecast comes true.
         realised: (N,) what each decision did cost, or its regret.
-        lower, upper: (N,) the bounds; NaN for the first samples, because too few samples are before them.
-        level: the probability that the bounds promise.
+        lower, upper: (N,) the bounds; NaN for the first samples, which have too few samples before them.
+        level: the probability with which each sample is meant to lie within its bounds.
         of: "cost" or "regret".
         index: labels of the samples, or None.
     """

@@ -68,9 +68,9 @@ class _FrankWolfeCorral:
         return bool((np.abs(self.vertices - vertex).max(1) <= TIGHT * scale).any())
 
     def add(self, vertex: Array) -> None:
-        """Add a decision (n,), and find the nearest point in the hull of the corral.
+        """Add a decision (n,) to the corral, and make ``point`` the point of its hull that is nearest to the target.
 
-        Decisions that this point does not need are dropped.
+        Decisions that are not needed to combine the new point are dropped.
         """
         self.vertices, self.weights = np.vstack([self.vertices, vertex]), np.append(self.weights, 0.0)
         while True:

@@ -143,15 +143,16 @@ class PoolLoss(DrawingLoss):
         return width if width.ndim == 1 or ids is None else width[torch.tensor(ids, device=width.device)]
 
     def _name_constraint_sets(self, ids: list[Hashable] | None, count: int) -> list[Hashable]:
-        """Return a name of each sample's set of constraints; equal constraints have equal names.
+        """Return a name for each sample's set of constraints. Samples with the same name have the same constraints.
 
-        The name is a digest of the sample's constraints, or None if all samples have the same constraints. Two cases
-        have no digest, and the name is the sample's id: ``decide`` is a function with an argument ``keys``; or the
-        problem is an ``Oracle`` with such a function or with fields per sample.
+        If the problem has fields per sample, the name is a digest of the sample's fields. If it has none, all samples
+        have the same constraints, and the name is None. Where only a function knows the constraints, the name is the
+        sample's id instead. This is so if ``decide``, or the function of an ``Oracle``, has an argument ``keys``, and
+        for every ``Oracle`` with fields per sample.
 
         Args:
-            ids: the sample ids; None for the numbers 0, 1, … if the problem has fields per sample, and for no ids
-                otherwise.
+            ids: the sample ids, or None. None stands for 0, 1, … if the problem has fields per sample. For any other
+                problem it means that there are no ids, and every name is None.
             count: the number of samples.
         """
         problem, task = self.problem, getattr(self._decide, "__self__", None)

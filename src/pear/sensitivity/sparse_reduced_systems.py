@@ -87,9 +87,9 @@ class SparseReducedSystem:
 
     @property
     def fill(self) -> int:
-        """The size of the stored system: the entries of the factor plus four times the non-zeros of the rows.
+        """About the number of stored entries: those of the factor, and four times the non-zeros of the active rows.
 
-        The size is 0 if there is no factor.
+        The rows count four times because they are stored in several forms. The number is 0 if there is no factor.
         """
         return self._system.fill + 4 * self._pattern.J.nnz if self._system is not None else 0
 

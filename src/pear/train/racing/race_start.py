@@ -1,4 +1,4 @@
-"""``RaceStart``: the way to find the first weights of a race.
+"""``RaceStart``: the way to find the first weights of a race, which is the default training of ``fit`` (``Race``).
 
 A linear model is fitted to the squared error in closed form, by ridge regression. A network is trained on the squared
 error with weight decay, for a number of epochs that held-out samples choose. A model that is already trained keeps its
@@ -52,7 +52,7 @@ class GivenRaceStart:
     epochs: int = 0
 
     def weights(self, train: SampleSource) -> Weights:
-        """Return a copy of the model's weights."""
+        """Return a copy of the model's weights. The training samples are not used."""
         return copy.deepcopy(self.model.state_dict())
 
 

@@ -233,7 +233,17 @@ def _make_file_row(
     judged: str = "refused",
     ratio: float = math.nan,
 ) -> FileRow:
-    """Make the row of one solver on one file; ``model`` is None if the file could not be read."""
+    """Make the row of the results for one solver and one file.
+
+    Args:
+        name: the path of the file below the folder.
+        model: the model in the file; None if the file could not be read.
+        solver: the name of the solver.
+        answer: the answer of the solver.
+        found: the accuracy of the answer.
+        judged: the verdict on the answer.
+        ratio: as in ``FileRow``.
+    """
     sizes = ("", 0, 0, 0) if model is None else (model.kind, model.program.n, model.rows, model.nonzeros)
     objective = math.nan if model is None else model.sign * found.objective + model.offset
     measured = (found.primal, found.dual, found.gap, objective)
