@@ -20,7 +20,7 @@ import pear
 from pear.train import FitConfig, TrainingError, TuneProgress, TuneResult, fit, successive_halving
 from pear.train.samples.memory_samples import MemorySamples
 from pear.train.samples.sample_batch import SampleBatch
-from pear.train.training_loss import loss_smoothing_multiple
+from pear.train.training_loss import training_loss_smoothing_multiple
 from pear.train.tune import _tune_stages, default_candidates
 from pear.train.tune_candidate import TimeLeft, TuneCandidate, describe_candidate
 
@@ -332,12 +332,12 @@ def test_wrong_arguments_are_named(wrong: dict[str, Any], message: str, samples:
 
 
 def test_multiples_of_auto() -> None:
-    assert loss_smoothing_multiple("auto*0.3") == 0.3
-    assert loss_smoothing_multiple("auto") is None
-    assert loss_smoothing_multiple(3.0) is None
+    assert training_loss_smoothing_multiple("auto*0.3") == 0.3
+    assert training_loss_smoothing_multiple("auto") is None
+    assert training_loss_smoothing_multiple(3.0) is None
     for wrong in ("auto*", "auto*-1", "auto*inf"):
         with pytest.raises(pear.ProblemError, match="multiple such as"):
-            loss_smoothing_multiple(wrong)
+            training_loss_smoothing_multiple(wrong)
 
 
 def test_no_file_is_left_behind(

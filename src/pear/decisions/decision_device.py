@@ -86,7 +86,7 @@ def choose_device(
         return own, f"decisions for {kind} are made on the CPU, and results go back to {home}"
     fused = fused and importlib.util.find_spec("triton") is not None  # the kernels are written in Triton
     core, gpu = estimate_device_times(plain, samples, fused)
-    by_core, by_gpu = _describe_device_time(core), _describe_device_time(gpu)
+    by_core, by_gpu = _describe_decision_time(core), _describe_decision_time(gpu)
     about = f"one core takes about {by_core} for {samples:,} samples and {home} {by_gpu}"
     if core <= gpu:
         return own, f"decisions for costs on {home} are made on the CPU: {about}"
@@ -151,7 +151,7 @@ def on_chosen_device(function: Function) -> Function:
         home = costs.device
         if problem_of_model(problem).device == home:
             return function(problem, *args, **kwargs)
-        device, note = choose_device(problem, home, count_samples_to_decide(costs))
+        device, note = choose_device(problem, home, count_samples_for_device(costs))
         logger.debug(note)
         args, kwargs = move_arguments_to_device(args, kwargs, device)
         return move_result_to_device(function(move_problem_to_device(problem, device), *args, **kwargs), home)
@@ -166,7 +166,7 @@ def find_device_argument(args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Te
     return next((value for value in (*args, *kwargs.values()) if isinstance(value, Tensor)), None)
 
 
-def count_samples_to_decide(costs: Tensor) -> int:
+def count_samples_for_device(costs: Tensor) -> int:
     """Return the number of samples in costs (B, n) or (n,)."""
     return len(costs) if costs.dim() > 1 else 1
 
@@ -198,6 +198,6 @@ def move_result_to_device(result: Result, device: torch.device) -> Result:
     return moved
 
 
-def _describe_device_time(microseconds: float) -> str:
+def _describe_decision_time(microseconds: float) -> str:
     """Return a time in microseconds as text, in milliseconds with two significant digits."""
     return f"{microseconds / 1000:.2g} ms"

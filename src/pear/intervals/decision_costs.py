@@ -46,7 +46,7 @@ def plan_decision_costs(problem: Problem | Model, predicted: Any) -> PlannedDeci
     Raises:
         SolveError: a sample has no decision.
     """
-    problem, values = read_cost_values(problem, predicted, "forecasts")
+    problem, values = read_decision_cost_values(problem, predicted, "forecasts")
     z = solve(problem, values).x
     model = model_with_predicted_rows(problem)
     stays = model is not None and isinstance(
@@ -72,7 +72,7 @@ def cost_of_decisions(problem: Problem | Model, z: Tensor, values: Any) -> Array
     Raises:
         SolveError: a sample has no feasible point.
     """
-    problem, values = read_cost_values(problem, values, "values")
+    problem, values = read_decision_cost_values(problem, values, "values")
     model = model_with_predicted_rows(problem)
     if model is None:
         return _objective_cost(problem, z, values)
@@ -87,7 +87,7 @@ def regrets_of_decision_costs(problem: Problem | Model, cost: Array, true: Any) 
         cost: (B,) realised costs of the decisions.
         true: (B, k) the k true values of each sample.
     """
-    problem, values = read_cost_values(problem, true, "true values")
+    problem, values = read_decision_cost_values(problem, true, "true values")
     best = ForecastJudge(problem, values).best + (problem.offset if isinstance(problem, Model) else 0.0)
     return np.maximum(problem_of_model(problem).sign * (cost - _cost_array(best)), 0.0)
 
@@ -101,14 +101,14 @@ def read_forecasts_and_truth(problem: Problem | Model, predicted: Any, true: Any
     check_pandas_rows({"forecasts": predicted, "true values": true})
     check_pandas_order(problem, predicted, true)
     values, came_true = (
-        read_cost_values(problem, predicted, "forecasts")[1],
-        read_cost_values(problem, true, "true values")[1],
+        read_decision_cost_values(problem, predicted, "forecasts")[1],
+        read_decision_cost_values(problem, true, "true values")[1],
     )
     check_cost_pair(values, came_true)
     return values, came_true
 
 
-def read_cost_values(problem: Problem | Model, given: Any, name: str) -> tuple[Any, Tensor]:
+def read_decision_cost_values(problem: Problem | Model, given: Any, name: str) -> tuple[Any, Tensor]:
     """Return the problem and the k values of each sample, (B, k) in float64, on the device that computes decisions.
 
     Args:

@@ -15,7 +15,7 @@ from pear.decisions.choose_smoothing import choose_smoothing
 from pear.decisions.decider import Decider
 from pear.decisions.decision_device import (
     choose_device,
-    count_samples_to_decide,
+    count_samples_for_device,
     find_device_argument,
     move_arguments_to_device,
     move_problem_to_device,
@@ -133,7 +133,7 @@ class DecisionModule(nn.Module):
             if own == costs.device:
                 return own
             fused, decided = self._problem.is_curved or self._smoothing != 0, self.recourse_model or self._problem
-            self._decision_device, note = choose_device(decided, costs.device, count_samples_to_decide(costs), fused)
+            self._decision_device, note = choose_device(decided, costs.device, count_samples_for_device(costs), fused)
             logger.info(f"{note}; assign decision_device to change it")
         if own != self._decision_device:
             self._move_problem(self._decision_device)

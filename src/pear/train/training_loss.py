@@ -135,7 +135,7 @@ def _loss_modules_with_warm_starts(loss: Any) -> list[tuple[str, Any]]:
     return [(name, module) for name, module in modules if hasattr(module, "sample_state")]
 
 
-def loss_smoothing_multiple(smoothing: Any) -> float | None:
+def training_loss_smoothing_multiple(smoothing: Any) -> float | None:
     """Return the factor of a multiple of "auto", such as 3.0 for "auto*3"; None for any other smoothing.
 
     Raises:

@@ -29,7 +29,7 @@ from pear.train.samples.sample_batch import SampleBatch
 from pear.train.samples.sample_rows import check_sample_rows, read_sample_rows
 from pear.train.successive_halving import SuccessiveHalving, TuneProgress
 from pear.train.time_order import sort_samples_by_time
-from pear.train.training_loss import loss_smoothing_multiple
+from pear.train.training_loss import training_loss_smoothing_multiple
 from pear.train.tune_candidate import CandidateRow, Settings, TuneCandidate
 from pear.train.validation import describe_validation, hold_out_validation
 from pear.train.validation_score import Metric, RegretMetric
@@ -228,7 +228,7 @@ def _tune_stages(count: int, config: FitConfig) -> list[tuple[int, int]]:
 def _make_tune_loss(problem: Problem | Model, settings: Settings, costs: Tensor) -> nn.Module:
     """Return the loss of a candidate. PEAR's loss is calibrated on the training costs (N, k)."""
     options = {name: value for name, value in settings.items() if name != "method"}
-    times = loss_smoothing_multiple(options.get("smoothing"))
+    times = training_loss_smoothing_multiple(options.get("smoothing"))
     if times is not None:
         options["smoothing"] = "auto"
     loss = make_loss(settings["method"], problem, **options)

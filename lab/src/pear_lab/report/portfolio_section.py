@@ -69,7 +69,7 @@ def _portfolio_section(group: Sequence[RunRecord], name: str) -> PageSection:
     shifted = _runs_by_method(run for run in group if run.settings.get("variant") == "lower-bound-shift")
     grids = [
         _portfolio_grid(trained),
-        *_difference_grids("Differences between methods", _regret_difference_rows(trained)),
+        *_portfolio_difference_grids("Differences between methods", _regret_difference_rows(trained)),
     ]
     figures: tuple[PageFigure, ...] = ()
     if shifted:
@@ -80,7 +80,10 @@ def _portfolio_section(group: Sequence[RunRecord], name: str) -> PageSection:
                 {METHODS[name]: _window_regrets(runs, lower) for name, runs in shifted.items()}
             )
         ]
-        grids += [_lower_bound_grid(shifted), *_difference_grids("Differences between methods by lower bound", rows)]
+        grids += [
+            _lower_bound_grid(shifted),
+            *_portfolio_difference_grids("Differences between methods by lower bound", rows),
+        ]
     if trained:
         figure, falls = _value_figure(trained)
         grids.append(PageGrid("Drawdowns of the market", caption=falls))
@@ -137,7 +140,7 @@ def _portfolio_grid(trained: _RunsByMethod) -> PageGrid:
     """Return the main table: all metrics of every method, and of every portfolio without a forecast."""
     columns = [(metric, 0.0) for metric in _TABLE.metrics]
     rows = _method_rows(_TABLE, trained, columns)
-    for name, numbers in _yardsticks(trained).items():
+    for name, numbers in _portfolio_yardsticks(trained).items():
         known = [(METRICS[metric], numbers.get(METRICS[metric].source)) for metric in _TABLE.metrics]
         rows.append((name, "yardstick", *("–" if x is None else f"{m.factor * x:.{m.decimals}f}" for m, x in known)))
     header = ("Method", "", *(METRICS[metric].title for metric in _TABLE.metrics))
@@ -224,25 +227,27 @@ def _regret_difference_rows(trained: _RunsByMethod) -> list[tuple[str, ...]]:
     """
     regrets = {METHODS[name]: _window_regrets(runs) for name, runs in trained.items()}
     rows = _pairwise_difference_rows(regrets)
-    for name, numbers in _yardsticks(trained).items():
+    for name, numbers in _portfolio_yardsticks(trained).items():
         some = next(iter(trained.values()))[0].metrics
         values = 100 * np.asarray(numbers["regrets"]) / np.abs(some["best"]).mean()
         seeds = {run.seed: values for runs in trained.values() for run in runs}
-        rows += [row for method in regrets if (row := _difference_row({**regrets, name: seeds}, method, name))]
+        rows += [
+            row for method in regrets if (row := _portfolio_difference_row({**regrets, name: seeds}, method, name))
+        ]
     return rows
 
 
 def _pairwise_difference_rows(regrets: _Regrets) -> list[tuple[str, ...]]:
     """Return a table row of differences for every two methods that have a common seed."""
-    return [row for pair in combinations(regrets, 2) if (row := _difference_row(regrets, *pair))]
+    return [row for pair in combinations(regrets, 2) if (row := _portfolio_difference_row(regrets, *pair))]
 
 
-def _difference_grids(title: str, rows: Sequence[tuple[str, ...]]) -> list[PageGrid]:
+def _portfolio_difference_grids(title: str, rows: Sequence[tuple[str, ...]]) -> list[PageGrid]:
     """Return a list with one table of the given rows; an empty list if there are no rows."""
     return [PageGrid(title, _PAIRS, tuple(rows), _HOW_SURE)] if rows else []
 
 
-def _difference_row(regrets: _Regrets, first: str, second: str) -> tuple[str, ...] | None:
+def _portfolio_difference_row(regrets: _Regrets, first: str, second: str) -> tuple[str, ...] | None:
     """Return the table row of the difference between two methods; None if they have no common seed."""
     seeds = sorted(set(regrets[first]) & set(regrets[second]))
     if not seeds:
@@ -277,7 +282,7 @@ def _window_regrets(runs: Sequence[RunRecord], lower: float | None = None) -> di
     return found
 
 
-def _yardsticks(trained: _RunsByMethod) -> Mapping[str, Any]:
+def _portfolio_yardsticks(trained: _RunsByMethod) -> Mapping[str, Any]:
     """Return the results of the portfolios without a forecast, by name. They are the same in all runs."""
     return next((runs[0].metrics["yardsticks"] for runs in trained.values()), {})
 

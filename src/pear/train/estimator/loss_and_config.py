@@ -14,7 +14,7 @@ from pear.problem import Model, Oracle, Problem
 from pear.problem.model import problem_of_model
 from pear.problem.oracle import same_oracle
 from pear.train.fit_config import FitConfig
-from pear.train.training_loss import loss_smoothing_multiple, problem_of_loss
+from pear.train.training_loss import problem_of_loss, training_loss_smoothing_multiple
 
 if TYPE_CHECKING:
     from pear.train.estimator.regressor import DecisionRegressor
@@ -37,7 +37,7 @@ def make_estimator_loss(estimator: DecisionRegressor, problem: Problem | Model, 
     options = {name: value for name in names if (value := getattr(estimator, name)) is not None}
     given = default_loss_method(problem) if estimator.loss == "auto" else estimator.loss
     if isinstance(given, str):
-        times = loss_smoothing_multiple(options.get("smoothing"))
+        times = training_loss_smoothing_multiple(options.get("smoothing"))
         options |= {} if times is None else {"smoothing": "auto"}
         loss: Any = make_loss(given, problem, **options)
         if times is not None and costs is not None:

@@ -49,10 +49,10 @@ def read_model_file(path: Path) -> ModelFile:
     Raises:
         DataError: the file cannot be read. The message is that of PEAR's importers.
     """
-    return _read_mat_file(path) if packed_file_suffix(path) == ".mat" else _model_file_of_highs(read_mps_file(path))
+    return _read_mat_file(path) if packed_file_suffix(path) == ".mat" else _file_arrays_of_highs(read_mps_file(path))
 
 
-def _model_file_of_highs(model: Any) -> ModelFile:
+def _file_arrays_of_highs(model: Any) -> ModelFile:
     """Convert a model that HiGHS has read to a ``ModelFile``."""
     lp, hessian = model.lp_, model.hessian_
     n, m, sign = lp.num_col_, lp.num_row_, 1.0 if int(lp.sense_) == 1 else -1.0
