@@ -94,13 +94,14 @@ def test_the_errors_of_other_losses_still_end_a_training() -> None:
         pear.fit(torch.nn.Linear(5, TASK.problem.n).double(), loss, (X, C), config=pear.FitConfig(start="given"))
 
 
+@pytest.mark.usefixtures("keep_small_ones_sparse")
 def test_the_screen_of_a_race_leaves_the_sample_out(monkeypatch: pytest.MonkeyPatch) -> None:
-    history = trained(True, monkeypatch)
+    history = trained(True)
     monkeypatch.setattr(pear, "PEARLoss", HardLoss)
     monkeypatch.setattr(HardLoss, "hard", (3, "held out 1, 2"))
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
-        other = trained(True, monkeypatch)
+        other = trained(True)
     told = [str(one.message) for one in caught if one.category is pear.FailedSamplesWarning]
     assert len(told) == 1
     assert "step" not in told[0]

@@ -21,7 +21,6 @@ from pear.cli.options import Architecture, CostMapPath, Costs, Features, Groups,
 from pear.cli.output_files import writable_output_folder, write_output_csv
 from pear.cli.table_samples import read_known_columns
 from pear.optional_packages import require_packages
-from pear.train.estimator.progress_display import progress_line_printer
 from pear.wording import count_noun
 
 if TYPE_CHECKING:
@@ -141,6 +140,8 @@ def _compare_with_progress_bar(**arguments: Any) -> pear.WalkForward:
 
     Ctrl-C exits without a result.
     """
+    from pear.train.estimator.progress_display import progress_line_printer
+
     with Progress(
         SpinnerColumn(finished_text="✓"),
         TextColumn("{task.description}"),
