@@ -17,7 +17,7 @@ from pear.train.blocked_folds import FOLDS, blocked_folds
 from pear.train.correction import Correction
 from pear.train.history import Progress
 from pear.train.long_table import group_long_table
-from pear.train.racing import race_samples
+from pear.train.racing import race_samples, race_without_base
 from pear.train.racing.race_samples import CORRECTIONS
 from pear.train.racing.race_without_base import ALONE
 
@@ -221,6 +221,21 @@ def test_a_base_is_left_out_if_a_model_without_it_decides_clearly_better(validat
         np.testing.assert_array_equal(again.predict(x), found.predict(x))
     found.partial_fit(x[later], c[later])
     assert np.isfinite(found.predict(x)).all()
+
+
+def test_ctrl_c_in_the_race_without_the_base_keeps_the_correction_and_is_reported(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    class StoppedRace(race_without_base.Race):
+        def _run_contenders(self, loss: Any) -> None:
+            raise KeyboardInterrupt
+
+    monkeypatch.setattr(race_without_base, "Race", StoppedRace)
+    X, C = days(120)
+    found = regressor(DummyRegressor()).fit(X, C)
+    assert found.history_.interrupted
+    assert all(row.contender != ALONE for row in found.history_.race)
+    assert found._corrects == "base"
 
 
 def test_a_network_may_do_without_its_base() -> None:

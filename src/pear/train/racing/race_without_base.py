@@ -54,6 +54,7 @@ def race_without_base(race: Race, loss: Callable[..., Tensor], train: SampleSour
         start.progress = other.progress
     weights, losses = other.run(), other.winner_losses
     if other.progress.stopped not in _COMPLETE or losses is None:
+        race.progress.stopped = other.progress.stopped  # the user, a callback or the time cap has ended it
         return None
     found = losses.difference_from(race.starting)
     row = RaceRow(ALONE, other.epochs, 1.0, losses.metric, found.mean, found.standard_error, found.interval)
